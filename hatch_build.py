@@ -1,7 +1,8 @@
 """The compiled part of a wheel, made where AMQP10_COMPILE=1 asks for it; where it cannot be made, the wheel has none.
 
 The modules below are compiled by Cython from the same sources that run without it, with what their .pxd files know of
-them beside. docs/howto/compiled.md says what that gains, and why these.
+them beside, but for the two _fast.pyx: these have what is done with most values and messages once more.
+docs/operate/compiled.md says what that gains, and why these.
 """
 
 from __future__ import annotations
@@ -9,13 +10,21 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import sysconfig
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-COMPILED = ("engine/_delivery", "client/_delivery", "messaging/_message")
+COMPILED = (
+    "engine/_deliveries",
+    "client/_receiving/delivery",
+    "client/_sending/delivery",
+    "messaging/_fast",
+    "messaging/_message",
+    "types/_fast",
+)
 DIRECTIVES = {"annotation_typing": False, "binding": True, "language_level": "3"}
 
 
@@ -26,9 +35,12 @@ class CompiledPart(BuildHookInterface[Any]):
 
     @property
     def asked_for(self) -> bool:
-        """Of a wheel, by CPython: an editable installation and other Pythons run the sources as they are."""
+        """Of a wheel, by CPython: an editable installation and other Pythons run the sources as they are.
+
+        So does a Python without its global lock, which would take that lock again for all of the program.
+        """
         wanted = self.target_name == "wheel" and os.environ.get("AMQP10_COMPILE", "") not in ("", "0")
-        return wanted and sys.implementation.name == "cpython"
+        return wanted and sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED")
 
     def dependencies(self) -> list[str]:
         return ["cython>=3.1", "setuptools"] if self.asked_for else []
@@ -68,11 +80,13 @@ def compile_in(folder: Path, package: Path) -> dict[str, str]:
     try:
         names = [f"amqp10/{each}" for each in COMPILED]
         options = ["-g0"] if os.name == "posix" else []  # what debuggers want is the most of it
-        modules = [Extension(each.replace("/", "."), [f"{each}.py"], extra_compile_args=options) for each in names]
+        sources = {each: f"{each}.pyx" if Path(f"{each}.pyx").exists() else f"{each}.py" for each in names}
+        modules = [Extension(each.replace("/", "."), [sources[each]], extra_compile_args=options) for each in names]
         modules = cythonize(modules, compiler_directives=DIRECTIVES)
         distribution = Distribution({"name": "amqp10", "ext_modules": modules})
         command: Any = distribution.get_command_obj("build_ext")
         command.inplace = True
+        command.parallel = os.cpu_count()
         command.ensure_finalized()
         command.run()
     finally:

@@ -31,22 +31,22 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from amqp10.dialects.fast._commands import ChannelOpen as FastChannelOpen
-from amqp10.dialects.fast._commands import ConnectionOpen as FastOpen
-from amqp10.dialects.fast._commands import ConnectionResponse, HandleOpen, MessageHead
-from amqp10.dialects.fast._commands import ConnectionTune as FastTune
-from amqp10.dialects.fast._frames import encode_command as encode_fast
-from amqp10.dialects.fast._mapping import from_fast
-from amqp10.dialects.v0_9._incoming import Incoming
-from amqp10.dialects.v0_9._methods import ChannelOpen, ConnectionOpen, ConnectionStartOk, ConnectionTuneOk
-from amqp10.dialects.v0_9._variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
-from amqp10.dialects.v0_10 import _controls as controls
-from amqp10.dialects.v0_10._commands import MessageProperties, MessageSubscribe
-from amqp10.dialects.v0_10._frames import PROTOCOL_HEADER, encode_command, encode_control
-from amqp10.dialects.v0_10._read_message import read_message
-from amqp10.dialects.v0_10._values import Raw
-from amqp10.dialects.v1_0._frames import AMQP_HEADER, SASL_HEADER, encode_frame
-from amqp10.dialects.v1_0._performatives import Begin, Open
+from amqp10.dialects.fast.message.to_head import from_fast
+from amqp10.dialects.fast.wire.commands import ChannelOpen as FastChannelOpen
+from amqp10.dialects.fast.wire.commands import ConnectionOpen as FastOpen
+from amqp10.dialects.fast.wire.commands import ConnectionResponse, HandleOpen, MessageHead
+from amqp10.dialects.fast.wire.commands import ConnectionTune as FastTune
+from amqp10.dialects.fast.wire.frames import encode_command as encode_fast
+from amqp10.dialects.v0_9.message.from_basic import FromBasic
+from amqp10.dialects.v0_9.wire.methods import ChannelOpen, ConnectionOpen, ConnectionStartOk, ConnectionTuneOk
+from amqp10.dialects.v0_9.wire.variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
+from amqp10.dialects.v0_10.message.from_transfer import read_message
+from amqp10.dialects.v0_10.wire import controls
+from amqp10.dialects.v0_10.wire.commands import MessageProperties, MessageSubscribe
+from amqp10.dialects.v0_10.wire.frames import PROTOCOL_HEADER, encode_command, encode_control
+from amqp10.dialects.v0_10.wire.values import Raw
+from amqp10.dialects.v1_0.wire.frames import AMQP_HEADER, SASL_HEADER, encode_frame
+from amqp10.dialects.v1_0.wire.performatives import Begin, Open
 from amqp10.engine import ConnectionEnded, ConnectionTerms, Engine, SessionBegun, dialect
 from amqp10.errors import AmqpError, DecodeError
 from amqp10.messaging import Message
@@ -402,7 +402,7 @@ def of_methods(variant: Variant) -> Iterator[Stage]:
     def properties(values: list[bytes], number: int) -> bytes:
         return b"\x20\0" + table(values)
 
-    incoming = Incoming(variant.tables)
+    incoming = FromBasic(variant.tables)
 
     def read(data: bytes) -> Any:
         return read_all(incoming.map(b"\0\0\1q", data, b"x"))

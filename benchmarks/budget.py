@@ -12,16 +12,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import ByteStream
+from real import as_sent, orders, read_order, read_row, rows
 
-from amqp10 import Accepted, Connection, Message, Receiver, Sender
+from amqp10 import Accepted, Connection, Delivery, Message, Receiver, Sender
 from amqp10.engine import (
     ConnectionEnded,
     ConnectionOpened,
@@ -38,7 +42,9 @@ from amqp10.engine import (
     SessionBegun,
     dialect,
 )
+from amqp10.net import _pump
 from amqp10.sasl import Authenticator
+from amqp10.worker import Worker
 
 BUDGET = Path(__file__).with_name("budget.json")
 MARGIN = 1.05
@@ -47,6 +53,11 @@ MARGIN = 1.05
 COUNT = 500
 BODY = b"x" * 100
 FEW = 100
+AT_A_TIME = 50
+"""Messages that are relayed at the same time."""
+LINKS = 50
+DELAY = 5
+"""Passes of the scheduler that the other end takes to answer, where that matters."""
 LARGE = bytes(65_536)
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -108,6 +119,8 @@ class Wire(ByteStream):
         self._answers = b""
         self._ready = anyio.Event()
         self.sources: list[SenderLink] = []
+        self.stock: list[bytes] = []  # what is sent as there is credit, on each link in turn
+        self.delay = 0  # passes of the scheduler that the other end takes to answer
         self._sends_settled = False
         self._over = False
 
@@ -117,12 +130,22 @@ class Wire(ByteStream):
         self._act()
         self._count.resume()
 
+    def send_at_once(self, buffers: Sequence[bytes | memoryview]) -> Sequence[bytes | memoryview]:
+        """Take all of it, as a socket does."""
+        self._count.pause()
+        self._server.receive_data(b"".join(buffers))
+        self._act()
+        self._count.resume()
+        return ()
+
     async def receive(self, max_bytes: int = 65536) -> bytes:
         while not self._answers:
             if self._over:
                 raise anyio.EndOfStream
             self._ready = anyio.Event()
             await self._ready.wait()
+        for _ in range(self.delay):
+            await anyio.lowlevel.checkpoint()
         taken, self._answers = self._answers[:max_bytes], self._answers[max_bytes:]
         return taken
 
@@ -145,10 +168,28 @@ class Wire(ByteStream):
                     source.send(Message(bytes(50 + 7 * number % 1000)).encode(), settled=self._sends_settled)
         self._answer()
 
+    def begin(self) -> None:
+        """Send of the stock."""
+        self._count.pause()
+        self.serve_in_turn()
+        self._answer()
+        self._count.resume()
+
+    def serve_in_turn(self) -> None:
+        """Send of the stock what there is credit for, a message on each link in turn."""
+        ready = [source for source in self.sources if source.credit > 0]
+        while ready and self.stock:
+            for source in ready:
+                if self.stock:
+                    source.send(self.stock.pop(), settled=self._sends_settled)
+            ready = [source for source in ready if source.credit > 0]
+
     def _act(self) -> None:
         while events := self._server.events():
             for event in events:
                 self._act_on(event)
+        if self.stock:
+            self.serve_in_turn()
         self._answer()
 
     def _act_on(self, event: Event) -> None:
@@ -303,6 +344,90 @@ async def receive_mixed(connection: Connection, wire: Wire, count: Count) -> Non
         count.stop()
 
 
+def derived(message: Message) -> Message:
+    """Look at three fields, and make the message that is sent on, as `peers/amqp10_real.py` does."""
+    region = message.application_properties["region"]
+    return Message(
+        message.body,
+        subject=f"relayed.{message.subject}",
+        correlation_id=message.message_id,
+        application_properties={"region": region},
+    )
+
+
+async def relay_worker(connection: Connection, wire: Wire, count: Count) -> None:
+    """Handlers that send on what comes, 50 at a time."""
+    wire.delay = DELAY
+    done = anyio.Event()
+    handled = 0
+
+    async def handle(message: Message) -> None:
+        nonlocal handled
+        await sender.send(derived(message))
+        handled += 1
+        if handled == COUNT:
+            done.set()
+
+    async with (
+        connection.sender("r") as sender,
+        Worker(connection, "q", handle, concurrency=AT_A_TIME, prefetch=COUNT),
+    ):
+        await anyio.wait_all_tasks_blocked()
+        wire.serve_these([as_sent(each) for each in orders(COUNT)])
+        count.start()
+        await done.wait()
+        count.stop()
+
+
+async def relay_task(connection: Connection, wire: Wire, count: Count) -> None:
+    """A task for each message, 50 at a time."""
+    wire.delay = DELAY
+    limit = anyio.Semaphore(AT_A_TIME)
+
+    async def handle(delivery: Delivery) -> None:
+        await sender.send(derived(delivery.message))
+        delivery.accept()
+        limit.release()
+
+    async with connection.sender("r") as sender, connection.receiver("q", credit=2 * COUNT) as receiver:
+        await anyio.wait_all_tasks_blocked()
+        wire.serve_these([as_sent(each) for each in orders(COUNT)])
+        count.start()
+        async with anyio.create_task_group() as tasks:
+            for _ in range(COUNT):
+                delivery = await receiver.receive()
+                await limit.acquire()
+                tasks.start_soon(handle, delivery)
+        count.stop()
+
+
+async def receive_links(connection: Connection, wire: Wire, count: Count) -> None:
+    """A task for each of 50 links, credit 10 each, which are sent to by turns."""
+    taken = 0
+
+    async def consume(receiver: Receiver) -> None:
+        nonlocal taken
+        async for delivery in receiver:
+            if len(delivery.message.body) == len(BODY):
+                delivery.accept()
+            taken += 1
+            if taken == COUNT:
+                count.stop()
+                tasks.cancel_scope.cancel()
+
+    async with AsyncExitStack() as links:
+        receivers = [await links.enter_async_context(connection.receiver("q", credit=10)) for _ in range(LINKS)]
+        await anyio.wait_all_tasks_blocked()
+        wire.stock = [Message(BODY).encode()] * COUNT
+        wire.sources = wire.sources[-LINKS:]
+        async with anyio.create_task_group() as tasks:
+            for receiver in receivers:
+                tasks.start_soon(consume, receiver)
+            await anyio.wait_all_tasks_blocked()
+            count.start()
+            wire.begin()
+
+
 def typical() -> Message:
     """One with properties and five application properties, such as codec.py has."""
     properties = {"kind": "invoice", "tenant": 4711, "retries": 0, "ratio": 0.25, "urgent": True}
@@ -334,6 +459,30 @@ async def decode(connection: Connection, wire: Wire, count: Count) -> None:
     count.stop()
 
 
+async def encode_orders(connection: Connection, wire: Wire, count: Count) -> None:
+    """Messages as applications send them, each different: `real.py` says which."""
+    _each(as_sent, orders(COUNT), count)
+
+
+async def decode_orders(connection: Connection, wire: Wire, count: Count) -> None:
+    _each(read_order, [as_sent(each) for each in orders(COUNT)], count)
+
+
+async def encode_rows(connection: Connection, wire: Wire, count: Count) -> None:
+    _each(as_sent, rows(COUNT), count)
+
+
+async def decode_rows(connection: Connection, wire: Wire, count: Count) -> None:
+    _each(read_row, [as_sent(each) for each in rows(COUNT)], count)
+
+
+def _each(operation: Callable[[Any], Any], things: list[Any], count: Count) -> None:
+    count.start()
+    for each in things:
+        operation(each)
+    count.stop()
+
+
 async def publish_0_9_1(connection: Connection, wire: Wire, count: Count) -> None:
     """With confirms."""
     await send(connection, wire, count)
@@ -355,12 +504,15 @@ async def consume_0_9_1_own(connection: Connection, wire: Wire, count: Count) ->
 WORKLOADS: tuple[Workload, ...] = (
     *(send, send_settled, send_each, send_large, submit),
     *(receive, receive_settled, receive_batch, receive_large, receive_mixed),
-    *(encode, decode, publish_0_9_1, consume_0_9_1, consume_0_9_1_own),
+    *(relay_worker, relay_task, receive_links),
+    *(encode, decode, encode_orders, decode_orders, encode_rows, decode_rows),
+    *(publish_0_9_1, consume_0_9_1, consume_0_9_1_own),
 )
 
 
 def measure(workload: Workload, backend: str) -> dict[str, float]:
     """Steps a message, in one run."""
+    vars(_pump)["GATHERING"] = math.inf  # no clock is looked at
     count = Count()
 
     async def run() -> None:

@@ -1,13 +1,15 @@
 """The neutral peer of the benchmarks: a sink and a source of messages, which shares no code with any client.
 
-    python benchmarks/counterpart.py [--single] [--credit N] [--tls PEM] [--websocket]
+    python benchmarks/counterpart.py [--single] [--credit N] [--tls PEM] [--websocket] [--messages FOLDER]
 
 prints {"port": ...}, then a line for each connection.
 
 It takes what any sender link sends and accepts it, and sends to any receiver link as many messages as credit and window
-allow. A source's address says what to send: `q.SIZE.COUNT`. There is no queue and no routing; message frames are made
-once and only their ids patched in; of messages that are larger than a frame no more than a frame is ever held. When a
-connection ends it prints what crossed the wire, as counted here: the runner holds the clients to it.
+allow. A source's address says what to send: `q.SIZE.COUNT`, or `NAME.0.COUNT` for the messages of the file NAME in
+FOLDER, each of them after its size in four octets; several such links take turns, message by message. There is no queue
+and no routing; message frames are made once and only their ids patched in; of messages that are larger than a frame no
+more than a frame is ever held. When a connection ends it prints what crossed the wire, as counted here: the runner
+holds the clients to it.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import ssl
 import struct
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 AMQP = b"AMQP\x00\x01\x00\x00"
@@ -140,6 +143,37 @@ class Template:
         return b"".join(pieces)
 
 
+class Messages:
+    """The one-frame transfers of messages that were encoded before, over and over."""
+
+    def __init__(self, channel: int, handle: int, settled: bool, payloads: list[bytes]) -> None:
+        self.heads = []
+        for payload in payloads:
+            head = b"\x00\x53\x14\xc0" + bytes((19, 5)) + uint(handle) + b"\x70"
+            total = 8 + len(head) + 4 + 2 + 4 + 2 + len(payload)
+            self.heads.append(struct.pack(">IBBH", total, 2, 0, channel) + head)
+        self.payloads = payloads
+        self.settled = b"\x43" + truth(settled)
+        self.next = handle * 37 % len(payloads)  # else all links would send the same at the same time
+
+    def transfer(self, identity: int) -> bytes:
+        """The next message, with this delivery-id."""
+        octets = (identity & 0xFFFF_FFFF).to_bytes(4, "big")
+        at = self.next
+        self.next = (at + 1) % len(self.payloads)
+        return self.heads[at] + octets + b"\xa0\x04" + octets + self.settled + self.payloads[at]
+
+
+def kept_in(file: Path) -> list[bytes]:
+    """The messages of a file, each after its size."""
+    data, at, found = file.read_bytes(), 0, []
+    while at < len(data):
+        end = at + 4 + U32(data, at)[0]
+        found.append(data[at + 4 : end])
+        at = end
+    return found
+
+
 class Large:
     """The transfers of a message of one data section that takes many of them, each made when it is sent."""
 
@@ -185,7 +219,7 @@ class Sink:
 class Spring:
     """Our end of a link on which we send."""
 
-    template: Template | Large
+    template: Template | Large | Messages
     left: int
     delivery_count: int = 0
     credit: int = 0
@@ -199,7 +233,8 @@ class Session:
     next_incoming_id: int
     remote_window: int
     next_outgoing_id: int = 0
-    delivery_id: int = 0
+    delivery_id: int = 0  # of the next that goes out
+    incoming_id: int = 0  # of the last that came in
     settled: bool = False  # the delivery whose frames are coming in: said by any of them (AMQP 1.0 section 2.7.5)
     sinks: dict[int, Sink] = field(default_factory=dict)
     springs: dict[int, Spring] = field(default_factory=dict)
@@ -210,7 +245,8 @@ class Session:
 class Counterpart(asyncio.Protocol):
     """One connection."""
 
-    def __init__(self, credit: int, single: bool) -> None:
+    def __init__(self, credit: int, single: bool, folder: Path | None = None) -> None:
+        self.folder = folder
         self.grant = credit
         self.single = single
         self.transport: asyncio.Transport
@@ -340,9 +376,11 @@ class Counterpart(asyncio.Protocol):
         if sends:  # the client is the receiver
             address = fields(source, 0)[0]
             text = address[2 if address[0] == 0xA1 else 5 :].decode()
-            _, size, count = text.rsplit(".", 2)
-            template: Template | Large
-            if int(size) + Large.ROOM > min(self.remote_max_frame, MAX_FRAME):
+            name, size, count = text.rsplit(".", 2)
+            template: Template | Large | Messages
+            if self.folder is not None and (file := self.folder / name).is_file():
+                template = Messages(channel, handle, settled, kept_in(file))
+            elif int(size) + Large.ROOM > min(self.remote_max_frame, MAX_FRAME):
                 template = Large(channel, handle, settled, int(size), min(self.remote_max_frame, MAX_FRAME))
             else:
                 template = Template(channel, handle, settled, int(size))
@@ -383,8 +421,7 @@ class Counterpart(asyncio.Protocol):
                 handle = int.from_bytes(data[at + 1 : at + width], "big")
             elif index == 1:
                 if code != 0x40:
-                    # Of what comes; a peer that sends and receives on one session would confuse the two.
-                    session.delivery_id = int.from_bytes(data[at + 1 : at + width], "big")
+                    session.incoming_id = int.from_bytes(data[at + 1 : at + width], "big")
             elif index == 4:
                 settled = settled or code == 0x41 or (code == 0x56 and data[at + 1] == 1)
             elif index == 5 and (code == 0x41 or (code == 0x56 and data[at + 1] == 1)):
@@ -402,7 +439,7 @@ class Counterpart(asyncio.Protocol):
         if settled:
             counts["received_settled"] += 1
         else:
-            identity = session.delivery_id
+            identity = session.incoming_id
             if session.first >= 0 and (self.single or identity != session.last + 1):
                 self.settle(channel, session)
             if session.first < 0:
@@ -437,8 +474,11 @@ class Counterpart(asyncio.Protocol):
         """Send what credit, window and the socket allow."""
         for channel, session in self.sessions.items():
             springs = session.springs
+            self.fill_in_turn(session)
             for handle, spring in list(springs.items()):
                 template = spring.template
+                if isinstance(template, Messages):
+                    continue
                 if isinstance(template, Large):
                     self.fill_large(session, spring, template)
                     continue
@@ -459,6 +499,23 @@ class Counterpart(asyncio.Protocol):
                     spring.credit = 0
                     spring.drain = False
                     self.send_flow(channel, session, handle, drain=True)
+
+    def fill_in_turn(self, session: Session) -> None:
+        """Send a message of each link that has messages of a file, and again, as far as credit and window go."""
+        ready = [spring for spring in session.springs.values() if isinstance(spring.template, Messages)]
+        while ready := [spring for spring in ready if min(spring.credit, spring.left) > 0]:
+            for spring in ready:
+                if self.paused or session.remote_window <= 0:
+                    return
+                assert isinstance(spring.template, Messages)
+                self.out.append(spring.template.transfer(session.delivery_id))
+                session.delivery_id += 1
+                session.next_outgoing_id = (session.next_outgoing_id + 1) & 0xFFFF_FFFF
+                session.remote_window -= 1
+                spring.delivery_count = (spring.delivery_count + 1) & 0xFFFF_FFFF
+                spring.credit -= 1
+                spring.left -= 1
+                self.counts["sent"] += 1
 
     def fill_large(self, session: Session, spring: Spring, large: Large) -> None:
         while not self.paused and session.remote_window > 0 and (large.sent or min(spring.credit, spring.left) > 0):
@@ -560,13 +617,16 @@ async def main() -> None:
     parser.add_argument("--single", action="store_true", help="a disposition for each delivery, not for each read")
     parser.add_argument("--tls", metavar="PEM", help="a private key and the certificate for it")
     parser.add_argument("--websocket", action="store_true", help="behind a WebSocket")
+    parser.add_argument("--messages", type=Path, metavar="FOLDER", help="files of messages to send")
     given = parser.parse_args()
     loop = asyncio.get_running_loop()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if given.tls else None
     if context is not None:
         context.load_cert_chain(given.tls)
     kind = WebCounterpart if given.websocket else Counterpart
-    server = await loop.create_server(lambda: kind(given.credit, given.single), "127.0.0.1", 0, ssl=context)
+    server = await loop.create_server(
+        lambda: kind(given.credit, given.single, given.messages), "127.0.0.1", 0, ssl=context
+    )
     print(json.dumps({"port": server.sockets[0].getsockname()[1]}), flush=True)
     parent = os.getppid()
     while os.getppid() == parent:  # noqa: ASYNC110  (there is no event for it)

@@ -1,11 +1,12 @@
 """Write docs/reference/benchmarks.md and its plot from the figures of a full run.
 
+make bench-real                                  real_run.json
 make bench-full                                  full_run.json; for the others `run.py --native --variants asyncio` with
 ... --broker URL --label "Artemis 2.55.0" --json benchmarks/results/artemis_run.json      and broker_j_run.json likewise
 ... --transport tls --json benchmarks/results/tls_run.json                           and websocket, websocket_run.json
 ... --sizes 10485760 --json benchmarks/results/large_run.json
 python benchmarks/amqp091.py --json benchmarks/results/amqp091_run.json
-python benchmarks/report.py
+python benchmarks/report.py                      `--check` writes nothing, fails if a file is old
 
 All of them stand in benchmarks/results/. all_clients_run.json has the results of a harness that is not part of this
 project, as it gives them: a list with an object for each run.
@@ -13,9 +14,11 @@ project, as it gives them: a list with an object for each run.
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import statistics
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -29,9 +32,23 @@ FIGURES_0_9_1 = RESULTS / "amqp091_run.json"
 BROKERS = (RESULTS / "artemis_run.json", RESULTS / "broker_j_run.json")
 TRANSPORTS = {"TLS": RESULTS / "tls_run.json", "WebSocket": RESULTS / "websocket_run.json"}
 LARGE = RESULTS / "large_run.json"
+REAL = RESULTS / "real_run.json"
 ALL_CLIENTS = RESULTS / "all_clients_run.json"
 PAGE = HERE.parent / "docs" / "reference" / "benchmarks.md"
 PLOT = PAGE.with_name("benchmarks.svg")
+PLOT_REAL = HERE.parent / "docs" / "images" / "real-messages.svg"
+STYLE = """\
+text { font: 13px sans-serif; fill: #444 }
+.head { font-weight: bold; fill: #111 }
+.note { font-size: 11px }
+.ours { fill: #2a7ae2 }
+.theirs { fill: #b5b5b5 }
+@media (prefers-color-scheme: dark) {
+  text { fill: #bbb }
+  .head { fill: #eee }
+  .ours { fill: #5c9df0 }
+  .theirs { fill: #666 }
+}"""
 OURS = "amqp10"
 WORKLOADS = {
     "send": "send",
@@ -49,6 +66,18 @@ NAMES = {
     "go-amqp": "go-amqp (Go)",
     "fe2o3-amqp": "fe2o3-amqp (Rust)",
     "rhea": "rhea (JavaScript)",
+}
+BARE = {"bare": "bare, a blocking socket", "bare+trio": "bare, one task on trio"}
+REAL_WORKLOADS = {
+    "order-send": "orders, send",
+    "order-receive": "orders, receive",
+    "row-send": "rows, send",
+    "row-receive": "rows, receive",
+    "relay": "relay",
+    "relay-task": "relay, a task each",
+    "relay-worker": "relay, by a Worker",
+    "one": "one send at a time",
+    "links": "orders, 50 links",
 }
 MIB_PER_S_OF = (OURS, "amqp10+asyncio", "go-amqp")
 # As the harness with all clients calls them; its raw results are a list.
@@ -112,15 +141,11 @@ def plot(run: dict[str, Any], size: int, figures: Medians) -> str:
             y += bar
         y += gap
     note = f"{size} bytes, median of {run['runs']} runs; {run['machine']}; {run['setting'].partition(';')[0]}"
-    style = (
-        "text{font:13px sans-serif;fill:#555}.head{font-weight:bold}.ours{fill:#2a7ae2}.theirs{fill:#b5b5b5}"
-        ".note{font-size:11px}"
-    )
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {y}" role="img">',
             "<title>CPU µs of the client a message, logarithmic</title>",
-            f"<style>{style}</style>",
+            f"<style>{STYLE}</style>",
             '<text x="0" y="16" class="head">CPU µs of the client a message (logarithmic; shorter is better)</text>',
             *parts,
             f'<text x="0" y="{y - 10}" class="note">{note}</text>',
@@ -130,7 +155,107 @@ def plot(run: dict[str, Any], size: int, figures: Medians) -> str:
     )
 
 
-def page(run: dict[str, Any], figures: Medians) -> str:
+def real_medians(run: dict[str, Any]) -> dict[tuple[str, str], dict[str, float]]:
+    """The figures of a run with real messages, by workload and client."""
+    return {
+        (workload, peer): {name: statistics.median(each[name] for each in results) for name in results[0]}
+        for workload, runs in run["figures"].items()
+        for peer, results in runs.items()
+        if results
+    }
+
+
+def plot_real(run: dict[str, Any]) -> str:
+    """Bars of CPU a real message, four workloads in two columns, the shortest bar first."""
+    figures = real_medians(run)
+    shown = {
+        workload: sorted((figures[workload, peer]["cpu"], peer) for peer in NAMES if (workload, peer) in figures)
+        for workload in ("order-send", "order-receive", "row-send", "row-receive")
+    }
+    left, long, bar, column = 165, 205, 19, 435
+    high = max(map(len, shown.values())) * bar + 46
+    parts: list[str] = []
+    for index, (workload, bars) in enumerate(shown.items()):
+        x, y = index % 2 * column, 52 + index // 2 * high
+        most = bars[-1][0]
+        parts.append(f'<text x="{x}" y="{y}" class="head">{REAL_WORKLOADS[workload]}</text>')
+        for cpu, peer in bars:
+            y += bar
+            width = max(2.0, long * cpu / most)
+            kind = "ours" if peer.startswith(OURS) else "theirs"
+            parts.append(f'<text x="{x + left - 8}" y="{y}" text-anchor="end">{NAMES[peer]}</text>')
+            parts.append(f'<rect x="{x + left}" y="{y - 12}" width="{width:.1f}" height="14" class="{kind}"/>')
+            parts.append(f'<text x="{x + left + width + 6:.1f}" y="{y}">{cpu:.0f}</text>')
+    y = 40 + 2 * high
+    title = "CPU µs of the client for each message (shorter is better)"
+    busy = "; other programs ran, so compare the bars" if max(run["loads"]) > run["cpus"] else ""
+    machine = f"{run['machine']}, {run['cpus']} CPUs{busy}"
+    note = f"{run['date']}, median of {run['runs']} runs of {run['count']:,} different messages; {machine}"
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 870 {y}" role="img">',
+            f"<title>{title}</title>",
+            f"<style>{STYLE}</style>",
+            f'<text x="0" y="16" class="head">{title}</text>',
+            *parts,
+            f'<text x="0" y="{y - 10}" class="note">{note}</text>',
+            "</svg>",
+            "",
+        ]
+    )
+
+
+def page_real(run: dict[str, Any]) -> list[str]:
+    """The part with messages as applications send them."""
+    figures = real_medians(run)
+    measured = [workload for workload in REAL_WORKLOADS if (workload, OURS) in figures]
+    compiled = any("amqp10+compiled" in runs for runs in run["figures"].values())
+    without_compiled = [] if compiled else ["The compiled part of amqp10 was not in this run."]
+    lines = [
+        "## Messages as applications send them",
+        "",
+        "Each message is different, is made of a dict when it is sent, and is read whole when it is received.",
+        "**Others lead here**: go-amqp and fe2o3-amqp cost less in all of it, rhea where orders are received.",
+        *without_compiled,
+        "",
+        f"- {run['date']}, {run['runs']} runs of {run['count']:,} messages that took turns; medians.",
+        f"- Machine: {run['machine']}; {run['setting']}.",
+        f"- Load average before, between and after the runs: {', '.join(f'{load:.1f}' for load in run['loads'])}, on",
+        f"  {run['cpus']} CPUs. Above 2 that is a busy machine: all figures are too high, read the ratios.",
+        "- Runs are short, so that JavaScript's compiler is at work in those of rhea.",
+        f"- Counterpart: hand-written in {run['counterpart']}. The workloads: `benchmarks/README.md`, *Real messages*.",
+        "",
+        "| CPU µs a message | " + " | ".join(REAL_WORKLOADS[each] for each in measured) + " |",
+        "|---|" + "--:|" * len(measured),
+    ]
+    for peer, name in NAMES.items():
+        cells = []
+        for workload in measured:
+            got, ours = figures.get((workload, peer)), figures.get((workload, OURS))
+            cells.append(f"{got['cpu']:.1f} ({got['cpu'] / ours['cpu']:.1f})" if got and ours else "")
+        if any(cells):
+            lines.append(f"| {name} | {' | '.join(cells)} |")
+    of_json = [
+        f"{name} {got['json']:.1f}"
+        for peer, name in NAMES.items()
+        if "json" in (got := figures.get(("order-send", peer), {}))
+    ]
+    lines += [
+        "",
+        f"Of sending an order, its JSON and its id take alone: {', '.join(of_json)}.",
+        "",
+        "One send at a time, from the call to the outcome, µs; *bare* is no client but the same octets out and in:",
+        "",
+        "| | CPU | p50 | p99 |",
+        "|---|--:|--:|--:|",
+    ]
+    for peer, name in (NAMES | BARE).items():
+        if got := figures.get(("one", peer)):
+            lines.append(f"| {name} | {got['cpu']:.0f} | {got['p50']:.0f} | {got['p99']:.0f} |" if "p50" in got else "")
+    return [*lines, ""]
+
+
+def page(run: dict[str, Any], figures: Medians, real: dict[str, Any]) -> str:
     sizes = sorted({size for _, size, _ in figures})
     lines = [
         "# Benchmarks",
@@ -138,7 +263,12 @@ def page(run: dict[str, Any], figures: Medians) -> str:
         "<!-- Written by benchmarks/report.py from benchmarks/results/full_run.json; do not edit. -->",
         "",
         "CPU µs of the client a message, user and system; in brackets, how many times that of amqp10 on trio.",
-        f"Median of {run['runs']} runs that took turns. Compare within one section only.",
+        "Compare within one section only.",
+        "",
+        *page_real(real),
+        "## Small messages that look alike",
+        "",
+        f"One binary data section, the same in each message. Median of {run['runs']} runs that took turns.",
         "",
         f"- {run['date']}. Machine: {run['machine']}; {run['setting']}.",
         f"- Load average before, between and after the runs: {', '.join(f'{load:.1f}' for load in run['loads'])}. The",
@@ -288,10 +418,16 @@ def page_0_9_1(run: dict[str, Any]) -> str:
     return "\n".join([*lines, ""])
 
 
-def main() -> None:
-    run = json.loads(FIGURES.read_text())
+def main() -> int:
+    """Write the page and its plots, or compare them with the results."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing, fail if a file is not what the results say"
+    )
+    arguments = parser.parse_args()
+    run, real = json.loads(FIGURES.read_text()), json.loads(REAL.read_text())
     figures = medians(run)
-    parts = [page(run, figures)]
+    parts = [page(run, figures, real)]
     if ALL_CLIENTS.exists():
         parts.append(page_all_clients(json.loads(ALL_CLIENTS.read_text())))
     if LARGE.exists():
@@ -302,10 +438,18 @@ def main() -> None:
     brokers = [json.loads(each.read_text()) for each in BROKERS if each.exists()]
     if brokers:
         parts.append(page_brokers(brokers))
-    PAGE.write_text("\n".join([*parts, page_0_9_1(json.loads(FIGURES_0_9_1.read_text()))]))
-    PLOT.write_text(plot(run, 100, figures))
-    print(f"{PAGE} and {PLOT.name} are written")
+    text = "\n".join([*parts, page_0_9_1(json.loads(FIGURES_0_9_1.read_text()))])
+    files = {PAGE: text, PLOT: plot(run, 100, figures), PLOT_REAL: plot_real(real)}
+    if arguments.check:
+        old = [path.name for path, new in files.items() if not path.exists() or path.read_text() != new]
+        if old:
+            print(f"{', '.join(old)}: not what benchmarks/results/ says; run benchmarks/report.py", file=sys.stderr)
+        return int(bool(old))
+    for path, new in files.items():
+        path.write_text(new)
+    print(f"{', '.join(path.name for path in files)} are written")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

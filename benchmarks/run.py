@@ -33,11 +33,12 @@ from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 import compiled
-import native
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+
+import native
 
 HERE = Path(__file__).resolve().parent
 OURS = "amqp10"
@@ -139,7 +140,9 @@ class Counterpart:
             wanted = {"received": total, "received_settled": total if settled else 0}
         else:
             wanted = {"sent": total, "settled_by_client": 0 if settled else total}
-        wrong = [f"{name} {seen[name]} and not {value}" for name, value in wanted.items() if seen[name] != value]
+        wrong = [
+            f"{name} {seen.get(name)} and not {value}" for name, value in wanted.items() if seen.get(name) != value
+        ]
         if wrong or "error" in seen:
             raise Failed(", ".join([*wrong, *filter(None, [seen.get("error")])]))
         return seen

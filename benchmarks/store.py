@@ -21,7 +21,7 @@ import anyio
 
 from amqp10 import Connection, Message
 from amqp10.broker import Broker
-from amqp10.broker._store_file import StoreFile
+from amqp10.broker._store.tables import StoreFile
 
 CREDIT = 1000
 

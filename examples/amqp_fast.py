@@ -1,7 +1,5 @@
 """AMQP/Fast: the same program as in any dialect, what it cannot say, and what only it can."""
 
-from __future__ import annotations
-
 import trio
 
 from amqp10 import Connection, Message, Unsupported

@@ -22,4 +22,4 @@ async def main(url: str) -> None:
                 print(message.body)
 
 
-trio.run(main, sys.argv[1] if len(sys.argv) > 1 else "amqp://guest:guest@localhost")
+trio.run(main, sys.argv[1] if len(sys.argv) > 1 else "amqp://localhost:5672")

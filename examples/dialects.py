@@ -1,7 +1,5 @@
 """The same program in every AMQP: one word changes, and a message sent in one dialect is received in another."""
 
-from __future__ import annotations
-
 import trio
 
 from amqp10 import Connection, Message

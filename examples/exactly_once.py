@@ -26,4 +26,4 @@ async def main(url: str, path: Path) -> None:
 
 
 with tempfile.TemporaryDirectory() as folder:  # a real program keeps its file
-    trio.run(main, sys.argv[1] if len(sys.argv) > 1 else "amqp://guest:guest@localhost", Path(folder, "deliveries.db"))
+    trio.run(main, sys.argv[1] if len(sys.argv) > 1 else "amqp://localhost:5672", Path(folder, "deliveries.db"))

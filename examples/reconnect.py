@@ -2,6 +2,7 @@
 
 import sys
 
+import anyio
 import trio
 
 from amqp10 import Connection, Reconnect
@@ -14,15 +15,15 @@ async def watch(connection: Connection) -> None:
 
 async def main(urls: list[str]) -> None:
     reconnect = Reconnect(initial_delay=0.1, max_delay=30, on_uncertain="resend")
-    async with Connection(urls, reconnect=reconnect) as connection, trio.open_nursery() as nursery:
-        nursery.start_soon(watch, connection)
+    async with Connection(urls, reconnect=reconnect) as connection, anyio.create_task_group() as tasks:
+        tasks.start_soon(watch, connection)
         async with connection.sender("staying-up") as sender, connection.receiver("staying-up") as receiver:
             for number in range(3):
                 await sender.send(number)  # waits for the next connection, if there is none just now
                 delivery = await receiver.receive()
                 print("got", delivery.message.body, "from", connection.url)
                 delivery.accept()
-        nursery.cancel_scope.cancel()
+        tasks.cancel_scope.cancel()
 
 
-trio.run(main, sys.argv[1:] or ["amqp://guest:guest@localhost"])
+trio.run(main, sys.argv[1:] or ["amqp://localhost:5672"])

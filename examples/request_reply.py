@@ -2,6 +2,7 @@
 
 import sys
 
+import anyio
 import trio
 
 from amqp10 import Connection, Message, Requester
@@ -9,27 +10,26 @@ from amqp10 import Connection, Message, Requester
 URL = sys.argv[1] if len(sys.argv) > 1 else "amqp://localhost:5672"
 
 
-async def square(task_status: trio.TaskStatus = trio.TASK_STATUS_IGNORED) -> None:
+async def square() -> None:
     async with Connection(URL) as connection, connection.responder("square") as responder:
-        task_status.started()
         async for request in responder:
             number = request.message.body
             await request.reply(Message(number * number))  # to where the request says, and only then is it accepted
 
 
 async def ask(requester: Requester, number: int) -> None:
-    with trio.move_on_after(10):  # a request waits for its reply for as long as you let it
+    with anyio.move_on_after(10):  # a request waits for its reply for as long as you let it
         reply = await requester.request(Message(number))
         print(f"{number} * {number} = {reply.body}")
 
 
 async def main() -> None:
-    async with trio.open_nursery() as service:
-        await service.start(square)
+    async with anyio.create_task_group() as service:
+        service.start_soon(square)
         async with (
             Connection(URL) as connection,
             connection.requester("square") as requester,
-            trio.open_nursery() as asking,
+            anyio.create_task_group() as asking,
         ):
             for number in range(10):
                 asking.start_soon(ask, requester, number)

@@ -27,4 +27,4 @@ async def main(url: str) -> None:
     await receive(url, "0-9-1")
 
 
-trio.run(main, sys.argv[1] if len(sys.argv) > 1 else "amqp://guest:guest@localhost")
+trio.run(main, sys.argv[1] if len(sys.argv) > 1 else "amqp://localhost:5672")

@@ -2,7 +2,8 @@
 
 `amqp_broker` is for every test: in one that anyio's plugin runs (`@pytest.mark.anyio`, on trio or asyncio) the broker
 runs in the test's own event loop; in all others, which are run by pytest-asyncio or are no coroutines, in a thread of
-its own. `amqp_peer` is spoken to by `await`, so it is for the former only.
+its own. `amqp_peer` is spoken to by `await`, so it is for the former only. `service_bus` and `event_hubs` are in
+a thread of their own always, for it is Microsoft's SDKs that speak to them.
 
 The module stands beside the package, not in it, and imports it when a fixture is used: pytest loads plugins in every
 run, which must start no slower for it, and coverage would miss whatever is imported that early.
@@ -17,9 +18,10 @@ import pytest
 
 if TYPE_CHECKING:
     from amqp10.broker import Broker
-    from amqp10.testing import BackgroundBroker, ScriptedPeer
+    from amqp10.broker.azure import AzureConfig
+    from amqp10.testing import BackgroundBroker, BackgroundEventHubs, BackgroundServiceBus, ScriptedPeer
 
-__all__ = ("amqp_broker", "amqp_peer")
+__all__ = ("amqp_broker", "amqp_peer", "event_hubs", "event_hubs_config", "service_bus", "service_bus_config")
 
 # The tests in it are methods of others' classes: their asserts are to say what they compare, too.
 pytest.register_assert_rewrite("amqp10.testing.suite")
@@ -52,6 +54,40 @@ def _broker_in_a_thread() -> Iterator[BackgroundBroker]:
 
     with BackgroundBroker() as broker:
         yield broker
+
+
+@pytest.fixture
+def service_bus_config() -> AzureConfig:
+    """The entities of `service_bus`: define a fixture of this name to have your own."""
+    from amqp10.broker.azure import AzureConfig, TopicConfig
+
+    return AzureConfig(["queue.1"], [TopicConfig("topic.1", ["subscription.1"])])
+
+
+@pytest.fixture
+def service_bus(service_bus_config: AzureConfig) -> Iterator[BackgroundServiceBus]:
+    """An emulator of Azure Service Bus of its own for the test: `service_bus.connection_string`."""
+    from amqp10.testing import BackgroundServiceBus
+
+    with BackgroundServiceBus(service_bus_config) as emulator:
+        yield emulator
+
+
+@pytest.fixture
+def event_hubs_config() -> AzureConfig:
+    """The hubs of `event_hubs`: define a fixture of this name to have your own."""
+    from amqp10.broker.azure import AzureConfig, EventHubConfig
+
+    return AzureConfig(event_hubs=[EventHubConfig("eh1", 2, ["cg1"])])
+
+
+@pytest.fixture
+def event_hubs(event_hubs_config: AzureConfig) -> Iterator[BackgroundEventHubs]:
+    """An emulator of Azure Event Hubs of its own for the test: `event_hubs.of("eh1")` is a connection string."""
+    from amqp10.testing import BackgroundEventHubs
+
+    with BackgroundEventHubs(event_hubs_config) as emulator:
+        yield emulator
 
 
 @pytest.fixture

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from amqp10.broker import Broker
+
+from .kit.jumping_clock import Backend, jumping
+from .kit.memory_network import MemoryNetwork
+from .kit.memory_peer import MemoryPeer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,13 +28,81 @@ IN_CI = os.environ.get("CI", "").lower() in ("true", "1")
 # same examples each time.
 random = settings.get_profile("default")
 patient = settings(random, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("amqp10", patient)
+settings.register_profile("amqp10", patient, max_examples=int(os.environ.get("AMQP10_EXAMPLES", "50")))
 settings.register_profile("quick", patient, max_examples=10)  # of `make check`
-PROFILE = os.environ.get("AMQP10_PROFILE", "amqp10")
-settings.load_profile(PROFILE)
+
+TIER = os.environ.get("AMQP10_TIER", "all")
+"""The tests of a run: "quick" for those of `make check`, "all" for those of `make test`."""
+if TIER not in ("all", "quick"):
+    raise pytest.UsageError(f"AMQP10_TIER must be 'all' or 'quick', not {TIER!r}")
+QUICK = TIER == "quick"
+settings.load_profile("quick" if QUICK else "amqp10")
+
+# The fewest that a client takes: deriving the keys of its users is half of what many a broker here would cost.
+Broker.__init__.__kwdefaults__ = {**(Broker.__init__.__kwdefaults__ or {}), "scram_iterations": 4096}
+
+TESTS = Path(__file__).parent
+END_TO_END = (
+    "bridging",
+    "cli",
+    "faults",
+    "hostile",
+    "interop",
+    "spark",
+    "broker/test_dialect_matrix.py",
+    "dialects/v0_10/test_resume_everything.py",
+    "sync/test_contract.py",
+    "test_benchmarks.py",
+    "test_examples.py",
+    "testing/suite/test_suite.py",
+)
+"""Folders and files of tests of whole processes, of every feature with every other, or beside independent peers."""
+NOT_QUICK = ("end_to_end", "interop", "slow", "spark")
+"""The markers of what the quick tier leaves out."""
+NOT_IN_THIS_PROCESS = ("end_to_end", "interop", "spark")
+"""The markers of tests that depend on others' programs, or on whole processes."""
 
 
-REAL_BROKERS = ("rabbitmq", "broker_j", "artemis")
+@cache
+def is_end_to_end(path: Path) -> bool:
+    """Return whether the tests of this file are end-to-end tests, by its place."""
+    return any(path.is_relative_to(TESTS / each) for each in END_TO_END)
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Do not even import tests that the quick tier leaves out."""
+    return True if QUICK and is_end_to_end(collection_path) else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the end-to-end tests, deselect what the tier leaves out, and give those with others' programs a second try.
+
+    A broker in Java, an SDK or a process that is killed keeps time by itself: on a busy machine it may be late. What
+    runs in this process has no such excuse. The summary at the end lists what was run again.
+    """
+    items.sort(key=lambda item: str(item.path))  # each worker has collected them in an order of its own
+    chosen: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        if is_end_to_end(item.path):
+            item.add_marker("end_to_end")
+        if any(map(item.get_closest_marker, NOT_IN_THIS_PROCESS)) and not item.get_closest_marker("in_memory"):
+            item.add_marker(pytest.mark.flaky(reruns=1))
+        out = QUICK and any(map(item.get_closest_marker, NOT_QUICK))
+        (left_out if out else chosen).append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = chosen
+
+
+def pytest_collection_finish() -> None:
+    """Leave what collecting has made out of each later search for garbage: a million objects, which stay to the end."""
+    gc.collect()
+    gc.freeze()
+
+
+REAL_BROKERS = ("rabbitmq_43", "rabbitmq", "broker_j", "artemis")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -47,9 +123,19 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """A file of tests that is left out for a package that is not installed: that would prove nothing in CI."""
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """A file of tests that is left out for a package that is not installed: that would prove nothing in CI.
+
+    Each of several workers begins with other files. The assertions of a file are rewritten by the first that comes to
+    it, which keeps it for all; if all came at once, each would do that, for half a minute of a processor.
+    """
     report = yield
+    if isinstance(collector, pytest.Dir | pytest.Package) and (found := report.result):
+        worker = getattr(collector.config, "workerinput", {"workerid": "gw0", "workercount": 1})
+        first = len(found) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+        report.result = [*found[first:], *found[:first]]
     if IN_CI and report.outcome == "skipped":
         report.outcome = "failed"
         report.longrepr = f"CI must have it: {report.longrepr}"
@@ -66,14 +152,28 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     return report
 
 
-@pytest.fixture(params=["trio"] if PROFILE == "quick" else ["trio", "asyncio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    """Every test that is a coroutine runs on trio and on asyncio; in `make check` on trio only, to be quick."""
+@pytest.fixture(params=["trio"] if QUICK else ["trio", "asyncio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str | Backend:
+    """Every test that is a coroutine runs on trio and on asyncio; in `make check` on trio only, to be quick.
+
+    Marked `in_memory`, what a test listens on and connects to is memory, and the clock jumps: however slow the machine
+    is, no limit passes while there is something to do, and what is to take time takes none.
+    """
     backend: str = request.param
-    return backend
+    if not request.node.get_closest_marker("in_memory"):
+        return backend
+    MemoryNetwork(request.getfixturevalue("monkeypatch"))
+    return jumping(backend)
 
 
-ROOT = Path(__file__).parent.parent
+@pytest.fixture
+async def memory_peer(anyio_backend: str | Backend, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[MemoryPeer]:
+    """A scripted peer to which every connection of the test leads."""
+    async with MemoryPeer(monkeypatch) as peer:
+        yield peer
+
+
+ROOT = TESTS.parent
 SPARK_STARTUP = ROOT / "tests" / "spark" / "startup"
 
 
@@ -98,7 +198,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         SparkSession.builder.master("local[24,2]")
         .appName("amqp10 tests")
         .config("spark.ui.enabled", "false")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")  # nothing runs long enough for more
+        # Nothing here runs long enough for a better compiler, or has garbage for a second processor.
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.default.parallelism", "2")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))

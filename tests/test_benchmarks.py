@@ -14,6 +14,8 @@ RUN = Path(__file__).parents[1] / "benchmarks" / "run.py"
 LARGE = RUN.with_name("large_message.py")
 STORE = RUN.with_name("store.py")
 CODEC = RUN.with_name("codec.py")
+REAL = RUN.with_name("real.py")
+REAL_CLIENTS = RUN.with_name("real_clients.py")
 LEGACY = RUN.with_name("amqp091.py")
 LATENCY = RUN.with_name("latency.py")
 SCALE = RUN.with_name("scale.py")
@@ -105,6 +107,30 @@ def test_codec() -> None:
         assert f"| {operation} | amqp10 |" in done.stdout
 
 
+def test_real() -> None:
+    """Messages as applications send them, the codec alone, and beside another tree of this package."""
+    beside = ["--beside", str(RUN.parents[1] / "src"), "--turns", "1"]
+    for options, columns in (([], 2), (beside, 4)):
+        command = [sys.executable, str(REAL), "--rounds", "1", *options]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        for workload in ("order encode", "order decode", "row encode", "row decode"):
+            (row,) = (line for line in done.stdout.splitlines() if line.startswith(f"| {workload} |"))
+            assert row.count("|") == columns + 1
+
+
+def test_real_clients() -> None:
+    """Every workload with real messages ends well, counted at both ends, on both backends."""
+    command = [sys.executable, str(REAL_CLIENTS), "--peers", "amqp10,amqp10+asyncio,bare", "--count", "100"]
+    done = subprocess.run([*command, "--reps", "1"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    relays = ("relay", "relay-task", "relay-worker")
+    for workload in ("order-send", "order-receive", "row-send", "row-receive", *relays, "one", "links"):
+        assert f"| {workload} | CPU µs/message | times amqp10 |" in done.stdout
+    assert done.stdout.count("| amqp10+asyncio |") == 9
+    assert done.stdout.count("| bare |") == 1
+
+
 def test_latency() -> None:
     """One message in flight, on both backends, against the counterpart."""
     command = [sys.executable, str(LATENCY), "--peers", "amqp10 trio,amqp10 asyncio", "--rounds", "1", "--count", "50"]
@@ -127,7 +153,7 @@ def test_scale() -> None:
 
 def test_fairness() -> None:
     """Who gets how much, both ways, and the cost of a message with mixed rates."""
-    command = [sys.executable, str(SCALE), "fairness", "--seconds", "0.3"]
+    command = [sys.executable, str(SCALE), "fairness", "--counts", "10,100", "--seconds", "0.1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     for row in ("10, send", "100, receive", "1 send all they can", "9 send all they can"):

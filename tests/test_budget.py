@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.capability("speed")
+
 BUDGET = Path(__file__).parents[1] / "benchmarks" / "budget.py"
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 RECORDED = json.loads(BUDGET.with_suffix(".json").read_text())
 
 
 @pytest.mark.skipif(VERSION not in RECORDED, reason=f"the budget has no record for Python {VERSION}")
+@pytest.mark.slow
 def test_costs_what_is_recorded() -> None:
     """Each way to send and to receive, on both backends, within the margin."""
     done = subprocess.run([sys.executable, str(BUDGET), "--check"], capture_output=True, text=True, check=False)
@@ -29,6 +32,7 @@ def test_notices(tmp_path: Path) -> None:
     """Against a record that says a tenth less, the check fails, and names what is dearer."""
     copied = tmp_path / BUDGET.name
     copied.write_text(BUDGET.read_text())
+    (tmp_path / "real.py").write_text(BUDGET.with_name("real.py").read_text())
     less = {name: {step: each * 0.9 for step, each in one.items()} for name, one in RECORDED[VERSION].items()}
     copied.with_suffix(".json").write_text(json.dumps({VERSION: less}))
     command = [sys.executable, str(copied), "--check", "--only", "receive"]

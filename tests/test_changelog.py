@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import amqp10
+
 ROOT = Path(__file__).parent.parent
 CONFIGURED = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["towncrier"]
 FOLDER = ROOT / CONFIGURED["directory"]
@@ -62,5 +64,5 @@ def test_what_is_a_fragment(name: str, text: str, faults: int) -> None:
 def test_the_changelog_has_this_version() -> None:
     """The version of the package has an entry, below the line where a release writes the next one."""
     text = (ROOT / "CHANGELOG.md").read_text()
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    version = amqp10.__version__
     assert text.index(CONFIGURED["start_string"]) < text.index(f"\n## {version} ")

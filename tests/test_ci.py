@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,10 +22,13 @@ TESTS = {
 @pytest.mark.parametrize(("in_ci", "summary"), [("true", "1 failed, 1 skipped, 1 error"), ("", "3 skipped")])
 def test_what_is_not_installed(tmp_path: Path, in_ci: str, summary: str) -> None:
     """A file, or a test, that needs a package is left out elsewhere, and fails in CI; other reasons to skip stay."""
-    (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
+    tests = tmp_path / "tests"
+    shutil.copytree(ROOT / "tests" / "kit", tests / "kit")
+    shutil.copy(ROOT / "tests" / "conftest.py", tests)
     for name, text in TESTS.items():
-        (tmp_path / name).write_text(text)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--continue-on-collection-errors", "."]
+        (tests / name).write_text(text)
+    options = ["-q", "-p", "no:cacheprovider", "--import-mode=importlib", "--continue-on-collection-errors"]
+    command = [sys.executable, "-m", "pytest", *options, "."]
     env = os.environ | {"CI": in_ci}
     run = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert summary in run.stdout, run.stdout + run.stderr
@@ -35,3 +39,17 @@ def test_the_script_says_that_it_is_ci() -> None:
     """What CI runs asks for that itself."""
     script = (ROOT / ".ci" / "run").read_text()
     assert script.index("export CI=true") < script.index("make lint")
+
+
+def test_places_of_the_tiers() -> None:
+    """A folder or file that the quick tier leaves out by its place is there: one that was renamed would join it."""
+    from .conftest import END_TO_END
+
+    assert [each for each in END_TO_END if not (ROOT / "tests" / each).exists()] == []
+
+
+@pytest.mark.xdist_group("spark")
+def test_groups(request: pytest.FixtureRequest) -> None:
+    """Several workers keep to the groups; else each of them would start each broker and a Spark of its own."""
+    if getattr(request.config.option, "loadgroup", False):
+        assert request.node.nodeid.endswith("@spark"), f"pytest {pytest.__version__} and pytest-xdist know no groups"

@@ -164,7 +164,7 @@ async def test_large_messages(url: str) -> None:
 
 
 async def test_passing_a_large_message_on(url: str) -> None:
-    """Head, body and footer go on while they come in, as docs/howto/large-messages.md says."""
+    """Head, body and footer go on while they come in, as docs/build/large-messages.md says."""
     size = 5_000_000
     async with Connection(url) as connection, connection.sender("from") as first, connection.sender("to") as sender:
         await first.send_stream(Message(subject="s", footer={"x-opt-sum": 1}), bytes(size))

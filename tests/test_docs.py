@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import logging
 import re
+import runpy
 import subprocess
 import sys
 import textwrap
@@ -16,9 +18,11 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 import amqp10
+import amqp10.azure
 import amqp10.broker
 import amqp10.rabbitmq
 import amqp10.testing
+import amqp10.worker
 from amqp10 import (
     Bridge,
     Connection,
@@ -33,9 +37,22 @@ from amqp10 import (
     SentDelivery,
     Session,
 )
+from amqp10.azure import (
+    EventHub,
+    EventReader,
+    EventSender,
+    ServiceBus,
+    ServiceBusDelivery,
+    ServiceBusSender,
+    ServiceBusSession,
+    SubscriptionRules,
+)
 from amqp10.broker import Broker, Quarantine
 from amqp10.rabbitmq import Management as RabbitManagement
-from amqp10.testing import EnginePair, ScriptedPeer
+from amqp10.testing import BackgroundBroker, EnginePair, ScriptedPeer
+from amqp10.worker import Worker
+
+from .kit.programs import run_program
 
 ROOT = Path(__file__).parent.parent
 
@@ -48,7 +65,7 @@ def test_site_builds_without_warnings(tmp_path: Path) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=280,
         env={"PATH": "", "NO_MKDOCS_2_WARNING": "true", "DISABLE_MKDOCS_2_WARNING": "true"},
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -56,6 +73,7 @@ def test_site_builds_without_warnings(tmp_path: Path) -> None:
 
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+COPY = runpy.run_path(str(ROOT / "tools" / "examples.py"))["COPY"]
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 HOLDERS = (
     Bridge,
@@ -75,19 +93,32 @@ HOLDERS = (
     Message,
     ScriptedPeer,
     EnginePair,
+    Worker,
+    ServiceBus,
+    ServiceBusDelivery,
+    ServiceBusSender,
+    ServiceBusSession,
+    SubscriptionRules,
+    EventHub,
+    EventReader,
+    EventSender,
 )
 
 
 def code_of(path: Path) -> list[ast.Module]:
-    """The Python of a page, but for what it takes from an example; `await` may stand at the outermost level."""
-    blocks = [block.replace("--8<--", "#") for block in BLOCK.findall(path.read_text())]
+    """The Python of a page, but for the copies of examples; `await` may stand at the outermost level."""
+    blocks = BLOCK.findall(COPY.sub("", path.read_text()))
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST
     return [compile(textwrap.dedent(block), path.name, "exec", flags) for block in blocks]
 
 
 def meant(name: str) -> list[Callable[..., Any]]:
     """What a call of that name in a page may mean: a public object, or a method of what users hold."""
-    found = [vars(package)[name] for package in (amqp10, amqp10.broker, amqp10.rabbitmq) if name in vars(package)]
+    found = [
+        vars(package)[name]
+        for package in (amqp10, amqp10.azure, amqp10.broker, amqp10.rabbitmq, amqp10.worker)
+        if name in vars(package)
+    ]
     found += [getattr(amqp10.testing, name)] if name in amqp10.testing.__all__ else []
     return found + [getattr(holder, name) for holder in HOLDERS if hasattr(holder, name)]
 
@@ -101,6 +132,39 @@ def takes(function: Callable[..., Any], keyword: str) -> bool:
     rest = [name for name, parameter in parameters.items() if parameter.kind is parameter.VAR_KEYWORD]
     hints = get_type_hints(made_by) if rest else {}
     return any(hints[name] is Any or keyword in get_args(hints[name])[0].__annotations__ for name in rest)
+
+
+@pytest.mark.parametrize(
+    "tool", ["tools/diagrams.py", "tools/examples.py", "benchmarks/report.py"], ids=lambda path: Path(path).stem
+)
+def test_what_tools_write(tool: str) -> None:
+    """The diagrams, the copies of examples, and the page and plots of the benchmarks are what their sources say."""
+    ended = subprocess.run([sys.executable, ROOT / tool, "--check"], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_frames_of_the_landing_page(caplog: pytest.LogCaptureFixture) -> None:
+    """The diagram of the first program has the frames that the program sends and gets, in their order."""
+    drawn = runpy.run_path(str(ROOT / "tools" / "diagrams.py"))
+    program = ROOT / "examples" / "hello.py"
+    logger = logging.getLogger("amqp10.frames")
+    logger.addHandler(caplog.handler)  # `run_program` takes away that of the root
+    try:
+        with caplog.at_level(logging.DEBUG, logger.name), BackgroundBroker() as broker:
+            run_program(program.read_text(), str(program), broker.url)
+    finally:
+        logger.removeHandler(caplog.handler)
+    lines = [line for line in caplog.messages if line.startswith("amqp://")]
+    for kind, way in (("Right", ">"), ("Left", "<")):
+        shown = " ".join(step.text for step in drawn["HELLO"] if isinstance(step, drawn[kind]))
+        crossed = [found[1] for line in lines if (found := re.search(rf" {way} \[0\] (\w+)\(", line))]
+        assert re.findall(r"[A-Z]\w+", shown) == crossed
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_no_block_is_blank(path: Path) -> None:
+    """A reader on GitHub sees the code of each page: no block is left to the program that builds the site."""
+    assert not re.search(r"^ *--8<--|^```\w+\n```$", path.read_text(), re.MULTILINE)
 
 
 THREATS = ROOT / "docs" / "concepts" / "threat-model.md"
@@ -125,6 +189,71 @@ def test_threats_have_tests() -> None:
         assert named, line
         for path, name in named:
             assert name in names_of_tests(ast.parse((ROOT / "tests" / path).read_text()).body), f"{path}::{name}"
+
+
+def test_files_of_the_design_exist() -> None:
+    """Each file and folder that the page on the packages names is in the source; `*` stands for one name."""
+    page = (ROOT / "docs" / "concepts" / "design.md").read_text()
+    named = re.findall(r"`(\w[\w*]*/[\w/*]*(?:\.py)?)`", page)
+    assert len(named) > 20
+    assert [each for each in named if not any((ROOT / "src" / "amqp10").glob(each.rstrip("/")))] == []
+
+
+def test_proofs() -> None:
+    """docs/reference/proofs.md is what the marks of the tests say, and every capability has a test."""
+    tool = runpy.run_path(str(ROOT / "tools" / "proofs.py"))
+    assert (ROOT / "docs" / "reference" / "proofs.md").read_text() == tool["render"]()
+    for each in tool["CAPABILITIES"].values():
+        assert (ROOT / "docs" / each.page).is_file()
+        assert (ROOT / "examples" / each.example).exists()
+
+
+def test_azure_matrix() -> None:
+    """docs/reference/azure-matrix.md is what its registry and the tests say, and neither has what the other lacks."""
+    tool = runpy.run_path(str(ROOT / "tools" / "azure_matrix.py"))
+    assert (ROOT / "docs" / "reference" / "azure-matrix.md").read_text() == tool["render"]()
+    assert sum(1 for _ in tool["behaviors"]()) >= 120
+    messages = tool["SERVICE_BUS"]["Messages"]
+    wrong = tool["Behavior"]("new", "Something new", "queues.nowhere")
+    with pytest.raises(ValueError, match=r"names the test queues\.nowhere, which is not there"):
+        messages.append(wrong)
+        tool["check"]()
+    messages[:] = [each for each in messages if each.name not in ("new", "handler")]
+    with pytest.raises(ValueError, match=r"javascript\.processor in .*test_azure_sdks\.py proves no behavior"):
+        tool["check"]()
+
+
+LINK = re.compile(r"\]\(([^)\s]+)\)|^\[\w+\]: (\S+)$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "SECURITY.md"])
+def test_links_outside_the_site(name: str) -> None:
+    """What these files link to in the repository is there; `mkdocs build --strict` checks the pages of the site."""
+    for inline, reference in LINK.findall((ROOT / name).read_text()):
+        target = (inline or reference).partition("#")[0]
+        assert target.startswith("https://") or (ROOT / target).exists(), target
+
+
+def test_comparison_has_sources() -> None:
+    """Each cell of the README's comparison names its source, a test or a page of the other project."""
+    text = (ROOT / "README.md").read_text()
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if re.match(r"\| [\w`]", line)]
+    assert len(rows) > 5
+    for _, *cells in rows:
+        assert len(cells) == 7
+        for cell in cells:
+            label = re.fullmatch(r"\[.+\]\[(\w+)\]", cell)
+            assert label, cell
+            assert f"\n[{label[1]}]: " in text, cell
+
+
+def test_messages_of_troubleshooting() -> None:
+    """Each message that the page on troubleshooting quotes is one of the package."""
+    page = (ROOT / "docs" / "operate" / "troubleshooting.md").read_text()
+    quoted = [each for each in re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE) if " " in each]
+    assert len(quoted) > 15
+    source = "\n".join(path.read_text() for path in (ROOT / "src" / "amqp10").rglob("*.py"))
+    assert [each for each in quoted if each not in source] == []
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

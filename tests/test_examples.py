@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import runpy
 import subprocess
 import sys
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import anyio
 import pytest
+import yaml
+
+import amqp10
+from amqp10 import Connection, Message
+from amqp10.broker import Broker
+from amqp10.testing import BackgroundBroker
+from amqp10.worker import worker_from_environment
+
+from .kit.programs import run_program
 
 ROOT = Path(__file__).parent.parent
 EXPECTED = {
     "hello.py": "hello greeting\n",
     "many.py": "10000 accepted\n10000 received, their sum is 49995000\n",
+    "bodies.py": "str text\nbytes b'octets'\ndict {'id': 7, 'paid': True}\nlist [1, 2.5, None]\nJSON {'id': 7}\n",
     "on_asyncio.py": "one\nb'two'\n{'number': 3}\n",
     "credit.py": "task 0\ntask 1\ntask 2\ntask 3\ntask 4\n",
     "filters.py": "two for eu: [1, 3]\nby fields: [2]\nnot applied: rabbitmq:stream-offset-spec\n",
@@ -26,6 +41,11 @@ EXPECTED = {
     "websocket.py": "over a WebSocket\na page from anywhere: 403\n",
     "proxy.py": "CONNECT\nsent\n",
     "request_reply.py": "".join(f"{n} * {n} = {n * n}\n" for n in range(10)),
+    "rpc.py": "add: 3\ndivide: ZeroDivisionError: division by zero\nmultiply: KeyError: 'multiply'\n",
+    "telemetry.py": "send orders: PRODUCER, 0 links\nreceive orders: CONSUMER, 1 links\n"
+    "process orders: CONSUMER, 1 links\naccept orders: CLIENT, 1 links\n"
+    "messaging.client.sent.messages in {message}\nmessaging.client.consumed.messages in {message}\n",
+    "event_processor.py": "4 partitions, 10 events\n4 partitions, 5 events\n",
     "durable_broker.py": "kept: durable\nleft: 0\n",
     "exactly_once.py": "got 0\ngot 1\ngot 2\n",
     "amqp_0_9_1.py": "nobody wants db.info\ndisk full came as db.error\nerrors has 0\n",
@@ -33,52 +53,138 @@ EXPECTED = {
     "nothing yet: 0\npart of something larger\n",
     "amqp_fast.py": "listed: 1 2 3\n3 is id-3, order 3\n2 is id-2, order 2\n1 is id-1, order 1\n"
     "done as a whole: order 1\nno: the dialect has no outcome rejected\n",
-    "dialects.py": (ROOT / "docs" / "howto" / "dialects.txt").read_text(),
+    "dialects.py": (ROOT / "docs" / "older" / "dialects.txt").read_text(),
     "exchanges.py": "errors has 1\neverything has 2\ndisk full came by logs with db.error\n"
     "no queue is bound for that\n",
     "bridge.py": "100 moved\nb'order 0'\n",
     "two_dialects.py": "sent in 0-9-1 received in 1.0\nsent in 1.0 received in 0-9-1\n",
     "users_and_permissions.py": "shop: sent to orders.paid\nshop: amqp:unauthorized-access\n"
     "audit: amqp:unauthorized-access\nroot: sent to invoices\naudit: received order 1\n",
+    "worker.py": "order 0 at attempt 1\norder 3 at attempt 1\norder 2 at attempt 2\n"
+    "order 1 is dead: an amount below nothing\n",
+    "web.py": "lifespan.startup.complete\nstatus 202\nlifespan.shutdown.complete\n",
+    "pipeline.py": "order-0 tea 6\norder-1 cake 10\norder-2 no price for coal\n",
+    "health.py": "/ready 503\n/live 200\n/ready 200\n/live 503\n",
+    "tokens.py": "renewed: sb://example/orders\nthe key may not receive: amqp:unauthorized-access\n"
+    "logged in by OAUTHBEARER\nrenewed: login\nreceived before\nreceived after\n",
+    "service_bus_client.py": "b'two teas' at attempt 0\ndead: b'no tea' because it cannot be brewed\n"
+    "kettle: b'fill', b'boil', last done: boil\nscheduled: b'refill' as number 3\nred: b'apple'\n",
+    "service_bus.py": "two teas is locked, at attempt 1\ntwo teas is locked, at attempt 2\n",
+    "event_hub_client.py": "b'20.5' of sensor-7, 2 more are there\n[b'21.0', b'21.5']\n"
+    "another reader has the partition now\n",
+    "event_hubs.py": "tea of table-7, number 0\ncake of table-7, number 1\nnothing is left of yesterday\n",
+    "configuration.py": "order 1\n3 at a time\n",
     "embedded_broker.py": "a copy for each\na copy for each\n1 in the queue\n",
 }
 
 
-@pytest.fixture(scope="module")
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+asyncio_form: Callable[[str], str] = runpy.run_path(str(ROOT / "tools" / "tabs.py"))["asyncio_form"]
+
+
+@pytest.fixture
 def url() -> Iterator[str]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "amqp10", "broker", "--port", "0", "--user", "guest:guest"],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    yield process.stdout.readline().split()[3].replace("amqp://", "amqp://guest:guest@")
-    process.terminate()
-    process.wait(30)
-    process.stdout.close()
+    with BackgroundBroker(users={"guest": "guest"}) as broker:
+        yield broker.url.replace("amqp://", "amqp://guest:guest@")
 
 
-def run(*command: str) -> str:
-    """The output of a Python program that must succeed without a word on standard error."""
-    ended = subprocess.run([sys.executable, "-W", "error", *command], capture_output=True, text=True, timeout=150)
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stderr == ""
-    return ended.stdout
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
-def test_example(path: Path, url: str) -> None:
-    """It runs against the embedded broker in another process; where the output is fixed, it is that."""
-    output = run(str(path), url)
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_example(path: Path, backend: str, url: str) -> None:
+    """It runs as written, on trio, and as the site shows it for asyncio; where the output is fixed, it is that."""
+    code = path.read_text()
+    output = run_program(asyncio_form(code) if backend == "asyncio" else code, str(path), url)
     assert output
     if path.name in EXPECTED:
         assert sorted(output.splitlines()) == sorted(EXPECTED[path.name].splitlines())
 
 
-def test_the_ten_lines_of_the_readme(url: str, tmp_path: Path) -> None:
-    """What the README shows first runs as written, but for the port."""
+@pytest.mark.slow
+def test_as_a_user_runs_it() -> None:
+    """An example by its file name, beside `amqp10 broker`: nothing is written to standard error."""
+    command = [sys.executable, "-m", "amqp10", "broker", "--port", "0", "--user", "guest:guest"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as broker:
+        assert broker.stdout is not None
+        try:
+            url = broker.stdout.readline().split()[3].replace("amqp://", "amqp://guest:guest@")
+            program = [sys.executable, "-W", "error", str(ROOT / "examples" / "hello.py"), url]
+            ended = subprocess.run(program, capture_output=True, text=True, timeout=280)
+        finally:
+            broker.terminate()
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, EXPECTED["hello.py"], "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["pipeline", "service", "web"])
+def test_to_deploy(name: str) -> None:
+    """A program that one would deploy, beside an embedded broker: its one command writes what its README says."""
+    folder = ROOT / "examples" / name
+    shown = re.search(r"\$ python demo.py\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
+    assert shown is not None
+    command = [sys.executable, "-W", "error", "demo.py"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=280, check=False)
+    assert (done.stdout, done.stderr) == (shown[1], "")
+
+
+def test_manifest() -> None:
+    """Kubernetes waits longer than the service drains, and asks the paths that the service has."""
+    folder = ROOT / "examples" / "service"
+    pod = yaml.safe_load((folder / "kubernetes.yaml").read_text())["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    environ = {each["name"]: str(each.get("value", "x")) for each in container["env"]}
+    drain = worker_from_environment(environ)["drain_timeout"]
+    assert drain < pod["terminationGracePeriodSeconds"]
+    for name in ("livenessProbe", "readinessProbe"):
+        assert f'"{container[name]["httpGet"]["path"]}"' in (folder / "service.py").read_text()
+
+
+@pytest.mark.slow
+def test_recipes() -> None:
+    """The tests that the page has to copy pass, under anyio's plugin and pytest-asyncio, without a warning."""
+    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "-c", "/dev/null"]
+    folder = ROOT / "examples" / "testing"
+    done = subprocess.run([*command, "--rootdir", "."], cwd=folder, capture_output=True, text=True, check=False)
+    assert "8 passed in" in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_program_of_the_readme(backend: str) -> None:
+    """What the README shows first runs as written, but for the port; and on trio, if two lines are changed."""
     code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert code is not None
-    program = tmp_path / "readme.py"
-    program.write_text(code[1].replace("amqp://guest:guest@localhost:5672", url))
-    assert run(str(program)) == "hello greeting\n"
+    text = code[1]
+    if backend == "trio":
+        text = text.replace("import asyncio", "import trio").replace("asyncio.run(main())", "trio.run(main)")
+    with BackgroundBroker() as broker:  # as `amqp10 broker` is: without users
+        text = text.replace("amqp://localhost:5672", broker.url)
+        assert run_program(text, "readme.py") == "hello greeting\n"
+        assert broker.queue("orders").depth == 0
+
+
+@pytest.mark.anyio
+async def test_responder_of_the_page() -> None:
+    """The loop of the page on requests goes on after work that raises, a reply with no AMQP type, and no reply-to."""
+    page = (ROOT / "docs" / "build" / "request-reply.md").read_text()
+    (loop,) = [block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "def answer" in block]
+
+    async def work(message: Message) -> object:
+        if message.body == "bad":
+            raise ValueError("no such order")
+        return {1} if message.body == "set" else message.body
+
+    names: dict[str, Any] = {**vars(amqp10), "logging": logging, "work": work}
+    exec("async def serve(responder):\n" + textwrap.indent(loop, "    "), names)
+    async with (
+        Broker(queues=["service"], auto_create=False) as broker,
+        Connection(broker.url) as connection,
+        connection.responder("service") as responder,
+        connection.requester("service") as requester,
+        connection.sender("service") as sender,
+        anyio.create_task_group() as serving,
+    ):
+        serving.start_soon(names["serve"], responder)
+        await sender.send("without a reply-to")
+        replies = [await requester.request(body) for body in ("bad", "set", "good")]
+        serving.cancel_scope.cancel()
+    assert [reply.subject for reply in replies] == ["error", "error", None]
+    assert replies[2].body == "good"

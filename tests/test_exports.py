@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from typing import Any
 
 import pytest
@@ -12,7 +13,10 @@ import amqp10
 import amqp10.amqp010
 import amqp10.amqp091
 import amqp10.amqpfast
+import amqp10.azure
 import amqp10.rabbitmq
+import amqp10.worker
+from amqp10.broker import Broker
 
 PACKAGES = [
     "amqp10",
@@ -20,19 +24,27 @@ PACKAGES = [
     "amqp10.amqp091",
     "amqp10.bridging",
     "amqp10.amqpfast",
+    "amqp10.azure",
+    "amqp10.azure.service_bus",
     "amqp10.broker",
     "amqp10.client",
     "amqp10.engine",
     "amqp10.errors",
     "amqp10.messaging",
+    "amqp10.messaging.payloads",
+    "amqp10.messaging.sections",
     "amqp10.net",
+    "amqp10.otel",
     "amqp10.profiles",
     "amqp10.rabbitmq",
     "amqp10.sasl",
     "amqp10.spark",
+    "amqp10.sync",
     "amqp10.testing",
     "amqp10.testing.suite",
     "amqp10.types",
+    "amqp10.types.codec",
+    "amqp10.worker",
 ]
 
 
@@ -83,6 +95,13 @@ def coroutines() -> list[Any]:
         amqp10.amqp091.Native,
         amqp10.amqpfast.Native,
         amqp10.rabbitmq.Management,
+        amqp10.azure.ServiceBus,
+        amqp10.azure.ServiceBusDelivery,
+        amqp10.azure.ServiceBusReceiver,
+        amqp10.azure.ServiceBusSender,
+        amqp10.azure.ServiceBusSession,
+        amqp10.azure.SubscriptionRules,
+        amqp10.worker.Worker,
     )
     for holder in holders:
         for name, value in inspect.getmembers(holder, inspect.iscoroutinefunction):
@@ -106,3 +125,31 @@ def test_typed() -> None:
     from importlib.resources import files
 
     assert files("amqp10").joinpath("py.typed").is_file()
+
+
+def test_version() -> None:
+    """`amqp10.__version__` is the version that the changelog of the last release names."""
+    assert re.fullmatch(r"\d+\.\d+\.\d+", amqp10.__version__)
+
+
+@pytest.mark.anyio
+async def test_what_objects_show_of_themselves() -> None:
+    """Each `repr` says which object it is; `dir` of a delivery has what programs use, and not what the engine does."""
+    async with Broker() as broker:
+        assert repr(broker) == f"<Broker: {broker.url}>"
+        async with (
+            broker.connect() as connection,
+            connection.sender("orders") as sender,
+            connection.receiver("orders") as receiver,
+            connection.requester("service") as requester,
+            connection.responder("service") as responder,
+        ):
+            assert repr(requester).startswith("<Requester by <Sender 'service'")
+            assert repr(responder).startswith("<Responder by <Receiver 'service'")
+            sent = await sender.submit("one")
+            delivery = await receiver.receive()
+            for each in (sent, delivery):
+                assert {"tag", "remote_state"} <= set(dir(each))
+                assert {"link", "payload", "pieces", "decoded", "waiter"}.isdisjoint(dir(each))
+            assert {"accept", "reject", "release", "modify", "message", "stale"} <= set(dir(delivery))
+            delivery.accept()

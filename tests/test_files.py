@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from amqp10._files import create_private, private
-from amqp10.broker._store_file import MessageRow, StoreFile
+from amqp10.broker._store.tables import MessageRow, StoreFile
 from amqp10.client import SQLiteDeliveryStore
 from amqp10.errors import StoreError
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from amqp10 import ConnectionDetails, Plain
+from amqp10 import CbsTokens, ConnectionDetails, LoginTokens, Plain, SasKey, Token
 
 SECRET = "hunter2"
 PACKAGES = (
@@ -22,19 +22,22 @@ PACKAGES = (
     "amqp10.broker",
     "amqp10.testing",
     "amqp10.bridging",
+    "amqp10.azure",
 )
 SECRETS: dict[str, Any] = {
     "password": SECRET,
     "token": SECRET,
     "url": f"amqp://u:{SECRET}@h",
+    "where": f"sb://u:{SECRET}@h",
     "headers": {"Authorization": SECRET},
     "users": {"u": SECRET},
     "sasl": Plain("u", SECRET),
     "target": f"/path?sig={SECRET}",
+    "key": SECRET,
 }
 """Arguments that are a secret, or have one, by name."""
 
-OTHERS: dict[str, Any] = {"user": "u", "scheme": "ws", "host": "h", "port": 1}
+OTHERS: dict[str, Any] = {"name": "n", "user": "u", "scheme": "ws", "host": "h", "port": 1}
 NONE = {
     "CertificateFiles": "names files that it has written, for tests",
     "CertificateAuthority": "writes files for tests, with a password that is no secret",
@@ -42,7 +45,14 @@ NONE = {
     "PlannedEnd": "its url is one without credentials, as its docstring says",
     "ConnectionRestored": "its url is one without credentials, as its docstring says",
     "ConnectionAttempted": "its url is one without credentials, as its docstring says",
+    "Health": "its url is one without credentials, as its docstring says",
+    "Worker": "its key is a function of a message",
+    "TopicBinding": "its key is a routing key",
+    "DirectBinding": "its key is a routing key",
     "LinkTerms": "its target is an address",
+    "StreamOffset": "it says where a stream begins",
+    "ServiceBusDelivery": "its token names a lock",
+    "EventBatch": "its key is a partition key",
     "BridgePlan": "its target is an end without credentials",
 }
 
@@ -72,6 +82,8 @@ def made(cls: type) -> Any:
         values["url"] = f"http://u:{SECRET}@h"
     if cls.__name__ == "TLS":
         values["pkcs12"] = "file"
+    if cls.__name__ == "EventHub":
+        values["where"] = f"Endpoint=sb://h;SharedAccessKeyName=n;SharedAccessKey={SECRET};EntityPath=hub"
     if cls.__name__ == "FaultProxy":
         values["url"] = f"amqp://u:{SECRET}@h:1"
     parameters = inspect.signature(cls).parameters
@@ -79,7 +91,8 @@ def made(cls: type) -> Any:
         **{
             name: values[name]
             for name, parameter in parameters.items()
-            if name in SECRETS or (name in values and (parameter.default is parameter.empty or name == "pkcs12"))
+            if (name in SECRETS and not (cls.__name__ == "TLS" and name == "key"))
+            or (name in values and (parameter.default is parameter.empty or name == "pkcs12"))
         }
     )
 
@@ -103,12 +116,18 @@ def test_what_is_found() -> None:
         "Connection",
         "ConnectionDetails",
         "Endpoint",
+        "JwtKey",
         "Plain",
         "Proxy",
+        "SasKey",
+        "SasRule",
         "TLS",
         "WebSocket",
         "XOAuth2",
     }
     assert expected <= names
+    assert SECRET not in repr(Token(SECRET, 5.0)) + repr(LoginTokens(lambda _: SECRET)) + repr(
+        CbsTokens(SasKey("n", SECRET))
+    )
     assert is_dataclass(ConnectionDetails)
     assert asdict(ConnectionDetails("amqp://h"))["url"] == "amqp://h"  # the data are there for who asks

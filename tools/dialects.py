@@ -18,11 +18,11 @@ INTRODUCTION = """\
 # Dialects and what they can do
 
 Every AMQP has the same `Connection`, `Session`, `Sender`, `Receiver` and `Message`; how to choose one is on
-[its own page](../howto/dialects.md). Sending and receiving, settled or not, with credit, TLS and heartbeats, all of
+[its own page](../older/index.md). Sending and receiving, settled or not, with credit, TLS and heartbeats, all of
 them do. Beyond that they differ, and asking one for what it does not have raises `Unsupported` before a byte is
 written. The page is written from what the dialects declare, by `python tools/dialects.py`.
 
-[The contract suite](../howto/testing.md) holds each dialect to it on the embedded broker, every "yes" and every "-" by
+[The contract suite](../build/testing.md) holds each dialect to it on the embedded broker, every "yes" and every "-" by
 the test that is named beside it, in `tests/testing/suite/`. That the bytes are right is proved by those who are not us,
 feature by feature and broker by broker in [the interop tables](interop.md#the-older-dialects):
 """
@@ -33,14 +33,14 @@ PROOFS = {
     "0-10": "Broker-J as server in `tests/interop/test_amqp_0_10.py`; vectors that Broker-J took, in "
     "`tests/dialects/v0_10/`; resume, which it does not have, with the line cut after each frame",
     "0-9-1": "RabbitMQ and Broker-J as servers in `tests/interop/test_amqp_0_9_1.py`; pika, aio-pika and amqp091-go as "
-    "clients of the embedded broker; pamqp on every method and property in `tests/dialects/v0_9/test_pamqp.py`",
+    "clients of the embedded broker; pamqp on every method and property in `tests/dialects/v0_9/wire/test_pamqp.py`",
     "0-9": "Broker-J and RabbitMQ as servers in `tests/interop/test_amqp_0_9_1.py`; Qpid's JMS client in "
     "`tests/interop/test_qpid_jms.py`",
     "0-9-draft": "vectors made by hand in `tests/dialects/v0_9/`, for no peer of it is alive",
     "fast": "vectors made by hand and a second decoder in `tests/dialects/fast/`, and a client that shares no code "
     "with ours, for no peer of it is alive",
 }
-ELSEWHERE = {"multi-frame": "test_large", "session-resume": "tests/broker/test_kept_sessions.py"}
+ELSEWHERE = {"multi-frame": "test_large", "session-resume": "tests/broker/retained/test_sessions.py"}
 SUITE = ROOT / "src" / "amqp10" / "testing" / "suite"
 
 

@@ -25,7 +25,8 @@ PAGE = ROOT / "docs" / "reference" / "interop.md"
 PEERS = {
     "artemis": "Apache Artemis",
     "broker_j": "Qpid Broker-J",
-    "rabbitmq": "RabbitMQ 4",
+    "rabbitmq": "RabbitMQ 4.0",
+    "rabbitmq_43": "RabbitMQ 4.3",
     "embedded": "embedded broker",
 }
 
@@ -45,8 +46,8 @@ OF_OLDER = """\
 ## The older dialects
 
 The same of each broker in each older dialect that it speaks. "no" is what the dialect does not have, wherever it is
-spoken. What only one dialect has is on its own page: [0-9-1](../howto/amqp-0-9-1.md), [0-10](../howto/amqp-0-10.md),
-[Fast](../howto/amqp-fast.md).
+spoken. What only one dialect has is on its own page: [0-9-1](../older/amqp-0-9-1.md), [0-10](../older/amqp-0-10.md),
+[Fast](../older/amqp-fast.md).
 """
 
 INTRODUCTION = """\
@@ -162,8 +163,10 @@ def main() -> int:
     code = pytest.main(["-q", "-m", "matrix", *map(str, arguments.files or [TESTS])], plugins=[collector])
     if code != 0:
         return int(code)
-    before = written() if arguments.files else {}
-    PAGE.write_text(render({**before, **collector.cells}), encoding="utf-8")
+    cells: dict[str, Mapping[str, Cell | str]] = dict(written()) if arguments.files else {}
+    for row, found in collector.cells.items():
+        cells[row] = {**cells.get(row, {}), **found}
+    PAGE.write_text(render(cells), encoding="utf-8")
     return 0
 
 

@@ -18,7 +18,7 @@ INTRODUCTION = """\
 # Broker profiles
 
 What each broker wants beyond the specification, and where that is said. The page is written from `amqp10.profiles` by
-`python tools/profiles.py`; how to use a profile is on [its own page](../howto/brokers.md).
+`python tools/profiles.py`; how to use a profile is on [its own page](../brokers/index.md).
 """
 
 

@@ -14,7 +14,7 @@ def page() -> str:
     """The page as it should be."""
     return f"""# Spark: options and columns
 
-What `format("amqp")` takes and gives; [Use Spark](../howto/spark.md) says how to work with it. This page is made from
+What `format("amqp")` takes and gives; [Use Spark](../spark/index.md) says how to work with it. This page is made from
 the code by `python tools/spark.py`.
 
 ## Options

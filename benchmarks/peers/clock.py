@@ -18,17 +18,21 @@ class Clock:
         body: what each message to be sent carries.
         ca: the PEM file of who to trust, where the URL asks for TLS; else None.
         websocket: the URL asks for a WebSocket.
+        latencies: the seconds that each message took, where the peer says so.
+        also: more figures for the line.
     """
 
-    def __init__(self, peer: str) -> None:
+    def __init__(self, peer: str, modes: tuple[str, ...] = ("send", "recv")) -> None:
         parser = argparse.ArgumentParser()
         parser.add_argument("--url", required=True)
-        parser.add_argument("--mode", choices=("send", "recv"), required=True)
+        parser.add_argument("--mode", choices=modes, required=True)
         parser.add_argument("--settled", type=int, default=0)
         parser.add_argument("--count", type=int, default=10_000)
         parser.add_argument("--size", type=int, default=1024)
         parser.add_argument("--warmup", type=int, default=0)
         parser.add_argument("--variant", default="", help="another way to do it, where the peer knows one")
+        parser.add_argument("--messages", default="", help="the JSON file with what to send, for real_clients.py")
+        parser.add_argument("--links", type=int, default=1)
         given = parser.parse_args()
         self.peer: str = peer
         self.url: str = given.url
@@ -38,6 +42,10 @@ class Clock:
         self.size: int = given.size
         self.warmup: int = given.warmup
         self.variant: str = given.variant
+        self.messages: str = given.messages
+        self.links: int = given.links
+        self.latencies: list[float] = []
+        self.also: dict[str, float] = {}
         self.total: int = self.warmup + self.count
         self.done: int = 0
         parts = urlsplit(self.url)
@@ -77,5 +85,8 @@ class Clock:
             "seconds": now - began,
             "cpu_user": usage.ru_utime - user,
             "cpu_sys": usage.ru_stime - system,
+            **self.also,
         }
+        if counted := sorted(self.latencies[self.warmup :]):
+            measured |= {f"p{part}": counted[len(counted) * part // 100] * 1e6 for part in (50, 99)}
         print(json.dumps(measured), flush=True)

@@ -1,6 +1,6 @@
 """Delays of the flights that left New York in 2013: queue -> weeks by carrier -> queue, parquet, and a plot.
 
-    python flights.py amqp://guest:guest@localhost:5672 FOLDER [FLIGHTS]
+    python flights.py amqp://localhost:5672 FOLDER [FLIGHTS]
 
 Needs `pip install 'amqp10[spark,demo]'`.
 """
@@ -40,7 +40,7 @@ async def publish(url: str, most: int) -> int:
         return await sender.send_many(flights(most))
 
 
-# --8<-- [start:stream]
+# [start:stream]
 def weekly(spark: SparkSession, url: str, folder: Path) -> None:
     """Take the queue as a stream, and keep the mean delay of each carrier in each week."""
     options = {"url": url, "address": "flights", "walLocation": str(folder / "wal")}
@@ -73,7 +73,7 @@ def weekly(spark: SparkSession, url: str, folder: Path) -> None:
     query.awaitTermination()
 
 
-# --8<-- [end:stream]
+# [end:stream]
 
 
 def plot(table: list[tuple[str, str, float]], path: Path) -> None:

@@ -1,13 +1,15 @@
 """The AMQP client for structured concurrency: AMQP 1.0 on trio and asyncio.
 
-    async with Connection("amqp://guest:guest@localhost") as connection:
+    async with Connection("amqp://localhost:5672") as connection:
         async with connection.sender("orders") as sender:
             await sender.send(Message("hello"))
 
 `amqp10` has what users hold and raise; the embedded broker is `amqp10.broker`, the test kit `amqp10.testing`.
+To read the code, begin with docs/concepts/design.md of the repository: it shows the packages and the way of a message.
 """
 
 from ._compiled import COMPILED as COMPILED
+from ._version import __version__ as __version__
 from .bridging import Bridge as Bridge
 from .bridging import BridgePlan as BridgePlan
 from .bridging import BridgeReport as BridgeReport
@@ -15,6 +17,7 @@ from .bridging import PlannedEnd as PlannedEnd
 from .bridging import bridge as bridge
 from .client import BodyWriter as BodyWriter
 from .client import Browser as Browser
+from .client import CbsTokens as CbsTokens
 from .client import Connection as Connection
 from .client import ConnectionAttempted as ConnectionAttempted
 from .client import ConnectionBlocked as ConnectionBlocked
@@ -26,14 +29,23 @@ from .client import ConnectionRestored as ConnectionRestored
 from .client import ConnectionSettings as ConnectionSettings
 from .client import ConnectionUnblocked as ConnectionUnblocked
 from .client import DeclarationRefused as DeclarationRefused
+from .client import DeliveriesStale as DeliveriesStale
 from .client import Delivery as Delivery
 from .client import DeliveryStore as DeliveryStore
+from .client import DialectName as DialectName
+from .client import Health as Health
+from .client import LinkHealth as LinkHealth
 from .client import LinkInterrupted as LinkInterrupted
 from .client import LinkKey as LinkKey
+from .client import LinkLost as LinkLost
 from .client import LinkRestored as LinkRestored
+from .client import LoginTokens as LoginTokens
 from .client import Management as Management
 from .client import MemoryDeliveryStore as MemoryDeliveryStore
+from .client import MessagesRepeated as MessagesRepeated
+from .client import MessagesUncertain as MessagesUncertain
 from .client import Receiver as Receiver
+from .client import ReceiverActivity as ReceiverActivity
 from .client import Reconnect as Reconnect
 from .client import Request as Request
 from .client import Requester as Requester
@@ -43,7 +55,10 @@ from .client import SentDelivery as SentDelivery
 from .client import Session as Session
 from .client import SQLiteDeliveryStore as SQLiteDeliveryStore
 from .client import StoredDelivery as StoredDelivery
+from .client import TokenRefused as TokenRefused
+from .client import TokenRenewed as TokenRenewed
 from .client import Transaction as Transaction
+from .client import from_environment as from_environment
 from .client import receive as receive
 from .client import send as send
 from .errors import AmqpError as AmqpError
@@ -124,6 +139,9 @@ from .sasl import ScramSha256Plus as ScramSha256Plus
 from .sasl import ScramSha512 as ScramSha512
 from .sasl import ScramSha512Plus as ScramSha512Plus
 from .sasl import XOAuth2 as XOAuth2
+from .tokens import SasKey as SasKey
+from .tokens import Token as Token
+from .tokens import TokenProvider as TokenProvider
 from .types import Array as Array
 from .types import Byte as Byte
 from .types import Char as Char
@@ -141,6 +159,10 @@ from .types import UByte as UByte
 from .types import UInt as UInt
 from .types import ULong as ULong
 from .types import UShort as UShort
+from .worker import DeadLetter as DeadLetter
+from .worker import Retries as Retries
+from .worker import Retry as Retry
+from .worker import Worker as Worker
 
 __all__ = (
     "COMPILED",
@@ -159,6 +181,7 @@ __all__ = (
     "BridgeReport",
     "Browser",
     "Byte",
+    "CbsTokens",
     "Char",
     "Connection",
     "ConnectionAttempted",
@@ -173,6 +196,7 @@ __all__ = (
     "ConnectionSettings",
     "ConnectionUnblocked",
     "Data",
+    "DeadLetter",
     "Decimal32",
     "Decimal64",
     "Decimal128",
@@ -182,12 +206,14 @@ __all__ = (
     "DeleteOnNoLinks",
     "DeleteOnNoLinksOrMessages",
     "DeleteOnNoMessages",
+    "DeliveriesStale",
     "Delivery",
     "DeliveryAborted",
     "DeliveryState",
     "DeliveryStore",
     "DeliveryUncertain",
     "Described",
+    "DialectName",
     "DirectBinding",
     "EncodeError",
     "EndpointError",
@@ -200,13 +226,17 @@ __all__ = (
     "Float",
     "HandshakeRefused",
     "HeadersBinding",
+    "Health",
     "InsecureTransport",
     "Int",
     "LinkDetached",
+    "LinkHealth",
     "LinkInterrupted",
     "LinkKey",
+    "LinkLost",
     "LinkRestored",
     "LocalProtocolError",
+    "LoginTokens",
     "Management",
     "ManagementError",
     "Map",
@@ -217,6 +247,8 @@ __all__ = (
     "MessageNotAccepted",
     "MessageRejected",
     "MessageReleased",
+    "MessagesRepeated",
+    "MessagesUncertain",
     "Modified",
     "NoLocal",
     "OAuthBearer",
@@ -227,6 +259,7 @@ __all__ = (
     "Proxy",
     "Received",
     "Receiver",
+    "ReceiverActivity",
     "Reconnect",
     "RedirectRefused",
     "Rejected",
@@ -236,7 +269,10 @@ __all__ = (
     "RequestRefused",
     "Requester",
     "Responder",
+    "Retries",
+    "Retry",
     "SQLiteDeliveryStore",
+    "SasKey",
     "ScramSha1",
     "ScramSha1Plus",
     "ScramSha256",
@@ -261,6 +297,10 @@ __all__ = (
     "Symbol",
     "Target",
     "Timestamp",
+    "Token",
+    "TokenProvider",
+    "TokenRefused",
+    "TokenRenewed",
     "TopicBinding",
     "Transaction",
     "TransactionError",
@@ -272,8 +312,10 @@ __all__ = (
     "UShort",
     "Unsupported",
     "WebSocket",
+    "Worker",
     "XOAuth2",
     "bridge",
+    "from_environment",
     "receive",
     "selector_literal",
     "send",

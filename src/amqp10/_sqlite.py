@@ -103,7 +103,7 @@ class Database:
             raise StoreError(f"{path}: {form.name} is damaged: {found}")
 
     def _distrust(self) -> None:
-        """Have SQLite defend itself against the file, as far as this version of it and of Python can."""
+        """Let SQLite defend itself against the file, as far as this version of it and of Python can."""
         self.run("PRAGMA trusted_schema = OFF")
         self.run("PRAGMA cell_size_check = ON")
         self.run("PRAGMA mmap_size = 0")
@@ -140,7 +140,7 @@ class Database:
         self.run(f"PRAGMA user_version = {version}")
 
     def pragma(self, name: str) -> int | str:
-        """Its value."""
+        """Return the value of a pragma."""
         with closing(self.run(f"PRAGMA {name}")) as cursor:
             value: int | str = cursor.fetchone()[0]
             return value
@@ -149,7 +149,7 @@ class Database:
         self.run("BEGIN")
 
     def commit(self) -> None:
-        """On return it is on the disk. May be called in another thread."""
+        """Write the transaction to the disk. May be called in another thread."""
         self.run("COMMIT")
 
     def rollback(self) -> None:
@@ -162,7 +162,7 @@ class Database:
         self._connection.close()
 
     def _let_go(self) -> None:
-        """In a forked child: the connection is the parent's, and is neither used here nor ever closed."""
+        """Give up the connection in a forked child: it is the parent's, and is neither used here nor ever closed."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
         self._connection = _Nothing()  # type: ignore[assignment]
         self.run = self.run_many = _not_ours

@@ -14,9 +14,9 @@ from amqp10.broker import Broker
 from amqp10.engine import DeliveriesReceived, Event, LinkAttached, dialect_names
 
 from ..client.conftest import Peer, serving
-from ._ends import bodies, fill, messages, until
+from ..kit.two_brokers import bodies, fill, messages, until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.capability("bridge")]
 
 NO = Rejected(Error("amqp:not-allowed", "odd ones are not wanted"))
 

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from amqp10.broker._entry import Entry
-from amqp10.broker._node import Consumer, Limits, Node, Producer
-from amqp10.broker._queue import Queue
+from amqp10.broker._queues.message import QueuedMessage
+from amqp10.broker._queues.node import Consumer, Limits, Node, Producer
+from amqp10.broker._queues.queue import Queue
+from amqp10.broker._queues.selection import Filtering
 from amqp10.broker._router import Router
-from amqp10.broker._selection import Filtering
-from amqp10.broker._store import Store
-from amqp10.broker._store_load import load
+from amqp10.broker._store.load import load
+from amqp10.broker._store.store import Store
 from amqp10.messaging import Error, Message
 from amqp10.types import Symbol, encode
 
-from ._controller import Controller, controller
-from ._wire import Wire
+from .controller import Controller, controller
+from .wire import Wire
 
 _keys = itertools.count(1_000_000)
 
@@ -52,7 +52,7 @@ class Taker(Consumer):
         self.settles = settles
         self.credit = credit
         self.largest = largest
-        self.taken: list[Entry] = []
+        self.taken: list[QueuedMessage] = []
         self.payloads: list[bytes] = []
         self.passes = 0
         self.told_exhausted = 0
@@ -61,7 +61,7 @@ class Taker(Consumer):
     def ready(self) -> bool:
         return self.credit > 0
 
-    def deliver(self, entry: Entry, payload: bytes) -> bool:
+    def deliver(self, entry: QueuedMessage, payload: bytes) -> bool:
         if len(payload) > self.largest:
             return False
         self.credit -= 1
@@ -115,10 +115,10 @@ class Giver(Producer):
         node.replenish(self)
 
 
-def entry(number: int, padding: bytes = b"") -> Entry:
+def entry(number: int, padding: bytes = b"") -> QueuedMessage:
     """A message of one Data section, whose last byte is `number`."""
     body = padding + bytes([number])
-    return Entry(b"\x00\x53\x75\xb0" + len(body).to_bytes(4, "big") + body)
+    return QueuedMessage(b"\x00\x53\x75\xb0" + len(body).to_bytes(4, "big") + body)
 
 
 def why_rejected(payload: bytes) -> Error:
@@ -208,9 +208,9 @@ class Life:
     def put(self, *bodies: object, name: str = "q", **fields: object) -> None:
         for body in bodies:
             payload = Message(body, **{"durable": True, **fields}).encode()  # type: ignore[arg-type]
-            self.queue(name).put(Entry.read(payload, 0, self.clock.now, self.wall))
+            self.queue(name).put(QueuedMessage.read(payload, 0, self.clock.now, self.wall))
 
-    def give(self, taker: Taker, name: str = "q") -> list[Entry]:
+    def give(self, taker: Taker, name: str = "q") -> list[QueuedMessage]:
         """What the taker is given of the queue."""
         queue = self.queue(name)
         if taker.key not in queue.consumers:

@@ -15,7 +15,7 @@ from amqp10.engine import dialects
 from amqp10.messaging import Message
 from amqp10.net import listen_tcp
 
-from ._raw import broker_consumers, dial, raw_receiver, read_all, receiver_of
+from .raw import broker_consumers, dial, raw_receiver, read_all, receiver_of
 
 pytestmark = pytest.mark.anyio
 
@@ -73,7 +73,7 @@ class TestBadPeers:
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         """A peer that makes the broker answer for ever without reading the answers is cut off."""
-        monkeypatch.setattr("amqp10.broker._serving.MOST_OUTPUT", 100_000)
+        monkeypatch.setattr("amqp10.broker._serving.connections.MOST_OUTPUT", 100_000)
         async with Broker(host=None, max_message_size=1000) as broker:
             async with broker.open_stream() as stream:
                 link = raw_receiver("q")
@@ -109,8 +109,8 @@ class TestBadPeers:
             listener, url = await listen_tcp(host, port, secure=secure)
             return Failing(listener), url
 
-        monkeypatch.setattr("amqp10.broker._entrance.listen_tcp", listen)
-        monkeypatch.setattr("amqp10.broker._entrance.ACCEPT_PAUSE", 0)
+        monkeypatch.setattr("amqp10.broker._serving.listeners.listen_tcp", listen)
+        monkeypatch.setattr("amqp10.broker._serving.listeners.ACCEPT_PAUSE", 0)
         async with Broker() as broker, Connection(broker.url):
             assert broker.connections == 1
         assert caplog.text.count("too many open files") == 1  # and not again while it goes on failing

@@ -17,7 +17,7 @@ from amqp10.client import Connection
 from amqp10.errors import ConnectionClosed, LocalProtocolError, StoreError
 from amqp10.messaging import Message
 
-from ._raw import broker_consumers, read_all, read_all_until, receiver_of
+from .raw import broker_consumers, read_all, read_all_until, receiver_of
 
 pytestmark = pytest.mark.anyio
 
@@ -164,11 +164,12 @@ class TestTime:
         await stream.aclose()
 
 
+@pytest.mark.slow
 def test_dialects_are_loaded_before_anybody_comes() -> None:
     """Not in the time that the first peer has for its handshake."""
     program = (
         "import sys; from amqp10.broker import Broker; Broker();"
-        "loaded = {name.split('.')[2] for name in sys.modules if name.startswith('amqp10.dialects.')};"
+        "loaded = {name.split('.')[2] for name in sys.modules if name.startswith('amqp10.dialects.')} - {'_kit'};"
         "print(*sorted(loaded))"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -194,7 +195,7 @@ async def test_closed_by_another_task(tmp_path: Path) -> None:
         assert "a broker is closed by the task that opened it" in str(caught[0])
         with pytest.raises(RuntimeError, match="inside `async with`"):
             broker.connect()
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             while True:
                 try:
                     async with Broker(store=path) as other:

@@ -18,7 +18,7 @@ from amqp10.engine import dialect_names
 from amqp10.messaging import AmqpSequence, AmqpValue, Data
 from amqp10.types import Byte, Decimal64, Float, Int, Short, Symbol, Timestamp, UByte, UInt, ULong, UShort
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.capability("embedded broker")]
 
 NAMES = sorted(dialect_names())
 PAIRS = list(itertools.product(NAMES, NAMES))
@@ -133,7 +133,7 @@ async def test_nothing_is_lost(broker: Broker, sending: str, receiving: str) -> 
         async with one.sender("q") as sender, other.receiver("q", credit=len(MESSAGES)) as receiver:
             for name, sent in MESSAGES.items():
                 await sender.send(sent)
-                with anyio.fail_after(10):
+                with anyio.fail_after(60):
                     delivery = await receiver.receive()
                 assert_same(Message.decode(sent.encode()), delivery.message, name)
                 delivery.accept()
@@ -175,7 +175,7 @@ async def test_redelivered(broker: Broker, sending: str, receiving: str) -> None
         async with broker.connect() as failing, failing.receiver("q") as receiver:
             (await receiver.receive()).modify(delivery_failed=True)
         async with broker.connect(dialect=receiving) as other, other.receiver("q") as receiver:
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 delivery = await receiver.receive()
             assert delivery.message.delivery_count == 1
             delivery.accept()
@@ -188,7 +188,7 @@ async def test_addresses_that_say_their_kind(dialect: str, address: str) -> None
     async with Broker() as broker, Connection(broker.url) as newest, Connection(broker.url, dialect=dialect) as other:
         for sends, receives in ((other, newest), (newest, other)):
             async with receives.receiver(address) as receiver, sends.sender(address) as sender:
-                with anyio.fail_after(20):
+                with anyio.fail_after(60):
                     await sender.send("x")
                     with await receiver.receive() as message:
                         assert message.body == "x"

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._node import Limits
+from amqp10.broker._queues.node import Limits
 from amqp10.broker._router import Router
-from amqp10.dialects.v0_9._channel import BASIC
-from amqp10.dialects.v0_9._frames import METHOD, FrameReader
-from amqp10.dialects.v0_9._method import Method
-from amqp10.dialects.v0_9._methods import (
+from amqp10.dialects.v0_9.channel import BASIC
+from amqp10.dialects.v0_9.wire.frames import FrameReader
+from amqp10.dialects.v0_9.wire.framing import METHOD
+from amqp10.dialects.v0_9.wire.method_table import Method
+from amqp10.dialects.v0_9.wire.methods import (
     BasicAck,
     BasicConsume,
     BasicDeliver,
@@ -27,12 +28,12 @@ from amqp10.dialects.v0_9._methods import (
     QueueDeclare,
     QueuePurge,
 )
-from amqp10.dialects.v0_9._methods import TxCommit as Commit
-from amqp10.dialects.v0_9._methods import TxRollback as Rollback
-from amqp10.dialects.v0_9._methods import TxSelect as Select
-from amqp10.dialects.v0_9._properties import BasicProperties
-from amqp10.dialects.v0_9._variant import V0_9_1
-from amqp10.dialects.v0_10._commands import (
+from amqp10.dialects.v0_9.wire.methods import TxCommit as Commit
+from amqp10.dialects.v0_9.wire.methods import TxRollback as Rollback
+from amqp10.dialects.v0_9.wire.methods import TxSelect as Select
+from amqp10.dialects.v0_9.wire.properties import BasicProperties
+from amqp10.dialects.v0_9.wire.variant import V0_9_1
+from amqp10.dialects.v0_10.wire.commands import (
     MessageAccept,
     MessageReject,
     MessageRelease,
@@ -41,12 +42,20 @@ from amqp10.dialects.v0_10._commands import (
     TxRollback,
     TxSelect,
 )
-from amqp10.dialects.v0_10._declare import Command
-from amqp10.dialects.v0_10._topology import DtxCommit, DtxEnd, DtxPrepare, DtxRollback, DtxSelect, DtxStart, Xid
+from amqp10.dialects.v0_10.wire.commands_topology import (
+    DtxCommit,
+    DtxEnd,
+    DtxPrepare,
+    DtxRollback,
+    DtxSelect,
+    DtxStart,
+    Xid,
+)
+from amqp10.dialects.v0_10.wire.struct import Command
 
-from ._served import Served
-from ._wire import queue_of
-from .test_pipelined_transactions import Client, octets
+from .served import Served
+from .transactions.test_pipelined import Client, octets
+from .wire import queue_of
 
 SEEDS = range(40)
 

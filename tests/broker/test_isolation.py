@@ -14,18 +14,18 @@ import pytest
 
 from amqp10 import Connection
 from amqp10.broker import Broker
-from amqp10.broker._declared import QueueTerms
-from amqp10.broker._entry import Entry
 from amqp10.broker._faults import attempt, report
-from amqp10.broker._node import Limits
-from amqp10.broker._queue import Queue
+from amqp10.broker._queues.arguments import QueueDeclaration
+from amqp10.broker._queues.message import QueuedMessage
+from amqp10.broker._queues.node import Limits
+from amqp10.broker._queues.queue import Queue
+from amqp10.broker._queues.topic import Topic
 from amqp10.broker._router import Router
-from amqp10.broker._topic import Topic
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Rejected
 from amqp10.types import Symbol
 
-from ._wire import Wire
 from .conftest import Clock, Giver, Taker, attach, entry, fill, more
+from .wire import Wire
 
 
 class Fault(Exception):
@@ -39,7 +39,7 @@ def fails(*arguments: object, **named: object) -> Any:
 class Odd(Taker):
     """A consumer that cannot be given the message that ends in 1."""
 
-    def deliver(self, entry: Entry, payload: bytes) -> bool:
+    def deliver(self, entry: QueuedMessage, payload: bytes) -> bool:
         if payload[-1] == 1:
             fails()
         return super().deliver(entry, payload)
@@ -59,7 +59,7 @@ class IllGiver(Giver):
 
 def queue_of(router: Router, name: str = "q", **arguments: Any) -> Queue:
     terms = {f"x-{word.replace('_', '-')}": value for word, value in arguments.items()}
-    return router.declare_queue(name, QueueTerms(arguments=terms))
+    return router.declare_queue(name, QueueDeclaration(arguments=terms))
 
 
 def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -190,7 +190,9 @@ def test_expiring(router: Router, clock: Clock, monkeypatch: pytest.MonkeyPatch,
     dying = queue_of(router, "dying", message_ttl=100)
     fill(dying, 1)
     clock.now += 1
-    monkeypatch.setattr(ill if timed == "queue" else getattr(router, timed), "expire", fails)
+    failing = ill if timed == "queue" else getattr(router, timed)
+    router.alarm(failing, clock.now)
+    monkeypatch.setattr(failing, "expire", fails)
     assert router.expire() == clock.now + 1
     assert dying.depth == 0
 
@@ -213,8 +215,8 @@ def test_ends_of_links(router: Router, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_filter(router: Router, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """A filter that fails lets the message pass to nobody by it; others have it."""
-    monkeypatch.setattr("amqp10.broker._filters.Candidate", fails)
-    from amqp10.broker._filters import read_filters
+    monkeypatch.setattr("amqp10.broker._filters.filter_set.Candidate", fails)
+    from amqp10.broker._filters.filter_set import read_filters
     from amqp10.types import Described
 
     _, filtering = read_filters({Symbol("f"): Described(Symbol("apache.org:selector-filter:string"), "a = 1")}, 1)
@@ -252,7 +254,7 @@ async def test_the_application_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
         connection.sender("ill") as sender,
         connection.sender("well") as other,
     ):
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             with monkeypatch.context() as patched:
                 patched.setattr(Queue, "expire", fails)
                 patched.setattr(Queue, "_regulate", fails)
@@ -270,7 +272,7 @@ def fed_back(router: Router, clock: Clock, make: Callable[[], bytes], *, hops: i
     """Put a message into "one", and see to it that nothing is left; how often it went on."""
     queues = [node for node in router.nodes.values() if isinstance(node, Queue)]
     first = router.nodes["one"]
-    first.put(Entry.read(make(), 0, router.clock()))
+    first.put(QueuedMessage.read(make(), 0, router.clock()))
     for _ in range(200):
         router.flush()
         clock.now += 1
@@ -367,7 +369,7 @@ def test_a_pass_is_bounded(router: Router) -> None:
     """One pass drops what was there when it began, not what comes back to it meanwhile."""
     queue = queue_of(router, "one", max_length=0, dead_letter_exchange="", dead_letter_routing_key="one")
     for _ in range(3):
-        queue.put(Entry.read(UNREADABLE, 0, router.clock()))
+        queue.put(QueuedMessage.read(UNREADABLE, 0, router.clock()))
     queue.run()
     assert (queue.depth, queue.dead_lettered) == (3, 3)
 
@@ -390,9 +392,9 @@ async def test_taking_a_connection(
     async with Broker(websocket=True) as broker, Connection(broker.url) as served:
         host, port = broker.url.removeprefix("amqp://").split(":")
         with monkeypatch.context() as patched:
-            patched.setattr(f"amqp10.broker._entrance.{stage}", fails)
+            patched.setattr(f"amqp10.broker._serving.listeners.{stage}", fails)
             async with await anyio.connect_tcp(host, int(port)) as stranger:
-                with anyio.fail_after(5), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+                with anyio.fail_after(60), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
                     await stranger.receive()
         async with served.sender("q") as sender:
             await sender.send("served")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._node import Limits
+from amqp10.broker._queues.node import Limits
 from amqp10.broker._router import Router
 from amqp10.engine import (
     Bind,
@@ -28,8 +28,8 @@ from amqp10.messaging import ACCEPTED, RELEASED, Message, Source, Target
 from amqp10.sasl import Anonymous
 from amqp10.types import Symbol
 
-from ._served import Served
 from .conftest import Clock
+from .served import Served
 
 ROUNDS = 200
 OFFERED = ConnectionTerms("broker", offered_capabilities=("amqp10_on_demand",))
@@ -129,6 +129,7 @@ def test_unchanged(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(dialect_names()))
+@pytest.mark.slow
 def test_changed(name: str) -> None:
     """Octets flipped, set, cut out, put in or said twice, anywhere: no fault of a peer's is one of ours."""
     dice = random.Random(f"mutants of {name}")

@@ -11,12 +11,13 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from amqp10 import AmqpError, Connection, ManagementError, Message, MessageRejected, Sender
+from amqp10 import AmqpError, Connection, ManagementError, Message, MessageRejected, Sender, TransactionRolledBack
 from amqp10.amqp091 import Native
 from amqp10.broker import Broker, Permissions, User, read_users
-from amqp10.broker._requests import Requests
-from amqp10.broker._router import AddressError, Router
-from amqp10.broker._users import EVERYTHING, Rights, rights_of
+from amqp10.broker._errors import Refused
+from amqp10.broker._management.requests import Requests
+from amqp10.broker._router import Router
+from amqp10.broker._users.users import EVERYTHING, Rights, rights_of
 from amqp10.engine import (
     Bind,
     DeclareExchange,
@@ -31,6 +32,8 @@ from amqp10.engine import (
 )
 from amqp10.rabbitmq import management
 from amqp10.sasl import StoredKeys
+
+pytestmark = pytest.mark.capability("users and permissions")
 
 NAMES = sorted(dialect_names())
 ANN = Permissions(configure=r"^ann\.", write=r"^(ann\.|shared$|logs$)", read=r"^(ann\.|news$)")
@@ -47,7 +50,7 @@ def url_of(broker: Broker, user: str) -> str:
 
 async def refused(act: Awaitable[None]) -> None:
     """That it fails, and with the condition that says why."""
-    with anyio.fail_after(20), pytest.raises(AmqpError) as error:
+    with anyio.fail_after(60), pytest.raises(AmqpError) as error:
         await act
     assert getattr(error.value, "condition", None) == "amqp:unauthorized-access", error.value
 
@@ -147,7 +150,7 @@ async def test_spellings(dialect: str) -> None:
             *("/exchanges//secret", "/exchanges/"),
         ):
             for place in (address, None):
-                with anyio.fail_after(20), pytest.raises(AmqpError):
+                with anyio.fail_after(60), pytest.raises(AmqpError):
                     async with connection.sender(place) as sender:
                         await sender.send(Message("x", to=address, subject="secret"))
         async with connection.sender("queue://mine") as sender:
@@ -196,6 +199,22 @@ async def test_settled(dialect: str) -> None:
 
             await refused(send_on())
             assert broker.queue("secret").depth == broker.queue("shared").depth == 0
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("dialect", NAMES)
+async def test_transactions(dialect: str) -> None:
+    """A message that may not go where it says takes its transaction along, and the sender is told why."""
+    queues = ["shared", "secret"]
+    async with Broker(users=USERS, queues=queues) as broker, Connection(url_of(broker, "ann"), dialect=dialect) as ann:
+        async with ann.sender("shared") as allowed, ann.sender(None) as forbidden:
+            transaction = ann.transaction()
+            with pytest.raises((TransactionRolledBack, MessageRejected), match="write access to 'secret'") as caught:
+                async with transaction:
+                    await allowed.send(Message("x"), transaction=transaction)
+                    await forbidden.send(Message("x", to="secret"), transaction=transaction)
+        assert transaction.state == "rolled-back", caught.value
+        assert broker.queue("secret").depth == broker.queue("shared").depth == 0
 
 
 @pytest.mark.anyio
@@ -297,7 +316,7 @@ def test_requests(router: Router, request_: Request[Any], needed: set[tuple[str,
     for missing in needed:
         requests.rights = Rights("ann", "/", partial(_all_but, missing))
         before = set(router.nodes), set(router.topology.exchanges)
-        with pytest.raises(AddressError, match=f"{missing[0]} access to '{missing[1]}'"):
+        with pytest.raises(Refused, match=f"{missing[0]} access to '{missing[1]}'"):
             requests.do(request_)
         assert (set(router.nodes), set(router.topology.exchanges)) == before
     requests.rights = Rights("ann", "/", lambda action, name: (action, name) in needed)
@@ -310,7 +329,7 @@ def test_generated_names(router: Router) -> None:
     requests.rights = Rights("ann", "/", Permissions(configure=r"^amq\.gen-").allows)
     assert requests.do(DeclareQueue()).name.startswith("amq.gen-")
     requests.rights = Rights("ann", "/", Permissions().allows)
-    with pytest.raises(AddressError):
+    with pytest.raises(Refused):
         requests.do(DeclareQueue())
     requests.do(DeclareQueue(exclusive=True, auto_delete=True, for_replies=True))
 
@@ -337,9 +356,9 @@ def test_who_has_rights() -> None:
         rights = rights_of(USERS, None, user, "/")
         assert rights.limited
         assert not rights.administrator
-        with pytest.raises(AddressError, match="refused for"):
+        with pytest.raises(Refused, match="refused for"):
             rights.check("read", "q")
-        with pytest.raises(AddressError, match="administrators"):
+        with pytest.raises(Refused, match="administrators"):
             rights.check_administrator("the quarantine")
     whole = rights_of({"bridge": User("x", impersonator=True)}, None, "bridge", "/")
     assert (whole.limited, whole.administrator, whole.impersonator) == (False, False, True)

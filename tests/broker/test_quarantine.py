@@ -10,22 +10,22 @@ from typing import Any, cast
 import pytest
 
 from amqp10.broker import Broker, QuarantinedMessage
-from amqp10.broker._connection import Peer
-from amqp10.broker._entry import Entry
-from amqp10.broker._management import Management
-from amqp10.broker._node import Node
+from amqp10.broker._management.http import Management
+from amqp10.broker._management.requests import Requests
 from amqp10.broker._quarantine import Quarantine, QuarantineJournal
-from amqp10.broker._queue import Queue
-from amqp10.broker._requests import Requests
+from amqp10.broker._queues.message import QueuedMessage
+from amqp10.broker._queues.node import Node
+from amqp10.broker._queues.queue import Queue
 from amqp10.broker._router import Router
-from amqp10.broker._users import EVERYTHING
+from amqp10.broker._serving.peer import PeerConnection
+from amqp10.broker._users.users import EVERYTHING
 from amqp10.errors import ManagementError
-from amqp10.messaging import AmqpValue, Message
+from amqp10.messaging import AmqpValue, Error, Message
 from amqp10.rabbitmq import Management as Operations
 from amqp10.rabbitmq import management
-from amqp10.types import UInt, ULong
+from amqp10.types import Symbol, UInt, ULong
 
-from .conftest import Taker, attach, entry, fill
+from .conftest import Taker, attach, entry, fill, why_rejected
 
 pytestmark = pytest.mark.filterwarnings("error")
 FAULT = RuntimeError("odd\nmessage")
@@ -106,6 +106,18 @@ def test_release(router: Router) -> None:
     attach(queue_of(router, "other"), there := Taker(10))
     assert there.numbers == [2]
     assert (len(quarantine), quarantine.size) == (0, 0)
+
+
+def test_release_of_a_dead_letter(router: Router) -> None:
+    """It says still why it was rejected: delivery annotations of the broker's own are not a sender's."""
+    queue = queue_of(router)
+    odd = entry(1)
+    odd.rejected(Error(Symbol("x:odd"), "why"))
+    queue.put(odd)
+    queue.set_aside(odd, FAULT)
+    router.quarantine.release(1)
+    attach(queue, taker := Taker(10))
+    assert why_rejected(taker.payloads[0]) == Error(Symbol("x:odd"), "why")
 
 
 def test_release_to_a_subscription(router: Router) -> None:
@@ -196,7 +208,7 @@ def test_unreadable_release(router: Router) -> None:
     """What cannot be read, or is of a foreign format, is released as it is."""
     queue = queue_of(router)
     for payload, message_format in ((b"\x00\x53\x70\xff", 0), (b"foreign", 7)):
-        odd = Entry(payload, message_format)
+        odd = QueuedMessage(payload, message_format)
         queue.put(odd)
         queue.set_aside(odd, FAULT)
     for message in router.quarantine:
@@ -210,7 +222,7 @@ def ask(router: Router) -> Any:
     """Somebody who asks the management node."""
 
     def asking(method: str, path: str, body: object = None) -> tuple[int, Any]:
-        peer = cast(Peer, SimpleNamespace(requests=Requests(router, None), rights=EVERYTHING))
+        peer = cast(PeerConnection, SimpleNamespace(do=Requests(router, None).do, rights=EVERYTHING))
         request = Message(AmqpValue(body), message_id="1", to=path, subject=method, reply_to="$me")
         answer = Message.decode(Management(router, peer, "broker").answer(request.encode()))
         return int(answer.subject or ""), answer.body

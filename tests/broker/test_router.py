@@ -4,11 +4,12 @@ from datetime import timedelta
 
 import pytest
 
-from amqp10.broker._entry import Entry
-from amqp10.broker._node import Limits
-from amqp10.broker._queue import Queue
-from amqp10.broker._router import AddressError, Router
-from amqp10.broker._topic import Topic
+from amqp10.broker._errors import Refused
+from amqp10.broker._queues.message import QueuedMessage
+from amqp10.broker._queues.node import Limits
+from amqp10.broker._queues.queue import Queue
+from amqp10.broker._queues.topic import Topic
+from amqp10.broker._router import Router
 from amqp10.messaging import Error, Message, Modified, Rejected
 from amqp10.types import Symbol
 
@@ -22,9 +23,9 @@ def queue_of(router: Router, name: str) -> Queue:
     return queue
 
 
-def put(router: Router, name: str, message: Message) -> Entry:
+def put(router: Router, name: str, message: Message) -> QueuedMessage:
     """Put a message into a queue as a producer does."""
-    made = Entry.read(message.encode(), 0, router.clock())
+    made = QueuedMessage.read(message.encode(), 0, router.clock())
     queue_of(router, name).put(made)
     return made
 
@@ -52,7 +53,7 @@ class TestAddresses:
         """A declared topic is found by its plain name; asking for the other kind is refused."""
         declared = router.declare("news", "topic")
         assert router.resolve("news") is declared
-        with pytest.raises(AddressError) as refusal:
+        with pytest.raises(Refused) as refusal:
             router.resolve("queue://news")
         assert refusal.value.error.condition == "amqp:precondition-failed"
 
@@ -61,14 +62,14 @@ class TestAddresses:
         router = Router(clock=clock, limits=Limits(), auto_create=False)
         declared = router.declare("q", "queue")
         assert router.resolve("q") is declared
-        with pytest.raises(AddressError) as refusal:
+        with pytest.raises(Refused) as refusal:
             router.resolve("other")
         assert refusal.value.error.condition == "amqp:not-found"
 
     @pytest.mark.parametrize("address", ["", "queue://", "topic://"])
     def test_empty(self, router: Router, address: str) -> None:
         """An empty name is no address."""
-        with pytest.raises(AddressError):
+        with pytest.raises(Refused):
             router.resolve(address)
 
     def test_temporary(self, router: Router) -> None:
@@ -168,12 +169,43 @@ class TestTime:
         clock.now = 1006.0
         assert router.expire() == 1007.0
 
+    def test_only_what_is_due_is_visited(self, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A pass costs what expires in it, however many queues there are."""
+        visited: list[str] = []
+        expire = Queue.expire
+
+        def counted(queue: Queue, now: float) -> float | None:
+            visited.append(queue.name)
+            return expire(queue, now)
+
+        monkeypatch.setattr(Queue, "expire", counted)
+        router = Router(clock=clock, limits=Limits())
+        for number in range(1000):
+            put(router, f"q{number}", Message("x", ttl=timedelta(seconds=number // 2 + 1)))
+            put(router, f"other{number}", Message("x"))
+        for number in range(10):
+            put(router, "q999", Message("x", ttl=timedelta(seconds=2000 - number)))
+        clock.now += 1
+        assert router.expire() == clock.now + 1
+        assert visited == ["q0", "q1"]
+        clock.now += 9
+        router.expire()
+        assert visited == [f"q{number}" for number in range(20)]
+        assert sum(queue_of(router, name).expired for name in visited) == 20
+        router.delete(router.nodes["q21"])
+        clock.now += 1
+        router.expire()
+        assert visited[20:] == ["q20"]
+        clock.now += 5000
+        assert router.expire() is None
+        assert len(visited) == 999
+
     def test_topics_too(self, router: Router, clock: Clock) -> None:
         """Messages in subscriptions expire like any other."""
         topic = router.declare("news", "topic")
         assert isinstance(topic, Topic)
         subscription = topic.subscribe()
-        topic.put(Entry.read(Message("x", ttl=timedelta(seconds=5)).encode(), 0, clock.now))
+        topic.put(QueuedMessage.read(Message("x", ttl=timedelta(seconds=5)).encode(), 0, clock.now))
         clock.now += 5
         router.expire()
         assert (subscription.depth, subscription.expired) == (0, 1)
@@ -182,8 +214,8 @@ class TestTime:
 def test_the_queue_of_dead_letters_stays_one() -> None:
     """Nobody can make it a topic, declared or on demand, where dead letters would be lost in silence."""
     router = Router(clock=lambda: 0.0, limits=Limits(), dead_letter="topic.dead")
-    with pytest.raises(AddressError, match="dead letters"):
+    with pytest.raises(Refused, match="dead letters"):
         router.declare("topic.dead", "topic")
-    with pytest.raises(AddressError, match="dead letters"):
+    with pytest.raises(Refused, match="dead letters"):
         router.resolve("topic://topic.dead")
     assert isinstance(router.resolve("topic.dead"), Queue)

@@ -9,12 +9,13 @@ import anyio
 import pytest
 
 from amqp10 import AmqpError, Connection, ConnectionClosed, ConnectionLost, Message, StoreError
-from amqp10.broker import Broker, BrokerLimits, Permissions, User, _store
+from amqp10.broker import Broker, BrokerLimits, Permissions, User
+from amqp10.broker._store import store
 from amqp10.broker._virtual_hosts import virtual_host_of
 from amqp10.engine import LinkTerms, dialect_names
 from amqp10.messaging import Source, Target
 
-from ._raw import dial, raw_receiver, receiver_of
+from .raw import dial, raw_receiver, receiver_of
 
 NAMES = sorted(dialect_names())
 DENIED = "amqp:unauthorized-access"
@@ -29,6 +30,9 @@ DENIED = "amqp:unauthorized-access"
         ("staging", "staging", "staging"),
         ("vhost:staging", "staging", "staging"),
         ("vhost:/", "/", "/"),
+        ("vhost:odd", "vhost:odd", "vhost:odd"),
+        ("vhost:vhost:odd", "vhost:odd", "vhost:odd"),
+        ("odd", None, "/"),
         ("localhost", None, "/"),
         ("broker.example", None, "/"),
         ("vhost:other", None, None),
@@ -37,7 +41,7 @@ DENIED = "amqp:unauthorized-access"
 )
 def test_which(hostname: str | None, exact: str | None, lenient: str | None) -> None:
     """A name that may be the server's own means the usual one; any other has to be there."""
-    known = {"/", "staging"}
+    known = {"/", "staging", "vhost:odd"}
     assert virtual_host_of(hostname, known, names_hosts=False) == exact
     assert virtual_host_of(hostname, known, names_hosts=True) == lenient
 
@@ -70,7 +74,7 @@ async def test_in_one_breath() -> None:
         async with stream:
             await stream.send(receiver_of("q", 1, "vhost:staging"))
             said = b""
-            with anyio.fail_after(5):
+            with anyio.fail_after(60):
                 while b"it waits here" not in said:
                     said += await stream.receive()
         link = raw_receiver("new", "vhost:staging")
@@ -78,7 +82,7 @@ async def test_in_one_breath() -> None:
         async with await dial(broker) as stream:
             await stream.send(link.session.engine.data_to_send())
             said = b""
-            with anyio.fail_after(5):
+            with anyio.fail_after(60):
                 while b"of one connection: 1 at most" not in said:
                     said += await stream.receive()
 
@@ -162,7 +166,7 @@ async def test_store(tmp_path: Path) -> None:
 @pytest.mark.anyio
 async def test_one_store_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where one file cannot be written, connections to that virtual host are cut, and no others."""
-    monkeypatch.setattr(_store, "RETRY", 0.01)
+    monkeypatch.setattr(store, "RETRY", 0.01)
     async with Broker(virtual_hosts=["/", "staging"], store=tmp_path / "broker.db") as broker:
         _, staging = broker._stores
         async with Connection(broker.url) as usual, usual.sender("q") as safe:
@@ -175,7 +179,7 @@ async def test_one_store_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
                     pass
             await safe.send(Message("kept", durable=True))
             staging.file.run("PRAGMA max_page_count = 1000000")
-            await staging.safe()
+            await staging.wait_durable()
         async with Connection(broker.url, hostname="vhost:staging") as other, other.sender("q") as sender:
             await sender.send(Message("kept", durable=True))
 

@@ -113,7 +113,7 @@ def test_a_signal(amqp10: Commands, broker_url: str, address: str, number: signa
         while not json.loads(process.stdout.readline())["moved"]:
             pass
         process.send_signal(number)
-        out, err = process.communicate(timeout=40)  # it does not sit out the time that ending may take
+        out, err = process.communicate(timeout=90)  # it does not sit out the time that ending may take
     assert process.returncode == 128 + number, err
     last = json.loads(out.splitlines()[-1])
     assert (last["ended"], last["in_flight"]) == ("stopped", 0)

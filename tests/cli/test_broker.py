@@ -13,8 +13,12 @@ from typing import Any
 
 import anyio
 import pytest
+from azure.eventhub import EventHubProducerClient
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from amqp10 import Connection, Source, StreamOffset
+
+pytestmark = pytest.mark.capability("command line")
 
 Commands = Callable[..., Any]
 Starter = Callable[..., tuple["subprocess.Popen[str]", str]]
@@ -59,6 +63,39 @@ def test_declared_streams(amqp10: Commands, other_broker: Starter) -> None:
                     return message.body
 
     assert [anyio.run(read), anyio.run(read)] == ["x", "x"]
+
+
+def test_service_bus(amqp10: Commands, other_broker: Starter, tmp_path: Path) -> None:
+    """With the file of Microsoft's emulator it says the connection string that the SDK comes in by."""
+    path = tmp_path / "Config.json"
+    path.write_text('{"UserConfig": {"Namespaces": [{"Name": "sbemulatorns", "Queues": [{"Name": "orders"}]}]}}')
+    process, _ = other_broker("--azure", str(path), "--azure-administration-port", "0")
+    assert process.stdout is not None
+    text = process.stdout.readline().removeprefix("Service Bus: ").strip()
+    with ServiceBusClient.from_connection_string(text, keep_alive=0) as client:
+        with client.get_queue_sender("orders") as sender:
+            sender.send_messages(ServiceBusMessage("hello"))
+        with client.get_queue_receiver("orders") as receiver:
+            assert [str(message) for message in receiver.peek_messages()] == ["hello"]
+    assert process.stdout.readline().startswith("administration at http://127.0.0.1:")
+    refused = amqp10("broker", "--azure-administration-port", "0")
+    assert (refused.code, "goes with --azure" in refused.err) == (2, True)
+    path.write_text("{}")
+    refused = amqp10("broker", "--azure", str(path))
+    assert (refused.code, "lacks the member UserConfig" in refused.err) == (2, True)
+
+
+def test_event_hubs(other_broker: Starter, tmp_path: Path) -> None:
+    """The same for hubs, with the file of the emulator of those."""
+    path = tmp_path / "Config.json"
+    hub = '{"Name": "eh1", "PartitionCount": "2", "ConsumerGroups": [{"Name": "cg1"}]}'
+    namespace = f'{{"Type": "EventHub", "Name": "emulatorNs1", "Entities": [{hub}]}}'
+    path.write_text(f'{{"UserConfig": {{"NamespaceConfig": [{namespace}], "LoggingConfig": {{"Type": "File"}}}}}}')
+    process, _ = other_broker("--azure", str(path))
+    assert process.stdout is not None
+    text = process.stdout.readline().removeprefix("Event Hubs: ").strip()
+    with EventHubProducerClient.from_connection_string(text, eventhub_name="eh1") as producer:
+        assert producer.get_partition_ids() == ["0", "1"]
 
 
 def test_beyond_loopback_it_wants_users(amqp10: Commands) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.capability("command line")
+
 Commands = Callable[..., Any]
 
 

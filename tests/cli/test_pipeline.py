@@ -127,8 +127,8 @@ def sent(url: str, address: str, start: int, stop: int) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(300)
-@pytest.mark.xdist_group("spark")
+@pytest.mark.timeout(1200)  # it starts Spark twice
+@pytest.mark.xdist_group("spark processes")
 def test_to_files_and_on_until_a_signal(broker_url: str, tmp_path: Path) -> None:
     """All that is there goes to parquet; SIGTERM to its processes ends it after a batch, and nothing is lost."""
     import pyarrow.parquet as pq
@@ -136,7 +136,7 @@ def test_to_files_and_on_until_a_signal(broker_url: str, tmp_path: Path) -> None
     command = [sys.executable, "-m", "amqp10", "pipeline", "--from", broker_url, "--address", "orders"]
     to_files = [*command, "--to", f"parquet:{tmp_path / 'lake'}", "--columns", "body STRING, message_id STRING"]
     sent(broker_url, "orders", 0, 300)
-    ended = subprocess.run([*to_files, "--rate", "200"], capture_output=True, text=True, timeout=200, check=False)
+    ended = subprocess.run([*to_files, "--rate", "200"], capture_output=True, text=True, timeout=500, check=False)
     assert ended.returncode == 0, ended.stderr
     assert "batch 0: 200 rows in " in ended.stderr
     assert "batch 1: 100 rows in " in ended.stderr

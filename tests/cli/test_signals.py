@@ -19,9 +19,12 @@ import pytest
 from amqp10 import Connection
 from amqp10.testing import Close, ScriptedPeer
 
+pytestmark = pytest.mark.capability("orderly leaving")
+
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 TOTAL = 3000
-CLOSE_TIMEOUT = 5.0  # of a connection: who sits it out has not ended at once
+CLOSE_TIMEOUT = 200.0  # of a connection: who sits it out has not ended at once
+PATIENT = f"?close_timeout={CLOSE_TIMEOUT}"
 
 Process = subprocess.Popen[bytes]
 Run = Callable[..., Process]
@@ -85,7 +88,7 @@ def lines(process: Process, count: int) -> list[str]:
     return [process.stdout.readline().decode().rstrip("\n") for _ in range(count)]
 
 
-def end(process: Process, number: signal.Signals, seconds: float = 30) -> tuple[list[str], str]:
+def end(process: Process, number: signal.Signals, seconds: float = 60) -> tuple[list[str], str]:
     """Signal it; what it still writes until it ends, and its errors. It must say by its code what ended it."""
     assert process.stdout is not None
     assert process.stderr is not None
@@ -117,7 +120,7 @@ def test_receive_in_full_flow(run: Run, broker_url: str, address: str, number: s
 def test_receive_that_waits(run: Run, broker_url: str, address: str, number: signal.Signals) -> None:
     """One that has nothing to print ends at once, and leaves nothing at the broker."""
     fill(broker_url, address, ["only"])
-    process = run("receive", broker_url, address)
+    process = run("receive", broker_url + PATIENT, address)
     assert lines(process, 1) == ["only"]
     began = time.monotonic()
     assert end(process, number) == ([], "")
@@ -134,7 +137,7 @@ def test_receive_into_a_pipe_that_nobody_reads(run: Run, broker_url: str, addres
     printed = lines(process, 1)
     time.sleep(0.5)  # for the pipe to be full
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 128 + signal.SIGTERM
+    assert process.wait(60) == 128 + signal.SIGTERM
     assert process.stdout is not None
     *whole, last = process.stdout.read().decode().splitlines()  # the last line may be cut
     printed += [*whole, last] if last in bodies else whole
@@ -168,9 +171,9 @@ def test_send_that_waits_for_lines(run: Run, broker_url: str, address: str, numb
     process.stdin.flush()
     receiver = run("receive", broker_url, address, "--count", "2")
     assert lines(receiver, 2) == ["one", "twö"]
-    assert receiver.wait(30) == 0
+    assert receiver.wait(60) == 0
     process.send_signal(number)
-    assert process.wait(30) == 128 + number
+    assert process.wait(60) == 128 + number
     assert rest(broker_url, address) == []
 
 
@@ -190,10 +193,10 @@ def test_send_in_full_flow(run: Run, broker_url: str, address: str, number: sign
     writer.start()
     receiver = run("receive", broker_url, address, "--count", "200")
     assert lines(receiver, 200) == [str(n) for n in range(200)]
-    assert receiver.wait(30) == 0
+    assert receiver.wait(60) == 0
     assert writer.is_alive()
     process.send_signal(number)
-    assert process.wait(30) == 128 + number
+    assert process.wait(60) == 128 + number
     writer.join()
     left = [int(body) for body, _ in rest(broker_url, address)]
     assert left == list(range(200, 200 + len(left)))
@@ -217,7 +220,7 @@ def test_the_broker(run: Run, number: signal.Signals) -> None:
             await peer.expect(Close)
 
     anyio.run(main, backend="trio")
-    assert process.wait(30) == 128 + number
+    assert process.wait(60) == 128 + number
 
 
 # A peer that has fallen silent
@@ -230,7 +233,7 @@ def test_a_second_signal_ends_it_at_once(run: Run, address: str, number: signal.
     assert broker.stdout is not None
     url = broker.stdout.readline().decode().split()[3]
     fill(url, address, ["only"])
-    process = run("receive", url, address)
+    process = run("receive", url + PATIENT, address)
     assert lines(process, 1) == ["only"]
     broker.send_signal(signal.SIGSTOP)
     began = time.monotonic()
@@ -246,14 +249,14 @@ def test_a_second_signal_ends_it_at_once(run: Run, address: str, number: signal.
 
 @pytest.mark.slow
 def test_a_broker_that_stands_still(run: Run, address: str) -> None:
-    """One signal is enough: it takes the close timeout of 5 s, once."""
+    """One signal is enough: it takes the close timeout, once."""
     broker = run("broker", "--port", "0")
     assert broker.stdout is not None
     url = broker.stdout.readline().decode().split()[3]
     fill(url, address, ["only"])
-    process = run("receive", url, address)
+    process = run("receive", f"{url}?close_timeout=8", address)
     assert lines(process, 1) == ["only"]
     broker.send_signal(signal.SIGSTOP)
     began = time.monotonic()
     end(process, signal.SIGTERM)
-    assert 0.9 * CLOSE_TIMEOUT < time.monotonic() - began < 2 * CLOSE_TIMEOUT
+    assert 7 < time.monotonic() - began < 16

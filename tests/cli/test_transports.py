@@ -99,6 +99,18 @@ def test_insecure(amqp10: Commands, broker_url: str, only_plain: str, command: t
     assert "secret" not in result.err.replace("a secret readable", "")
 
 
+def test_mechanisms(amqp10: Commands, broker_url: str, only_plain: str) -> None:
+    """Those that are named are used, and nothing else that the server offers."""
+    assert amqp10("send", broker_url, "q", "x", "--sasl", "scram-sha-256,PLAIN").code == 0
+    for command in (
+        ("send", only_plain, "q", "x", "--sasl", "SCRAM-SHA-256"),
+        ("bridge", "--from", only_plain, "a", "--from-sasl", "SCRAM-SHA-256", "--to", broker_url, "b"),
+    ):
+        result = amqp10(*command, *(("--from-dialect", "1.0", "--to-dialect", "1.0") if command[0] == "bridge" else ()))
+        assert result.code == 4
+        assert "offers PLAIN; we can do SCRAM-SHA-256" in result.err
+
+
 @pytest.mark.parametrize(
     ("url", "options", "reason"),
     [
@@ -106,6 +118,8 @@ def test_insecure(amqp10: Commands, broker_url: str, only_plain: str, command: t
         ("amqps://h", ("--tls-upgrade",), "tls_upgrade is for amqp://"),
         ("amqp+unix:///a", ("--proxy", "http://h"), "Unix socket"),
         ("amqp+unix:///a", ("--tls-no-verify",), "no TLS"),
+        ("amqp://h", ("--sasl", "PLAIN,X-OWN"), "'X-OWN' is not one of SCRAM-SHA-512-PLUS, "),
+        ("amqp://h", ("--sasl", "PLAIN"), "a login by PLAIN needs a user in the URL"),
     ],
 )
 def test_wrong_usage(amqp10: Commands, url: str, options: tuple[str, ...], reason: str) -> None:

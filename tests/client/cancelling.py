@@ -90,7 +90,8 @@ class Store:
             self.attached += 1
         elif isinstance(event, LinkEnded):
             self.ended += 1
-            lost = [delivery for delivery in self.out if delivery.link is event.link]
+            ended: Any = event.link
+            lost = [delivery for delivery in self.out if delivery.link is ended]
             self.ready[:0] = [self.out.pop(delivery) for delivery in lost]
         elif isinstance(event, OutcomesReceived):
             back: list[Any] = []

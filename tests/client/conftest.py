@@ -12,8 +12,9 @@ import anyio.lowlevel
 import pytest
 from anyio.abc import ByteStream
 
-from amqp10.broker._memory import memory_streams
-from amqp10.client import Connection, _receiver
+from amqp10.broker._serving.memory import memory_streams
+from amqp10.client import Connection
+from amqp10.client._receiving import consumer
 from amqp10.engine import (
     ConnectionEnded,
     ConnectionOpened,
@@ -74,6 +75,7 @@ class Peer:
         answers: it answers what the client opens; False for a peer that leaves it open.
         dynamic: the address of nodes that it makes.
         filters: it says that it applies what filters it is asked for.
+        source: what it says of the client's sources in place of what it was asked for.
         stream: its end of the stream; `stream.shut = True` for a peer that has fallen silent.
         received: payloads of all messages that came, in order.
         links: links that are attached, by the name of the terminus here.
@@ -94,6 +96,7 @@ class Peer:
         self.answers = True
         self.dynamic = "dynamic-1"
         self.filters = True
+        self.source: dict[str, Any] = {}
         self.received: list[bytes] = []
         self.links: dict[str, Any] = {}
         self.outcomes: list[OutgoingDelivery] = []
@@ -155,6 +158,8 @@ class Peer:
             remote = replace(remote, **{"source" if link.is_sender else "target": terminus})
         if remote.source is not None and not self.filters:
             remote = replace(remote, source=replace_terminus(remote.source, filter=None))
+        if remote.source is not None and self.source:
+            remote = replace(remote, source=replace_terminus(remote.source, **self.source))
         link.attach(replace(remote, unsettled=None, initial_delivery_count=0))
         self.links[str(terminus.address)] = link
         if isinstance(link, ReceiverLink) and link.attached and self.credit:
@@ -166,7 +171,9 @@ class Peer:
             self.received.append(delivery.payload)
             if self.outcome is not None and not delivery.local_settled:
                 link.settle(delivery, self.outcome)
-            if self.credit and link.credit <= self.credit // 2:
+            if (
+                self.credit and link.attached and link.credit <= self.credit // 2
+            ):  # detached in the same breath, perhaps
                 link.flow(self.credit)
 
     def send(self, address: str, *bodies: Any, settled: bool = False) -> list[OutgoingDelivery]:
@@ -214,7 +221,7 @@ async def serving(
 @pytest.fixture
 def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """A receiver lets others run whenever it looks at the clock: what it does depends on no machine's speed."""
-    monkeypatch.setattr(_receiver, "TURN", 0.0)
+    monkeypatch.setattr(consumer, "TURN", 0.0)
 
 
 @pytest.fixture

@@ -13,19 +13,12 @@ from amqp10.engine import ConnectionTerms, LinkAttached, SessionBegun
 from amqp10.messaging import ACCEPTED
 from amqp10.profiles import Profile
 
-from ..jumping import Backend, jumping
+from ..kit.hosts import QUICK, connecting, hosting, until
 from .conftest import Peer
-from .hosts import QUICK, connecting, hosting, until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 IMPATIENT = replace(QUICK, attempt_timeout=1.0)
-
-
-@pytest.fixture
-def anyio_backend(anyio_backend: str) -> Backend:
-    """What the peer answers comes in time; what it does not is not waited for."""
-    return jumping(anyio_backend)
 
 
 async def test_a_plain_attach_after_a_refused_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,13 +156,13 @@ async def test_several_that_are_late(monkeypatch: pytest.MonkeyPatch) -> None:
 
         hosts.prepare = prepare
         await hosts.cut()
-        await until(lambda: len(hosts.peers) == 2 and held and one._asking and other._asking)
-        assert len(connection._scopes) == 1
+        await until(lambda: len(hosts.peers) == 2 and held and one.core.awaiting_peer and other.core.awaiting_peer)
+        assert len(connection.core._scopes) == 1
         hosts.peer.on_event = lambda event: False
         hosts.peer.handle(held)
         hosts.peer.pump.wake()
         await until(lambda: one.open and other.open)
-        await until(lambda: not connection._scopes)
-        with anyio.fail_after(5):
+        await until(lambda: not connection.core._scopes)
+        with anyio.fail_after(60):
             await one.send("x")
         assert len(hosts.peers) == 2

@@ -8,10 +8,12 @@ from contextlib import asynccontextmanager
 import anyio
 import anyio.lowlevel
 import pytest
+from anyio.abc import ByteStream
 
 from amqp10 import Connection, ConnectionBlocked, ConnectionUnblocked, Sender
-from amqp10.client._observe import Observer
-from amqp10.dialects.v0_9._methods import (
+from amqp10.broker._serving.memory import memory_streams
+from amqp10.client._events import Observer
+from amqp10.dialects.v0_9.wire.methods import (
     BasicAck,
     BasicPublish,
     ChannelClose,
@@ -21,16 +23,18 @@ from amqp10.dialects.v0_9._methods import (
     ConnectionClose,
     ConnectionCloseOk,
 )
-from amqp10.dialects.v0_9._methods import ConnectionBlocked as Blocked
-from amqp10.dialects.v0_9._methods import ConnectionUnblocked as Unblocked
+from amqp10.dialects.v0_9.wire.methods import ConnectionBlocked as Blocked
+from amqp10.dialects.v0_9.wire.methods import ConnectionUnblocked as Unblocked
 
 from ..dialects.v0_9._peer import MethodPeer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 
 @asynccontextmanager
-async def sending(peer: MethodPeer, broker: Callable[[int], Awaitable[None]]) -> AsyncIterator[tuple[Sender, Observer]]:
+async def sending(
+    here: ByteStream, peer: MethodPeer, broker: Callable[[int], Awaitable[None]]
+) -> AsyncIterator[tuple[Sender, Observer]]:
     """A sender at the peer, which then does as `broker` says, and at last closes what there is to close; and what its
     connection tells."""
 
@@ -45,8 +49,8 @@ async def sending(peer: MethodPeer, broker: Callable[[int], Awaitable[None]]) ->
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(serve)
-        with anyio.fail_after(10):
-            async with Connection(peer.url, dialect="0-9-1") as connection:
+        with anyio.fail_after(60):
+            async with Connection.over(here, dialect="0-9-1") as connection:
                 events = connection.events()
                 async with connection.sender("q") as sender:
                     yield sender, events
@@ -55,7 +59,8 @@ async def sending(peer: MethodPeer, broker: Callable[[int], Awaitable[None]]) ->
 @pytest.mark.parametrize("how", ["connection.blocked", "channel.flow"])
 async def test_sending_waits(how: str) -> None:
     """What is sent meanwhile goes out when the broker takes messages again, and not before; nothing is lost."""
-    async with MethodPeer() as peer:
+    here, there = memory_streams()
+    async with MethodPeer.over(there) as peer:
         waiting = anyio.Event()
 
         async def broker(channel: int) -> None:
@@ -76,7 +81,7 @@ async def test_sending_waits(how: str) -> None:
             await peer.expect(BasicPublish)
             await peer.send(channel, BasicAck(3, True))
 
-        async with sending(peer, broker) as (sender, events):
+        async with sending(here, peer, broker) as (sender, events):
             await sender.send(b"1")  # confirmed while it is blocked
             assert sender.credit == 0
             async with anyio.create_task_group() as tasks:
@@ -94,7 +99,8 @@ async def test_sending_waits(how: str) -> None:
 
 async def test_cancelled_meanwhile() -> None:
     """Who gives up waiting has sent nothing, and leaves nothing behind: the next message is the next one."""
-    async with MethodPeer() as peer:
+    here, there = memory_streams()
+    async with MethodPeer.over(there) as peer:
         cancelled = anyio.Event()
 
         async def broker(channel: int) -> None:
@@ -104,7 +110,7 @@ async def test_cancelled_meanwhile() -> None:
             await peer.expect(BasicPublish)
             await peer.send(channel, BasicAck(1))
 
-        async with sending(peer, broker) as (sender, events):
+        async with sending(here, peer, broker) as (sender, events):
             assert isinstance(await anext(events), ConnectionBlocked)
             with anyio.move_on_after(0.01) as scope:
                 await sender.send(b"never")
@@ -116,7 +122,8 @@ async def test_cancelled_meanwhile() -> None:
 
 async def test_attached_meanwhile() -> None:
     """A link that comes while the broker is blocked waits, too."""
-    async with MethodPeer() as peer:
+    here, there = memory_streams()
+    async with MethodPeer.over(there) as peer:
 
         async def broker(channel: int) -> None:
             await peer.send(0, Blocked("disk"))
@@ -129,7 +136,7 @@ async def test_attached_meanwhile() -> None:
             await peer.expect(ChannelClose)
             await peer.send(second, ChannelCloseOk())
 
-        async with sending(peer, broker) as (sender, events):
+        async with sending(here, peer, broker) as (sender, events):
             assert isinstance(await anext(events), ConnectionBlocked)
             async with sender.connection.sender("q") as late:
                 await late.send(b"m")
@@ -137,7 +144,8 @@ async def test_attached_meanwhile() -> None:
 
 async def test_left_while_blocked() -> None:
     """Leaving a blocked connection takes no longer than it may: the broker may not even read its close."""
-    async with MethodPeer() as peer, anyio.create_task_group() as tasks:
+    here, there = memory_streams()
+    async with MethodPeer.over(there) as peer, anyio.create_task_group() as tasks:
 
         async def serve() -> None:
             await peer.accept_connection()
@@ -145,8 +153,8 @@ async def test_left_while_blocked() -> None:
             await peer.send(0, Blocked("memory"))
 
         tasks.start_soon(serve)
-        with anyio.fail_after(5):
-            async with Connection(peer.url, dialect="0-9-1", close_timeout=0.1) as connection:
+        with anyio.fail_after(60):
+            async with Connection.over(here, dialect="0-9-1", close_timeout=0.1) as connection:
                 events = connection.events()
                 async with connection.sender("q") as sender:
                     assert await anext(events) == ConnectionBlocked("memory")

@@ -9,7 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-import amqp10.client._connection
+import amqp10.client._connecting.supervisor
 from amqp10.client import receive, send
 from amqp10.engine import (
     SessionTerms,
@@ -19,7 +19,7 @@ from amqp10.messaging import ACCEPTED, Accepted, Selector, Source
 
 from .cancelling import CancelAt, Serve, Store, at_each_checkpoint, when_blocked, world
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("cancellation")]
 
 
 # Connections
@@ -65,9 +65,9 @@ async def test_the_helper_send(serve: Serve, monkeypatch: pytest.MonkeyPatch) ->
 
             async def connect(*args: Any) -> Any:
                 await anyio.lowlevel.checkpoint()
-                return connection._lifeline.given
+                return connection.core.supervisor.given
 
-            monkeypatch.setattr(amqp10.client._lifeline, "connect", connect)
+            monkeypatch.setattr(amqp10.client._connecting.supervisor, "connect", connect)
             await cancel.run(lambda: send("amqp://localhost", "q", "a", "b", close_timeout=1))
             await anyio.wait_all_tasks_blocked()
             assert peer.bodies() in ([], ["a", "b"])
@@ -84,11 +84,11 @@ async def test_the_helper_receive(serve: Serve, monkeypatch: pytest.MonkeyPatch)
 
             async def connect(*args: Any) -> Any:
                 await anyio.lowlevel.checkpoint()
-                return connection._lifeline.given
+                return connection.core.supervisor.given
 
             store = Store(peer, ["a", "b", "c"])
             peer.on_event = store.on_event
-            monkeypatch.setattr(amqp10.client._lifeline, "connect", connect)
+            monkeypatch.setattr(amqp10.client._connecting.supervisor, "connect", connect)
             await cancel.run(lambda: receive("amqp://localhost", "in", count=2, close_timeout=1))
             await anyio.wait_all_tasks_blocked()
             assert peer.over or peer.engine.remote is None

@@ -11,11 +11,11 @@ import pytest
 from amqp10 import AmqpError, Connection, Delivery, Message, Receiver, Sender
 from amqp10.messaging import ACCEPTED
 
+from ..kit.hosts import Hosts, connecting, hosting, until
 from .cancelling import CancelAt, at_each_checkpoint
 from .conftest import Peer
-from .hosts import Hosts, connecting, hosting, until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 CREDIT = 10
 
@@ -134,14 +134,20 @@ async def check(hosts: Hosts, connection: Connection, sender: Sender, receiver: 
     await sender.send("fresh")
     assert hosts.peer.bodies()[-1] == "fresh"
     await until(lambda: not sender.unsettled)
-    for lists in (sender._pending, sender._waiters, sender._turns, receiver._pending, receiver._hidden):
+    for lists in (
+        sender.core.pending,
+        sender.core.waiters,
+        sender.core.queue.waiting,
+        receiver.core.pending,
+        receiver.core.undelivered,
+    ):
         assert not lists
-    sender._untold.clear()  # a stream that nobody waits for
+    sender.core.unreported.clear()  # a stream that nobody waits for
     if receiver.credit == 0 and not receiver.buffered:
         with anyio.move_on_after(0.01):
             await receiver.receive()  # whoever waits wants more
     await anyio.wait_all_tasks_blocked()
-    assert receiver.credit + receiver._taken + receiver.buffered >= CREDIT
+    assert receiver.credit + receiver.core.consumer.taken + receiver.buffered >= CREDIT
     assert receiver.credit <= CREDIT
     await hosts.credit("r")
     assert hosts.peer.links["r"].credit == receiver.credit
@@ -152,4 +158,4 @@ async def check(hosts: Hosts, connection: Connection, sender: Sender, receiver: 
         bodies.append(delivery.message.body)
         delivery.accept()
     assert bodies == ["new", "fresh"] or (took and bodies == ["fresh"])
-    assert set(connection._links) == {sender, receiver}
+    assert set(connection.core.links) == {sender.core, receiver.core}

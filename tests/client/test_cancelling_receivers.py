@@ -8,7 +8,7 @@ import pytest
 
 from .cancelling import CancelAt, Serve, at_each_checkpoint, when_blocked, world
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("cancellation")]
 
 
 @pytest.mark.parametrize("max_wait", [None, 3600])

@@ -18,7 +18,7 @@ from amqp10.profiles import Profile
 
 from .cancelling import CancelAt, Serve, at_each_checkpoint, when_blocked, world
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 LARGE = bytes(range(256)) * 2500  # five frames
 

@@ -12,7 +12,7 @@ import pytest
 from amqp10 import Connection, Message
 from amqp10.broker import Broker
 from amqp10.messaging._pieces import LARGE, Pieces
-from amqp10.net._socket import SocketStream
+from amqp10.net._streams.socket import SocketStream
 
 pytestmark = pytest.mark.anyio
 

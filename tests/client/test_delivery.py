@@ -9,10 +9,11 @@ import anyio
 import pytest
 
 from amqp10.client import Delivery
-from amqp10.errors import DecodeError, LinkDetached
+from amqp10.errors import DecodeError, LinkDetached, Unsupported
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Modified, Rejected
+from amqp10.profiles import profile
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("outcomes")]
 
 Serve = Callable[..., Any]
 
@@ -47,6 +48,94 @@ async def test_outcomes(serve: Serve, settle: Callable[[Delivery], None], state:
         await anyio.wait_all_tasks_blocked()
         assert sent.remote_state == state
         assert sent.remote_settled
+
+
+FAILED, ELSEWHERE = Modified(delivery_failed=True), Modified(delivery_failed=True, undeliverable_here=True)
+
+
+@pytest.mark.parametrize(
+    ("settle", "listed", "default", "state"),
+    [
+        (lambda d: d.reject("x:bad"), ["rejected"], None, Rejected(Error("x:bad"))),
+        (lambda d: d.reject("x:bad"), ["accepted", "released", "modified"], None, ELSEWHERE),
+        (lambda d: d.reject("x:bad"), ["accepted", "released"], RELEASED, RELEASED),
+        (lambda d: d.modify(delivery_failed=True), ["accepted", "rejected", "released"], None, RELEASED),
+        (lambda d: d.modify(delivery_failed=True), ["accepted", "rejected"], Rejected(), Rejected()),
+        (lambda d: d.release(), ["accepted", "modified"], None, Modified()),
+        (lambda d: d.release(), ["accepted"], FAILED, FAILED),
+    ],
+)
+@pytest.mark.spec("3.5.3", "outcomes: a receiver chooses of those that the source lists, or its default outcome")
+async def test_listed_outcomes(
+    serve: Serve, settle: Callable[[Delivery], None], listed: list[str], default: Any, state: Any
+) -> None:
+    """What is not listed is said by what comes nearest to it."""
+    async with serve() as (peer, connection), connection:
+        peer.source = {"outcomes": [f"amqp:{name}:list" for name in listed], "default_outcome": default}
+        async with connection.receiver("q") as receiver:
+            sent, delivery = await one(peer, receiver)
+            settle(delivery)
+            await anyio.wait_all_tasks_blocked()
+            assert sent.remote_state == state
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_accepted_is_not_listed(stream: bool, serve: Serve) -> None:
+    """Nothing else tells that a message was processed: `accept` says what is listed, and the message goes back."""
+    async with serve() as (peer, connection), connection:
+        peer.source = {"outcomes": ["amqp:released:list", "amqp:rejected:list"], "default_outcome": RELEASED}
+        async with connection.receiver("q", stream=stream) as receiver:
+            sent, delivery = await one(peer, receiver)
+            with pytest.raises(Unsupported, match=r"accepted is not among .* amqp:released:list, amqp:rejected"):
+                delivery.accept()
+            with pytest.raises(Unsupported, match="accepted is not among"):
+                delivery.__exit__(None, None, None)
+            assert not delivery.local_settled
+            delivery.release()
+            await anyio.wait_all_tasks_blocked()
+            assert sent.remote_state == RELEASED
+        peer.source["default_outcome"] = ACCEPTED
+        async with connection.receiver("q") as receiver:
+            sent, delivery = await one(peer, receiver)
+            delivery.accept()
+            await anyio.wait_all_tasks_blocked()
+            assert sent.remote_state == ACCEPTED
+
+
+async def test_applied_though_not_listed(serve: Serve) -> None:
+    """A broker whose profile says so is told `modified`, which its sources do not list: so it counts the failure."""
+    async with serve(profile=profile("broker-j")) as (peer, connection), connection:
+        peer.source = {"outcomes": ["amqp:accepted:list", "amqp:released:list"], "default_outcome": None}
+        async with connection.receiver("q") as receiver:
+            sent, delivery = await one(peer, receiver)
+            delivery.modify(delivery_failed=True)
+            await anyio.wait_all_tasks_blocked()
+            assert sent.remote_state == FAILED
+
+
+@pytest.mark.spec("3.5.3", "outcomes: nothing else than what the source lists is chosen for a receiver, either")
+async def test_implicit_outcomes(serve: Serve) -> None:
+    """By an exception, or for what was prefetched; never `accepted` for what was not done."""
+    async with serve() as (peer, connection), connection:
+        peer.source = {"outcomes": ["amqp:accepted:list", "amqp:released:list"], "default_outcome": ACCEPTED}
+        async with connection.receiver("q") as receiver:
+            sent, delivery = await one(peer, receiver)
+            with pytest.raises(ValueError, match="failed"), delivery:
+                raise ValueError("failed")
+            await anyio.wait_all_tasks_blocked()
+            assert sent.remote_state == RELEASED
+        peer.source["outcomes"] = ["amqp:accepted:list"]
+        async with connection.receiver("q") as receiver:
+            sent, delivery = await one(peer, receiver)
+            (prefetched,) = peer.send("q", "y")
+            with pytest.raises(ValueError, match="failed"), delivery:
+                raise ValueError("failed")
+            with pytest.raises(Unsupported, match=r"released is not among .* amqp:accepted:list"):
+                delivery.release()
+            assert not delivery.local_settled
+        await anyio.wait_all_tasks_blocked()
+        assert sent.remote_state is None
+        assert prefetched.remote_state is None
 
 
 async def test_settling_twice_does_nothing(serve: Serve) -> None:

@@ -27,16 +27,14 @@ from amqp10 import (
     Target,
 )
 from amqp10.broker import Broker
-from amqp10.client._store import DeliveryStore, LinkKey, MemoryDeliveryStore, StoredDelivery
-from amqp10.client._store_sqlite import SQLiteDeliveryStore
+from amqp10.client._stores.sqlite import SQLiteDeliveryStore
+from amqp10.client._stores.store import DeliveryStore, LinkKey, MemoryDeliveryStore, StoredDelivery
 from amqp10.engine import OutgoingDelivery
 from amqp10.messaging import ACCEPTED
 from amqp10.profiles import GENERIC
 from amqp10.testing import Detach, Disposition, ScriptedPeer, Transfer
 
-from ..jumping import Backend, jumping
-
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("exactly once")]
 
 BODIES = [1, 2, 3, 4]
 OUT, IN = LinkKey("me", "out", "sender"), LinkKey("me", "in", "receiver")
@@ -352,10 +350,6 @@ async def test_a_receiver_where_nothing_is_known() -> None:
 
 class TestLeaving:
     """All in memory, and on a clock that jumps when nothing else is left to do."""
-
-    @pytest.fixture
-    def anyio_backend(self, anyio_backend: str) -> Backend:
-        return jumping(anyio_backend)
 
     async def test_leaving_with_something_left(self) -> None:
         """A link that is left without an outcome is not closed, only detached, and the store has it for the next."""

@@ -11,16 +11,16 @@ import anyio.lowlevel
 import pytest
 
 from amqp10 import Receiver
-from amqp10.client import _receiver as receiver_module
-from amqp10.client._receiver import BURST as RECEIVED
-from amqp10.client._sender_turns import BURST, MESSAGE_COST
+from amqp10.client._receiving import consumer as consumer_module
+from amqp10.client._receiving.consumer import YIELD_AFTER_MESSAGES as RECEIVED
+from amqp10.client._sending.send_queue import MESSAGE_COST, YIELD_AFTER_BYTES
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 Serve = Callable[..., Any]
 
 COUNT = 1000
-SENT = BURST // MESSAGE_COST  # messages, of the smallest, that are sent before others run
+SENT = YIELD_AFTER_BYTES // MESSAGE_COST  # messages, of the smallest, that are sent before others run
 TURN = 0.0005  # seconds that deliveries are taken before others run, as `receive` says
 
 
@@ -111,7 +111,7 @@ async def test_stream(serve: Serve) -> None:
 async def test_room_in_the_output_is_had_in_turn(serve: Serve) -> None:
     """Senders that fill it together are never further apart than what one sends in a run."""
     sent = [0] * 10
-    size = BURST // 4
+    size = YIELD_AFTER_BYTES // 4
     lead = 0
     async with serve() as (_, connection), connection:
 
@@ -127,7 +127,7 @@ async def test_room_in_the_output_is_had_in_turn(serve: Serve) -> None:
             for number in range(len(sent)):
                 tasks.start_soon(flood, number)
     assert sent == [40] * 10
-    assert lead <= 2 * BURST // size
+    assert lead <= 2 * YIELD_AFTER_BYTES // size
 
 
 @pytest.mark.usefixtures("short_turns")
@@ -144,7 +144,7 @@ async def test_async_for(serve: Serve) -> None:
 async def test_a_turn_is_a_time(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who takes deliveries quickly takes more of them in a run: as many as that time lets it, and no more."""
     now, quick = 0.0, 4 * RECEIVED
-    monkeypatch.setattr(receiver_module, "monotonic", lambda: now)
+    monkeypatch.setattr(consumer_module, "monotonic", lambda: now)
     async with flooded(serve) as (receiver, runs):
         while runs.messages < COUNT:
             await receiver.receive()
@@ -157,7 +157,7 @@ async def test_a_turn_is_a_time(serve: Serve, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("size", [1, 5])
 async def test_a_turn_ends_by_cancellation(serve: Serve, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """However long a turn is, who is cancelled in it is given no more than one run, and what stays is not lost."""
-    monkeypatch.setattr(receiver_module, "monotonic", lambda: 0.0)  # no turn ever ends by its time
+    monkeypatch.setattr(consumer_module, "monotonic", lambda: 0.0)  # no turn ever ends by its time
     async with flooded(serve) as (receiver, runs):
         await receiver.receive()
         with anyio.CancelScope() as scope:

@@ -101,7 +101,7 @@ async def test_a_file_that_shrinks(serve: Serve, tmp_path: Path, monkeypatch: py
     path = tmp_path / "body"
     path.write_bytes(b"four")
     monkeypatch.setattr(
-        "amqp10.client._files.os.stat", lambda path: type("Stat", (), {"st_size": 5, "st_mode": 0o100644})
+        "amqp10.client._core.body_files.os.stat", lambda path: type("Stat", (), {"st_size": 5, "st_mode": 0o100644})
     )
     async with serve() as (peer, connection), connection, connection.sender("q") as sender:
         with pytest.raises(Exception, match="4 bytes of a body that was said to have 5"):

@@ -17,7 +17,7 @@ from amqp10.types import Described, Symbol, ULong
 
 from .conftest import replace_terminus
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("filters")]
 
 Serve = Callable[..., Any]
 SOURCE = Source("q", filters=[Selector("a = 1"), NoLocal()])

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import anyio
 import pytest
 from anyio.abc import ByteStream, SocketAttribute
 
-from amqp10 import Connection, Delivery, LocalProtocolError, Message, Reconnect
+from amqp10 import Connection, ConnectionDetails, Delivery, LocalProtocolError, Message, Reconnect
 from amqp10.broker import Broker
 from amqp10.client import ConnectionGivenUp, ConnectionInterrupted
 from amqp10.errors import AmqpError, AuthenticationFailed, ConnectionLost, EncodeError
@@ -22,7 +22,7 @@ from amqp10.net import TLS
 from amqp10.sasl import Plain
 from amqp10.testing import CertificateAuthority, FaultProxy
 
-from .hosts import connecting, hosting, until
+from ..kit.hosts import connecting, hosting, until
 
 pytestmark = pytest.mark.anyio
 
@@ -60,7 +60,7 @@ async def http(stream: ByteStream) -> None:
 
 async def refused(url: str, **settings: object) -> AmqpError:
     """Why a connection was not made."""
-    with anyio.fail_after(20), pytest.raises(AmqpError) as caught:
+    with anyio.fail_after(60), pytest.raises(AmqpError) as caught:
         async with Connection(url, **settings):  # type: ignore[arg-type]
             raise AssertionError("it was made")
     return caught.value
@@ -81,6 +81,7 @@ async def test_client_certificates(
         missing = await refused(broker.url, tls=TLS(ca=authority.ca), dialect=dialect)
         assert isinstance(missing, ConnectionLost)
         assert "the peer wants a client certificate: TLS(certificate=..., key=...)" in str(missing)
+        assert not getattr(missing, "__notes__", None)  # it speaks TLS
         foreign = await refused(
             broker.url, tls=TLS(ca=authority.ca, certificate=other.certificate, key=other.key), dialect=dialect
         )
@@ -111,6 +112,16 @@ async def test_tls_to_a_plain_port(dialect: str) -> None:
     async with Broker() as broker:
         error = await refused(broker.url.replace("amqp://", "amqps://"), dialect=dialect)
     assert "does not speak TLS: the URL of a port without it begins with amqp://" in str(error)
+
+
+async def test_tls_settings_to_a_plain_port() -> None:
+    """The URL is right, and the settings are not."""
+    async with Broker() as broker:
+        error = await refused(broker.url, tls=TLS())
+    assert "does not speak TLS: leave out tls=" in str(error)
+    async with server(silent) as port:
+        error = await refused(f"amqp://127.0.0.1:{port}", tls=TLS(), connect_timeout=0.1)
+    assert "did not open in 0.1 s: if that port speaks no TLS, leave out tls=" in str(error)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -144,7 +155,7 @@ async def test_silent_server(scheme: str, other: str) -> None:
 
 async def test_usual_limit() -> None:
     """It is 20 s, and has to be some time."""
-    assert Connection("amqp://localhost")._lifeline._attempt_timeout == 20.0
+    assert Connection("amqp://localhost").core.supervisor._attempt_timeout == 20.0
     with pytest.raises(ValueError, match="connect_timeout is more than 0 seconds, or None for no limit, not 0"):
         Connection("amqp://localhost", connect_timeout=0)
 
@@ -173,7 +184,7 @@ async def test_stale_under_with(caplog: pytest.LogCaptureFixture, on_stale: Lite
         Connection(proxy.url, reconnect=settings) as connection,
     ):
         async with connection.sender("q") as sender, connection.receiver("q") as receiver:
-            with anyio.fail_after(30):
+            with anyio.fail_after(60):
                 async with anyio.create_task_group() as tasks:
                     await sender.send("order")
                     tasks.start_soon(work, await receiver.receive())
@@ -201,8 +212,8 @@ async def test_losses_are_warnings(monkeypatch: pytest.MonkeyPatch, caplog: pyte
         told = [type(event) async for event in events]
     assert ConnectionInterrupted in told
     assert ConnectionGivenUp not in told
-    levels = {record.getMessage().partition("(")[0]: record.levelname for record in caplog.records}
-    assert levels["ConnectionInterrupted"] == "WARNING"
+    levels = {vars(record)["amqp_event"]: record.levelname for record in caplog.records}
+    assert levels["connection_lost"] == "WARNING"
 
 
 async def test_an_error_that_is_raised_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
@@ -212,7 +223,7 @@ async def test_an_error_that_is_raised_is_no_warning(caplog: pytest.LogCaptureFi
         async with Broker(users={"user": "secret"}) as broker, Connection(broker.url, sasl=Plain("user", "wrong")):
             pass
     (record,) = [record for record in caplog.records if record.name == "amqp10.connection"]
-    assert (record.levelname, record.getMessage()[:17]) == ("INFO", "ConnectionGivenUp")
+    assert (record.levelname, vars(record)["amqp_event"]) == ("INFO", "login_refused")
 
 
 # Closing
@@ -258,6 +269,46 @@ async def test_reprs() -> None:
         assert "secret" not in repr((connection, sender, receiver, session))
 
 
+# Settings of another type, and half a login
+
+
+@pytest.mark.parametrize(
+    ("url", "settings", "words"),
+    [
+        (None, {}, "no URL given"),
+        ([None], {}, "a URL must be a str, .*, not a NoneType"),
+        (b"amqp://localhost", {}, "a URL must be a str"),
+        (5672, {}, "a URL must be a str, .*, not a int"),
+        ("amqp://localhost", {"tls": True}, r"amqp10\.TLS or an ssl\.SSLContext, not a bool; or write amqps://"),
+        ("amqp://localhost", {"sasl": ("ann", "secret")}, r"sasl must be a mechanism, such as amqp10\.Plain"),
+        ("amqp://localhost", {"sasl": "PLAIN"}, "sasl must be a mechanism"),
+        ("amqp://localhost", {"reconnect": True}, r"reconnect is a Reconnect\(\), or None, not True"),
+    ],
+)
+def test_settings_of_another_type(url: Any, settings: Any, words: str) -> None:
+    """They are refused at once, by the name of the argument, and no secret is repeated."""
+    with pytest.raises(TypeError, match=words) as caught:
+        Connection(url, **settings)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("said", [None, ConnectionDetails("amqp://localhost", tls=True)])  # type: ignore[arg-type]
+async def test_details_of_another_type(said: Any) -> None:
+    """The same where a callable says them."""
+    with anyio.fail_after(60), pytest.raises(TypeError, match=r"no URL given|amqp10\.TLS"):
+        async with Connection(lambda: said):
+            raise AssertionError("it was made")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_no_password(dialect: str) -> None:
+    """Who names a user and no password is told so."""
+    async with Broker(users={"ann": "secret"}) as broker:
+        error = await refused(broker.url.replace("amqp://", "amqp://ann@"), dialect=dialect)
+    assert isinstance(error, AuthenticationFailed)
+    assert "the URL names a user and no password" in "".join(error.__notes__)
+
+
 # Calls that are not meant so
 
 
@@ -266,7 +317,7 @@ async def test_a_list_of_messages() -> None:
     async with Broker() as broker, broker.connect() as connection, connection.sender("q") as sender:
         with pytest.raises(EncodeError, match="send_many sends several messages"):
             await sender.send([Message("a"), Message("b")])
-        with pytest.raises(EncodeError, match=r"a set has no AMQP type$"):
+        with pytest.raises(EncodeError, match=r"a set has no AMQP type: make it a list$"):
             await sender.send([{1}])
 
 

@@ -10,12 +10,12 @@ import anyio
 import pytest
 from anyio.abc import ByteStream
 
-from amqp10.broker._memory import MemoryStream, memory_streams
+from amqp10.broker._serving.memory import MemoryStream, memory_streams
 from amqp10.engine import ConnectionTerms, CreditChanged, Event, OutcomesReceived, SessionTerms
 from amqp10.errors import ConnectionClosed
 from amqp10.messaging import ACCEPTED, Accepted, Released
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("orderly leaving")]
 
 Serve = Callable[..., Any]
 
@@ -169,9 +169,9 @@ async def test_a_peer_that_reads_nothing(serve: Serve) -> None:
     here, there = memory_streams()
     watch = Watch()
     async with serve(close_timeout=LIMIT) as (_, connection):
-        assert connection._lifeline.given is not None
-        real, facts = connection._lifeline.given
-        connection._lifeline.given = here, facts
+        assert connection.core.supervisor.given is not None
+        real, facts = connection.core.supervisor.given
+        connection.core.supervisor.given = here, facts
         async with anyio.create_task_group() as tasks:
 
             async def relay(source: ByteStream, sink: ByteStream) -> None:

@@ -11,9 +11,9 @@ from amqp10 import ConnectionLost
 from amqp10.engine import CreditChanged, Event
 from amqp10.messaging import Accepted
 
-from .hosts import QUICK, connecting, hosting, until
+from ..kit.hosts import QUICK, connecting, hosting, until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 LIMIT = 2.0  # seconds, of close_timeout
 SLACK = 1.9  # seconds, for a machine that is busy; a second deadline after the first would take longer
@@ -31,7 +31,7 @@ async def test_nested_blocks_without_a_connection(monkeypatch: pytest.MonkeyPatc
                     await until(lambda: hosts.peer.received)
                     hosts.down = {"a"}
                     await hosts.cut()
-                    await until(lambda: sender._interrupted)
+                    await until(lambda: sender.core.interrupted)
                     left = anyio.current_time()
         assert anyio.current_time() - left < LIMIT + SLACK
 
@@ -97,7 +97,7 @@ async def test_links_that_are_left_open(monkeypatch: pytest.MonkeyPatch) -> None
                 await sender.submit("x")
             hosts.down = {"a"}
             await hosts.cut()
-            await until(lambda: receiver._interrupted)
+            await until(lambda: receiver.core.interrupted)
             left = anyio.current_time()
         assert anyio.current_time() - left < LIMIT + SLACK
         for sender in senders:

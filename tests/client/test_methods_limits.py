@@ -12,7 +12,7 @@ from amqp10 import Connection, LinkDetached, LocalProtocolError, Message, Receiv
 from amqp10.broker import Broker
 from amqp10.messaging import Data
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 FAMILY = ["0-9-1", "0-9", "0-9-draft"]
 LARGE = {"n": "x" * 200_000}
@@ -67,7 +67,7 @@ async def test_what_cannot_be_committed(name: str, monkeypatch: pytest.MonkeyPat
     async with links(name) as (_, connection, sender, receiver):
         await sender.send(Message(b"settled", to="/queues/q"))
         delivery = await receiver.receive()
-        link = sender._link
+        link = sender.core.link
         with pytest.raises(TransactionRolledBack):
             async with connection.transaction() as transaction:
                 await sender.send(Message(b"1", to="/queues/q"), transaction=transaction)

@@ -7,8 +7,8 @@ import pytest
 
 from amqp10 import AuthenticationFailed, Connection, InsecureTransport, Plain
 from amqp10.broker import Broker
-from amqp10.dialects.v0_9._amqplain import with_amqplain
-from amqp10.dialects.v0_9._methods import (
+from amqp10.dialects.v0_9.client.amqplain import with_amqplain
+from amqp10.dialects.v0_9.wire.methods import (
     ConnectionClose,
     ConnectionCloseOk,
     ConnectionOpen,
@@ -18,12 +18,11 @@ from amqp10.dialects.v0_9._methods import (
     ConnectionTune,
     ConnectionTuneOk,
 )
-from amqp10.dialects.v0_9._table import TABLES
+from amqp10.dialects.v0_9.wire.tables import TABLES
 from amqp10.engine import ConnectionTerms
 from amqp10.sasl import choose
 
 from ..dialects.v0_9._peer import MethodPeer
-from ..jumping import Backend, jumping
 
 pytestmark = pytest.mark.anyio
 
@@ -129,12 +128,9 @@ async def test_heartbeat(theirs: int, idle: float | None, agreed: int) -> None:
     assert tuned.heartbeat == agreed
 
 
+@pytest.mark.in_memory
 class TestSilence:
     """All in memory, and on a clock that jumps when nothing else is left to do."""
-
-    @pytest.fixture
-    def anyio_backend(self, anyio_backend: str) -> Backend:
-        return jumping(anyio_backend)
 
     async def test_no_heartbeats_for_the_broker(self) -> None:
         """A client that says 0 is neither sent any nor given up for its silence; one that says an interval is."""

@@ -12,11 +12,11 @@ import pytest
 
 from amqp10 import Connection, ConnectionLost, Data, Message, TransactionInDoubt, TransactionRolledBack
 
+from ..kit.hosts import Hosts, connecting, hosting, until
 from .conftest import Peer
-from .hosts import Hosts, connecting, hosting, until
 from .test_recovery_transactions import declaring
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 Call = Callable[[], Awaitable[Any]]
 
@@ -219,7 +219,7 @@ async def test_a_transaction(monkeypatch: pytest.MonkeyPatch, commits: bool) -> 
                 await hosts.cut()
 
             error = TransactionInDoubt if commits else TransactionRolledBack
-            with anyio.fail_after(5), pytest.raises(error) as caught:
+            with anyio.fail_after(60), pytest.raises(error) as caught:
                 async with connection.transaction() as transaction:
                     await sender.send("x", transaction=transaction)
                     hosts.peer.stream.shut = True

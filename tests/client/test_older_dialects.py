@@ -18,10 +18,11 @@ from amqp10 import (
     TransactionRolledBack,
 )
 from amqp10.broker import Broker
+from amqp10.client._core.connection import ConnectionCore
 from amqp10.engine import dialect_names
 from amqp10.testing import FaultProxy
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 
 @pytest.mark.parametrize("name", dialect_names())
@@ -29,7 +30,7 @@ async def test_tags_of_earlier_attachments(name: str) -> None:
     """What is sent again keeps its tag, and what is sent after it gets none of those: each has its outcome."""
     async with Broker() as broker, Connection(broker.url, dialect=name) as connection:
         async with connection.sender("orders") as sender:
-            link = sender._link
+            link = sender.core.link
             assert link is not None
             payload = Message("again").encode()
             # Deliveries of an earlier attachment whose first ones are settled; the dialects count from 0 or from 1.
@@ -39,9 +40,9 @@ async def test_tags_of_earlier_attachments(name: str) -> None:
             new = [link.send(payload) for _ in range(12)]
             assert list(link.unsettled.values()) == [*old, *new]
             assert [link.unsettled[delivery.tag] for delivery in (*old, *new)] == [*old, *new]
-            connection._wake()
-            with anyio.fail_after(10):
-                await sender._until(lambda: not link.unsettled)
+            connection.core.wake()
+            with anyio.fail_after(60):
+                await sender.core.until(lambda: not link.unsettled)
             assert all(delivery.remote_settled for delivery in (*old, *new))
 
 
@@ -51,7 +52,7 @@ async def test_a_message_above_the_limit(name: str) -> None:
     async with Broker() as broker, Connection(broker.url, dialect=name) as connection:
         async with connection.sender("orders") as sender:
             await sender.send(b"x" * 1000)
-        with pytest.raises(LinkDetached) as caught, anyio.fail_after(10):
+        with pytest.raises(LinkDetached) as caught, anyio.fail_after(60):
             async with connection.receiver("orders", max_message_size=500) as receiver:
                 await receiver.receive()
         assert caught.value.condition == "amqp:link:message-size-exceeded"
@@ -69,7 +70,7 @@ async def test_more_than_the_broker_takes(name: str) -> None:
         Connection(broker.url, dialect=name, reconnect=quick) as connection,
     ):
         async with connection.receiver("orders") as receiver:
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 async with connection.sender("orders") as sender:
                     with pytest.raises((LocalProtocolError, LinkDetached, MessageRejected)) as caught:
                         await sender.send(b"x" * 1000)
@@ -103,7 +104,7 @@ async def test_goes_on_after_a_loss(name: str) -> None:
                 for number in range(9):
                     if number % 3 == 1:
                         proxy.cut()
-                    with anyio.fail_after(10):
+                    with anyio.fail_after(60):
                         await sender.send(number)
                         while True:
                             with await receiver.receive() as message:
@@ -120,7 +121,7 @@ async def test_a_transaction_is_the_first_thing(name: str) -> None:
         async with Connection(proxy.url, dialect=name, reconnect=quick) as connection:
             restored = connection.events()
             for _ in range(3):
-                with anyio.fail_after(10):
+                with anyio.fail_after(60):
                     async with connection.transaction() as transaction:
                         assert transaction.active
                     proxy.cut()
@@ -139,14 +140,14 @@ async def test_first_requests_of_two_tasks(monkeypatch: pytest.MonkeyPatch) -> N
             return begun[-1]
 
         monkeypatch.setattr(Connection, "session", counted)
-        ready = Connection._ready
+        ready = ConnectionCore.ready
 
-        async def later(self: Connection) -> None:
+        async def later(self: ConnectionCore) -> None:
             """As if it was being restored."""
             await anyio.sleep(0.01)
             await ready(self)
 
-        monkeypatch.setattr(Connection, "_ready", later)
+        monkeypatch.setattr(ConnectionCore, "ready", later)
         async with anyio.create_task_group() as tasks:
             for number in range(5):
                 tasks.start_soon(connection.native.declare_queue, f"q{number}")

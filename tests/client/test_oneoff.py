@@ -9,12 +9,12 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-import amqp10.client._connection
+import amqp10.client._connecting.supervisor
 from amqp10 import Connection, DecodeError, LinkDetached, Message, Released, receive, send
 from amqp10.broker import Broker
 from amqp10.engine import CreditChanged
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.capability("send and receive")]
 
 
 async def test_send_and_receive() -> None:
@@ -49,7 +49,7 @@ async def test_receive_waits() -> None:
 
         tasks.start_soon(wait)
         await send(broker.url, "orders", "second")
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             while len(bodies) < 2:
                 await anyio.lowlevel.checkpoint()
         assert sorted(map(str, bodies)) == ["first", "second"]
@@ -69,9 +69,9 @@ async def test_what_cannot_be_decoded_is_rejected(serve: Callable[..., Any], mon
     async with serve() as (peer, connection):
 
         async def connect(*args: Any) -> Any:
-            return connection._lifeline.given
+            return connection.core.supervisor.given
 
-        monkeypatch.setattr(amqp10.client._lifeline, "connect", connect)
+        monkeypatch.setattr(amqp10.client._connecting.supervisor, "connect", connect)
         sent: list[Any] = []
 
         def supply(event: Any) -> bool:

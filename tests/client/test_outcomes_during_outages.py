@@ -11,7 +11,7 @@ from amqp10 import Connection, ConnectionInterrupted, ConnectionRestored, Encode
 from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 PATIENT = Reconnect(initial_delay=0.2, max_delay=0.2, jitter=0, on_stale="ignore")
 
@@ -22,7 +22,7 @@ async def test_an_outcome_that_cannot_be_encoded(stream: bool) -> None:
     async with Broker() as broker, FaultProxy(broker.url) as proxy:
         async with broker.connect() as filling, filling.sender("q") as sender:
             await sender.send("x")
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             async with Connection(proxy.url, reconnect=PATIENT) as connection:
                 receiver_settings: dict[str, Any] = {"stream": True} if stream else {}
                 async with connection.receiver("q", **receiver_settings) as receiver:

@@ -7,9 +7,16 @@ from typing import Any
 import anyio
 import pytest
 
-from amqp10.client._delivery import SentDelivery
-from amqp10.client._pipeline import Pipeline
+from amqp10 import Connection
+from amqp10.client._sending.delivery import SentDelivery
+from amqp10.client._sending.send_many import Pipeline
 from amqp10.messaging import ACCEPTED, RELEASED, Received
+
+pytestmark = pytest.mark.capability("many in flight")
+
+
+def pipeline_of(window: int) -> Pipeline:
+    return Pipeline(Connection("amqp://localhost").sender("q").core, window, settled=False)
 
 
 def delivery(settled: bool = False) -> SentDelivery:
@@ -24,27 +31,27 @@ def outcome(pipeline: Pipeline, one: SentDelivery, state: Any) -> None:
 
 def test_counts_what_is_in_flight() -> None:
     """A delivery is in flight from `add` to its outcome."""
-    pipeline = Pipeline(2)
+    pipeline = pipeline_of(2)
     first, second = delivery(), delivery()
     seen = []
     for one in (first, second):
         pipeline.add(one)
-        seen.append(pipeline.full)
+        seen.append(pipeline.in_flight)
     outcome(pipeline, first, ACCEPTED)
-    assert [*seen, pipeline.full] == [False, True, False]
+    assert seen == [1, 2]
     assert (pipeline.in_flight, pipeline.accepted) == (1, 1)
 
 
 def test_counts_settled_ones_as_accepted() -> None:
     """What was sent settled never is in flight."""
-    pipeline = Pipeline(1)
+    pipeline = pipeline_of(1)
     pipeline.add(delivery(settled=True))
     assert (pipeline.in_flight, pipeline.accepted) == (0, 1)
 
 
 def test_a_state_that_is_no_outcome_changes_nothing() -> None:
     """`received` is progress, not an outcome (§3.4.1)."""
-    pipeline = Pipeline(1)
+    pipeline = pipeline_of(1)
     one = delivery()
     pipeline.add(one)
     outcome(pipeline, one, Received(0, 10))
@@ -53,7 +60,7 @@ def test_a_state_that_is_no_outcome_changes_nothing() -> None:
 
 def test_keeps_the_first_failure() -> None:
     """The first outcome that is not accepted is the one raised; later ones only count."""
-    pipeline = Pipeline(3)
+    pipeline = pipeline_of(3)
     ones = [delivery() for _ in range(3)]
     for one in ones:
         pipeline.add(one)
@@ -67,14 +74,14 @@ def test_keeps_the_first_failure() -> None:
 
 def test_needs_room_for_one() -> None:
     """A window of zero could never send."""
-    with pytest.raises(ValueError, match="one delivery"):
-        Pipeline(0)
+    with pytest.raises(ValueError, match="at least 1"):
+        pipeline_of(0)
 
 
 @pytest.mark.anyio
 async def test_wakes_its_waiter_at_half() -> None:
     """One wake-up for many outcomes, not one each."""
-    pipeline = Pipeline(10)
+    pipeline = pipeline_of(10)
     ones = [delivery() for _ in range(10)]
     for one in ones:
         pipeline.add(one)

@@ -8,11 +8,16 @@ from typing import Any
 import anyio
 import pytest
 
+from amqp10 import Connection, ReceiverActivity
 from amqp10.engine import CreditChanged
 from amqp10.errors import ConnectionLost, EncodeError, LinkDetached, LocalProtocolError, Unsupported
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Source, Target
+from amqp10.testing import Detach, Flow
+from amqp10.types import Symbol
 
-pytestmark = pytest.mark.anyio
+from ..kit.memory_peer import MemoryPeer
+
+pytestmark = [pytest.mark.anyio, pytest.mark.capability("send and receive")]
 
 Serve = Callable[..., Any]
 
@@ -333,7 +338,7 @@ async def test_what_the_dialect_cannot(serve: Serve, monkeypatch: pytest.MonkeyP
     """What a dialect does not have raises Unsupported before a byte is written."""
     async with serve() as (peer, connection), connection, connection.receiver("q") as receiver:
         await anyio.wait_all_tasks_blocked()
-        monkeypatch.setattr(type(connection), "capabilities", frozenset())
+        monkeypatch.setattr(type(connection.core), "capabilities", frozenset())
         with pytest.raises(Unsupported, match="drain"):
             await receiver.drain()
         for link in (
@@ -345,3 +350,45 @@ async def test_what_the_dialect_cannot(serve: Serve, monkeypatch: pytest.MonkeyP
             with pytest.raises(Unsupported):
                 await link.__aenter__()
         assert len(peer.links) == 1
+
+
+@pytest.mark.in_memory
+async def test_single_active_consumer(memory_peer: MemoryPeer) -> None:
+    """A receiver says what the peer's flows say of it, and each change is told: it waits, then it gets the messages."""
+
+    async def serve() -> None:
+        await memory_peer.accept_connection()
+        await memory_peer.accept_session()
+        await memory_peer.accept_link()
+        await memory_peer.expect(Flow)
+        for active in (False, False, True):
+            if active:
+                await waits.wait()
+            state = Flow(
+                next_incoming_id=0,
+                incoming_window=10,
+                next_outgoing_id=0,
+                outgoing_window=10,
+                handle=0,
+                delivery_count=0,
+                link_credit=10,
+                properties={Symbol("rabbitmq:active"): active},
+            )
+            await memory_peer.send(state)
+        await memory_peer.expect_any(Detach, skip=Flow)
+        await memory_peer.drop()
+
+    waits = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(serve)
+        with anyio.fail_after(60):
+            async with Connection(memory_peer.url, close_timeout=0.2) as connection:
+                events = connection.events()
+                async with connection.receiver("q", credit=10) as receiver:
+                    for active in (False, True):
+                        event = await anext(events)
+                        assert isinstance(event, ReceiverActivity)
+                        assert (event.link, event.active) == (receiver, active)
+                        waits.set()
+                    assert receiver.active is True
+                    assert connection.health().counts["receiver_activity"] == 2

@@ -30,14 +30,14 @@ from amqp10 import (
     SessionEnded,
     Symbol,
 )
-from amqp10.client._reconnect import MOST_ALTERNATIVES, failover_hosts, passing, redirect
+from amqp10.client._connecting.policy import MOST_ALTERNATIVES, failover_hosts, is_transient, redirect
 from amqp10.engine import ConnectionOpened, ConnectionTerms
 from amqp10.net import parse_url
 from amqp10.sasl import Authenticator
 
-from .hosts import QUICK, connecting, hosting
+from ..kit.hosts import QUICK, connecting, hosting
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("reconnect")]
 
 
 # Decisions
@@ -89,12 +89,12 @@ def test_settings_that_are_none(settings: dict[str, Any]) -> None:
 )
 def test_what_may_pass(error: Any, verdict: bool) -> None:
     """Another attempt is for what may be over by then, not for what would end the same way."""
-    assert passing(error) is verdict
+    assert is_transient(error) is verdict
 
 
 def test_credentials_that_come_anew() -> None:
     """A login that failed is tried again where the next attempt has another one."""
-    assert passing(AuthenticationFailed("expired", 1), credentials_anew=True)
+    assert is_transient(AuthenticationFailed("expired", 1), credentials_anew=True)
 
 
 def test_redirects() -> None:
@@ -383,7 +383,7 @@ async def test_flapping(monkeypatch: pytest.MonkeyPatch) -> None:
             slept.append(delay)
             await sleep(0)
 
-        monkeypatch.setattr("amqp10.client._lifeline.anyio.sleep", asleep)
+        monkeypatch.setattr("amqp10.client._connecting.supervisor.anyio.sleep", asleep)
         reconnect = Reconnect(initial_delay=1, max_delay=30, jitter=0, attempt_timeout=77)
         async with connecting(reconnect=reconnect) as connection:
             for _ in range(6):
@@ -404,15 +404,15 @@ async def test_the_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptur
             await hosts.cut()
             while type(await anext(events)) is not ConnectionRestored:
                 pass
-    assert "ConnectionInterrupted" in caplog.text
-    assert "ConnectionRestored(url='amqp://a:5672'" in caplog.text
+    assert "amqp://a:5672: the connection was lost: ConnectionLost: " in caplog.text
+    assert "amqp://a:5672: the connection is back after " in caplog.text
     assert "secret" not in caplog.text
 
 
 async def test_leaving_while_it_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaving the block does not wait for a host that may never come back."""
     async with hosting(monkeypatch) as hosts:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             async with connecting(close_timeout=30.0) as connection, connection.receiver("q"), connection.session():
                 hosts.down = {"a"}
                 events = connection.events()

@@ -16,9 +16,9 @@ from amqp10 import (
 )
 from amqp10.messaging import ACCEPTED, Accepted, Released, TransactionalState
 
-from .hosts import QUICK, connecting, hosting, until
+from ..kit.hosts import QUICK, connecting, hosting, until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("reconnect")]
 
 RAISING = replace(QUICK, on_uncertain="raise")
 
@@ -270,7 +270,7 @@ async def test_manual_credit_is_granted_anew(monkeypatch: pytest.MonkeyPatch) ->
         await receiver.receive()  # the other one nobody takes
         hosts.down = {"a"}
         await hosts.cut()
-        await until(lambda: receiver._interrupted)
+        await until(lambda: receiver.core.interrupted)
         receiver.add_credit(10)
         hosts.down = set()
         link = await hosts.link("q", of=1)

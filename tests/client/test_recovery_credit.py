@@ -11,10 +11,10 @@ import pytest
 from amqp10.engine import CreditChanged
 from amqp10.messaging import Received
 
+from ..kit.hosts import connecting, forgetful, hosting, until
 from .conftest import Peer
-from .hosts import connecting, forgetful, hosting, until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 
 async def test_manual_credit_at_a_forgetful_peer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +164,7 @@ async def test_a_delivery_that_is_resumed_only_to_be_aborted(monkeypatch: pytest
                 await hosts.cut()
                 await until(lambda: receiver.open)
                 await anyio.wait_all_tasks_blocked()
-                spare = receiver._taken if credit else 0
+                spare = receiver.core.consumer.taken if credit else 0
                 assert receiver.credit + spare == 4
                 assert receiver.credit == hosts.peer.links["q"].credit
             assert not receiver.unsettled

@@ -19,13 +19,13 @@ from amqp10 import (
     Symbol,
 )
 from amqp10.broker import Broker
-from amqp10.client._recovery import MOST_FRUITLESS
+from amqp10.client._recovery.restorer import MOST_FRUITLESS
 from amqp10.engine import DeliveriesReceived
 from amqp10.messaging import ACCEPTED
 
-from .hosts import QUICK, connecting, detach, hosting, until
+from ..kit.hosts import QUICK, connecting, detach, hosting, until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 ENDS = {"detach": LinkDetached, "end": SessionEnded, "close": ConnectionClosed}
 

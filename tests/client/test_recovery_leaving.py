@@ -10,9 +10,9 @@ import pytest
 from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
 
-from .hosts import connecting, until
+from ..kit.hosts import connecting, until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 
 @pytest.mark.parametrize("mode", ["first", "second"])
@@ -56,7 +56,7 @@ async def test_leaving_does_not_wait_for_ever() -> None:
     async with Broker() as broker, FaultProxy(broker.url) as proxy:
         async with broker.connect() as local, local.sender("q") as sender:
             await sender.send("x")
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             async with connecting(proxy.url, close_timeout=0.5) as connection:
                 async with connection.receiver("q", receiver_settle_mode="second") as receiver:
                     delivery = await receiver.receive()

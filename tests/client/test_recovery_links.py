@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from amqp10 import (
+    Connection,
     ConnectionRestored,
     Error,
     LinkDetached,
@@ -16,11 +17,13 @@ from amqp10 import (
     LinkRestored,
     Symbol,
 )
+from amqp10.broker import Broker
 from amqp10.engine import LinkAttached
+from amqp10.profiles import profile
 
-from .hosts import QUICK, connecting, hosting, until
+from ..kit.hosts import QUICK, connecting, hosting, until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("link resume")]
 
 
 def forced(condition: str = "amqp:link:detach-forced") -> Error:
@@ -49,6 +52,27 @@ async def test_a_link_that_is_detached_comes_back_alone(monkeypatch: pytest.Monk
         assert hosts.asked == ["a"]
 
 
+async def test_a_link_that_is_detached_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where nothing is resumed: its unsettled messages stay with the peer's end of that name (§2.6.4, §3.5.6)."""
+    embedded = replace(profile("embedded"), resumes=False)
+    async with Broker() as broker, Connection(broker.url, reconnect=QUICK, profile=embedded) as connection:
+        async with connection.sender("q") as sender, connection.receiver("q") as receiver:
+            await sender.send("x")
+            await receiver.receive()
+            (visit,) = broker._door._visits
+            engine: Any = visit._engine
+            sessions = engine.connection._by_local_channel.values()
+            (link,) = [
+                each for session in sessions for each in session._by_handle.values() if each.name == receiver.name
+            ]
+            link.detach(closed=False, error=forced())
+            visit._pump.wake()
+            with anyio.fail_after(60):
+                again = await receiver.receive()
+            assert (receiver.name, again.message.body) == (link.name, "x")
+            again.accept()
+
+
 async def test_a_queue_that_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as the node is not there the link is refused, and tried again; then it goes on."""
     async with hosting(monkeypatch) as hosts, connecting() as connection, connection.sender("q") as sender:
@@ -68,7 +92,9 @@ async def test_a_queue_that_is_made_again(monkeypatch: pytest.MonkeyPatch) -> No
         hosts.peer.pump.wake()
         await sender.send("x")
         assert refused == 3
-        assert sender._failures == 3  # each pause was longer than the one before
+        recovery = connection.core.recovery
+        assert recovery is not None
+        assert recovery.attempts_of(sender.core).failures == 3  # each pause was longer than the one before
         assert hosts.peer.bodies() == ["x"]
 
 
@@ -215,8 +241,23 @@ async def test_who_attached_has_given_up(monkeypatch: pytest.MonkeyPatch) -> Non
                 await until(lambda: len(held) == 1)
                 await hosts.cut()
                 await until(lambda: len(held) == 2)
-                assert connection._scopes
+                assert connection.core._scopes
                 tasks.cancel_scope.cancel()
-            await until(lambda: not connection._scopes)
+            await until(lambda: not connection.core._scopes)
             assert connection.open
         assert len(hosts.peers) == 2
+
+
+async def test_a_receiver_that_is_not_to_be_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is over with its link, and the others come back."""
+    async with hosting(monkeypatch) as hosts, connecting() as connection:
+        async with connection.receiver("q", restore=False) as receiver, connection.receiver("other") as other:
+            hosts.peer.links.pop("q").detach(error=forced())
+            hosts.peer.pump.wake()
+            with pytest.raises(LinkDetached):
+                await receiver.receive()
+            hosts.peer.links.pop("other").detach(error=forced())
+            hosts.peer.pump.wake()
+            await hosts.credit("other")
+            hosts.peer.send("other", "x")
+            (await other.receive()).accept()

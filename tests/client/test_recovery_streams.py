@@ -11,9 +11,9 @@ from amqp10 import Connection, ConnectionLost, Data, Message, StaleDelivery
 from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
 
-from .hosts import connecting, until
+from ..kit.hosts import connecting, until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 BODY = random.Random(5).randbytes(2_000_000)
 SECTIONS = [BODY[at : at + 70_000] for at in range(0, len(BODY), 70_000)]

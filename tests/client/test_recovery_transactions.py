@@ -23,10 +23,10 @@ from amqp10.engine import DeliveriesReceived, LinkAttached
 from amqp10.messaging import ACCEPTED, Coordinator, Declared
 from amqp10.testing import FaultProxy
 
+from ..kit.hosts import connecting, detach, hosting, until
 from .conftest import Peer
-from .hosts import connecting, detach, hosting, until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 
 async def test_a_transaction_is_rolled_back() -> None:
@@ -109,10 +109,13 @@ async def test_requests_of_one_id_during_a_loss() -> None:
                     told.append("in use")
 
             async with anyio.create_task_group() as tasks:
+                proxy.refusing = True
                 proxy.cut()
                 await until(lambda: not requester.replies.open)
                 for _ in range(2):
                     tasks.start_soon(ask)
+                await anyio.wait_all_tasks_blocked()
+                proxy.refusing = False
                 await (await responder.receive()).reply("pong")
             assert told == ["in use", "pong"]
 
@@ -142,7 +145,7 @@ async def test_a_settled_one_of_a_transaction(monkeypatch: pytest.MonkeyPatch) -
         hosts.prepare = declaring
         hosts.session_terms = replace(hosts.session_terms, incoming_window=2)
         async with connecting() as connection, connection.sender("q", settle_mode="mixed") as sender:
-            with anyio.fail_after(20), pytest.raises(TransactionRolledBack):
+            with anyio.fail_after(60), pytest.raises(TransactionRolledBack):
                 async with connection.transaction() as transaction:
                     hosts.peer.stream.shut = True
                     await sender.submit(b"x" * 600_000, settled=True, transaction=transaction)
@@ -162,7 +165,7 @@ async def test_an_outcome_of_a_transaction_on_a_link_that_was_lost(monkeypatch: 
                 async with connection.transaction() as transaction:
                     delivery.accept(transaction=transaction)
                     detach(hosts, "q")
-                    await until(lambda: receiver._generation and receiver.open)
+                    await until(lambda: receiver.core.generation and receiver.open)
 
 
 @pytest.mark.parametrize("alone", [False, True])

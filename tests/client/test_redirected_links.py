@@ -16,9 +16,9 @@ from amqp10 import (
 )
 from amqp10.engine import LinkEnded
 
-from .hosts import QUICK, Hosts, connecting, hosting, until
+from ..kit.hosts import QUICK, Hosts, connecting, hosting, until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 
 def redirecting(hosts: Hosts, *infos: dict[str, Any]) -> None:

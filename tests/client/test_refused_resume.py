@@ -22,10 +22,10 @@ from amqp10.client import LinkKey
 from amqp10.engine import LinkAttached
 from amqp10.messaging import ACCEPTED
 
+from ..kit.hosts import connecting, hosting, until
 from .conftest import Peer
-from .hosts import connecting, hosting, until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 HOW = pytest.mark.parametrize("how", ["link", "session", "connection"])
 UNKNOWN = Error(Symbol("amqp:not-implemented"), "no resuming here")

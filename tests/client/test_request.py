@@ -26,13 +26,14 @@ from amqp10 import (
     Unsupported,
 )
 from amqp10.broker import Broker
-from amqp10.engine import ConnectionTerms
+from amqp10.engine import ConnectionTerms, LinkAttached
 from amqp10.messaging import Error, Rejected
-from amqp10.testing import Attach, Disposition, Flow, ScriptedPeer, Transfer
+from amqp10.testing import Attach, Disposition, Flow, Transfer
 
+from ..kit.memory_peer import MemoryPeer
 from .cancelling import CancelAt, at_each_checkpoint
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.capability("requests and replies")]
 
 
 @asynccontextmanager
@@ -144,54 +145,56 @@ async def test_correlation_id_in_use() -> None:
         await (await responder.receive()).reply("done")
 
 
-async def test_a_malformed_reply(amqp_peer: ScriptedPeer) -> None:
+@pytest.mark.in_memory
+async def test_a_malformed_reply(memory_peer: MemoryPeer) -> None:
     """It is raised where it was waited for; one that does not even name its request is only counted."""
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await amqp_peer.accept_connection()
-            await amqp_peer.accept_session()
-            await amqp_peer.accept_link()
-            await amqp_peer.expect(Flow)
-            await amqp_peer.accept_link(handle=1, credit=5)
-            await amqp_peer.expect(Transfer)
+            await memory_peer.accept_connection()
+            await memory_peer.accept_session()
+            await memory_peer.accept_link()
+            await memory_peer.expect(Flow)
+            await memory_peer.accept_link(handle=1, credit=5)
+            await memory_peer.expect(Transfer)
             reply = Message("reply", correlation_id="mine").encode()
             for number, payload in enumerate((reply[:5], reply[:-1] + b"\xff")):
-                await amqp_peer.send(Transfer(handle=0, delivery_id=number, delivery_tag=b"%d" % number), payload)
+                await memory_peer.send(Transfer(handle=0, delivery_id=number, delivery_tag=b"%d" % number), payload)
             for number in range(2):
-                told = await amqp_peer.expect_any(Disposition, skip=(Flow,))
+                told = await memory_peer.expect_any(Disposition, skip=(Flow,))
                 assert told.first == number
                 assert isinstance(told.state, Rejected)
-            await amqp_peer.drop()
+            await memory_peer.drop()
 
         tasks.start_soon(serve)
-        async with Connection(amqp_peer.url, close_timeout=0.1) as connection:
+        async with Connection(memory_peer.url, close_timeout=0.1) as connection:
             with pytest.raises(ConnectionLost):
                 async with connection.requester("q", reply_to="replies") as requester:
-                    with pytest.raises(DecodeError, match="UTF-8"), anyio.fail_after(20):
+                    with pytest.raises(DecodeError, match="UTF-8"), anyio.fail_after(60):
                         await requester.request(Message("x", correlation_id="mine"))
                     assert requester.unmatched == 1
                     await requester.request("more")
 
 
-async def test_request_that_is_not_taken(amqp_peer: ScriptedPeer) -> None:
+@pytest.mark.in_memory
+async def test_request_that_is_not_taken(memory_peer: MemoryPeer) -> None:
     """The peer's rejection is raised at once: no reply would ever come."""
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await amqp_peer.accept_connection()
-            await amqp_peer.accept_session()
-            await amqp_peer.accept_link()
-            await amqp_peer.expect(Flow)
-            attach = await amqp_peer.accept_link(handle=1, credit=5)
+            await memory_peer.accept_connection()
+            await memory_peer.accept_session()
+            await memory_peer.accept_link()
+            await memory_peer.expect(Flow)
+            attach = await memory_peer.accept_link(handle=1, credit=5)
             assert isinstance(attach, Attach)
-            await amqp_peer.expect(Transfer)
+            await memory_peer.expect(Transfer)
             state = Rejected(Error(Symbol("test:no"), "not this one"))
-            await amqp_peer.send(Disposition(role=True, first=0, settled=True, state=state))
-            await amqp_peer.drop()
+            await memory_peer.send(Disposition(role=True, first=0, settled=True, state=state))
+            await memory_peer.drop()
 
         tasks.start_soon(serve)
-        async with Connection(amqp_peer.url, close_timeout=0.1) as connection:
+        async with Connection(memory_peer.url, close_timeout=0.1) as connection:
             with pytest.raises(MessageRejected, match="not this one"):
                 async with connection.requester("q") as requester:
                     await requester.request("x")
@@ -212,8 +215,8 @@ async def test_death_of_a_link_wakes_every_request() -> None:
                 for _ in range(3):
                     tasks.start_soon(ask)
                 await anyio.wait_all_tasks_blocked()
-                requester.replies._engine_link.fail("test:gone", "gone")  # type: ignore[union-attr]
-                connection._handle(connection._in_engine.events())
+                requester.replies.core.engine_link.fail("test:gone", "gone")  # type: ignore[union-attr]
+                connection.core.handle(connection.core.in_engine.events())
             assert len(set(causes)) == 1
             assert requester.pending == 0
 
@@ -249,8 +252,8 @@ async def test_requester_that_is_gone() -> None:
 
 async def test_without_anonymous_relay(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the peer does not relay, each reply address has a sender, and the least used ones are closed."""
-    monkeypatch.setattr("amqp10.client._respond.ANONYMOUS_RELAY", "NOT-OFFERED")
-    monkeypatch.setattr("amqp10.client._respond.KEPT_SENDERS", 2)
+    monkeypatch.setattr("amqp10.client._requests.responder.ANONYMOUS_RELAY", "NOT-OFFERED")
+    monkeypatch.setattr("amqp10.client._requests.responder.KEPT_SENDERS", 2)
     async with pair() as (connection, _, responder), anyio.create_task_group() as tasks:
         tasks.start_soon(echo, responder)
         for _ in range(3):
@@ -325,7 +328,7 @@ async def test_cancelled_at_each_checkpoint() -> None:
 
             await cancel.run(op)
             assert requester.pending == 0
-            with anyio.fail_after(5):
+            with anyio.fail_after(60):
                 assert (await requester.request("next")).body == "next"
             tasks.cancel_scope.cancel()
 
@@ -346,8 +349,25 @@ async def test_reply_cancelled_at_each_checkpoint() -> None:
             request = await responder.receive()
             await cancel.run(lambda: request.reply("y"))
             if request.delivery.state is None:
-                with anyio.fail_after(5):
+                with anyio.fail_after(60):
                     await request.reply("y")
         assert replies == ["y"]
 
     await at_each_checkpoint(trial, 2)
+
+
+async def test_a_node_that_answers_by_itself(serve: Any) -> None:
+    """Replies that come from where requests go have an end of that name, as management nodes at Azure want it."""
+    async with serve() as (peer, connection):
+        ends: list[Any] = []
+
+        def note(event: Any) -> bool:
+            if isinstance(event, LinkAttached):
+                remote: Any = event.link.remote
+                ends.append((remote.source.address, remote.target.address))
+            return False
+
+        peer.on_event = note
+        async with connection, connection.requester("node", reply_to="node") as requester:
+            assert ends == [("node", "node"), (None, "node")]
+            assert requester.reply_to == "node"

@@ -13,18 +13,10 @@ from amqp10.engine import DeliveriesReceived, Event
 from amqp10.errors import ConnectionLost, LinkDetached, MessageReleased, SessionEnded
 from amqp10.messaging import RELEASED, Error, Message
 
-from ..jumping import Backend, jumping
-
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 Serve = Callable[..., Any]
 GONE = Error("test:gone", "the node is gone")
-
-
-@pytest.fixture
-def anyio_backend(anyio_backend: str) -> Backend:
-    """What the peer answers comes in time; what it does not is not waited for."""
-    return jumping(anyio_backend)
 
 
 def replying(peer: Any, *then: Callable[[], object], echo: bool = True) -> None:

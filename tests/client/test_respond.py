@@ -21,9 +21,9 @@ from amqp10 import (
 from amqp10.broker import Broker
 from amqp10.messaging import RELEASED, Accepted, Error, Message, Modified, Rejected
 
-from .hosts import QUICK, connecting, hosting
+from ..kit.hosts import QUICK, connecting, hosting
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 Serve = Callable[..., Any]
 
@@ -90,7 +90,7 @@ async def request(peer: Any, responder: Responder, reply_to: str) -> Request:
 
 async def test_a_sender_in_use_is_kept(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reply that waits for credit keeps its sender, though there are more than are kept; later the idle ones go."""
-    monkeypatch.setattr("amqp10.client._respond.KEPT_SENDERS", 1)
+    monkeypatch.setattr("amqp10.client._requests.responder.KEPT_SENDERS", 1)
     async with serve() as (peer, connection), connection, connection.responder("service") as responder:
         peer.credit = 0
         async with anyio.create_task_group() as tasks:
@@ -197,5 +197,5 @@ async def test_replies_during_an_outage(monkeypatch: pytest.MonkeyPatch) -> None
             assert len(responder._senders) == 1
             await answer(1)
             assert "second" in hosts.peer.bodies()
-            senders = [link for link in connection._links if link._kind == "sender"]
+            senders = [link for link in connection.core.links if link.kind == "sender"]
             assert len(senders) == len(responder._senders) == 1

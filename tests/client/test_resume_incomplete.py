@@ -42,7 +42,7 @@ async def test_receiver() -> None:
         for delivery in held:
             delivery.accept()
         bodies = [delivery.message.body for delivery in held]
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while len(bodies) < TOTAL:
                 delivery = await receiver.receive()
                 delivery.accept()
@@ -56,7 +56,7 @@ async def test_receiver_that_settles_when_resumed(mode: ReceiverSettleMode) -> N
     """The same where the last that the map could say is accepted with the one before it, when both are resumed."""
     async with receiving(mode) as (proxy, receiver):
         held = [await receiver.receive() for _ in range(10)]
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while receiver.buffered < 80:
                 await anyio.lowlevel.checkpoint()
             first = held[0].link
@@ -83,7 +83,7 @@ async def test_sender() -> None:
             connection.sender("q", receiver_settle_mode="second") as sender,
         ):
             proxy.stall("down")
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 async with anyio.create_task_group() as tasks:
                     for number in range(TOTAL):
                         tasks.start_soon(sender.send, Message(str(number)))

@@ -12,7 +12,7 @@ import pytest
 from amqp10.errors import LinkDetached, MessageRejected
 from amqp10.messaging import ACCEPTED, Error, Message, Rejected
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("many in flight")]
 
 Serve = Callable[..., Any]
 
@@ -30,6 +30,17 @@ async def test_send_many_counts(serve: Serve) -> None:
         assert await sender.send_many(numbers()) == 7
         assert await sender.send_many([]) == 0
         assert peer.bodies() == [*range(300), *range(7)]
+
+
+@pytest.mark.parametrize(
+    "one", ["hello", b"hello", bytearray(b"x"), {"a": 1}, Message("x")], ids=lambda one: type(one).__name__
+)
+async def test_one_message_is_not_many(serve: Serve, one: Any) -> None:
+    """It would be sent letter by letter, or key by key: nothing is sent."""
+    async with serve() as (peer, connection), connection, connection.sender("q") as sender:
+        with pytest.raises(TypeError, match=r"iterable of messages.*send\(\)"):
+            await sender.send_many(one)
+        assert peer.bodies() == []
 
 
 async def test_send_many_bounds_what_is_in_flight(serve: Serve) -> None:

@@ -9,6 +9,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from amqp10 import Connection
+from amqp10.broker import Broker
 from amqp10.engine import DeliveriesReceived, SessionTerms
 from amqp10.errors import (
     ConnectionLost,
@@ -18,10 +20,11 @@ from amqp10.errors import (
     MessageModified,
     MessageRejected,
     MessageReleased,
+    Unsupported,
 )
 from amqp10.messaging import ACCEPTED, RELEASED, Accepted, Error, Message, Modified, Received, Rejected, Source, Target
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 Serve = Callable[..., Any]
 
@@ -396,3 +399,34 @@ async def test_lasting_termini_are_detached_from(serve: Serve) -> None:
         async with connection.sender(Target("c", expiry_policy="never")) as sender:
             await sender.close()
         assert [event.closed for event in peer.ended] == [True, False, True]
+
+
+async def test_an_encoded_message_goes_as_it_is(serve: Serve) -> None:
+    """With the message-format that it is said to have; an outcome that is not accepted raises as for `send`."""
+    async with serve() as (peer, connection), connection, connection.sender("q") as sender:
+        formats: list[int] = []
+
+        def note(event: Any) -> bool:
+            if isinstance(event, DeliveriesReceived):
+                formats.extend(each.message_format for each in event.link.unsettled.values())
+            return False
+
+        peer.on_event = note
+        await sender.send_encoded(Message("x").encode(), message_format=0x8001_3700)
+        await sender.send_encoded(Message("y").encode())
+        assert peer.bodies() == ["x", "y"]
+        assert formats == [0x8001_3700, 0]
+        assert sender.unsettled == 0
+        peer.outcome = Rejected(Error("amqp:not-allowed", "no"))
+        with pytest.raises(MessageRejected, match="no"):
+            await sender.send_encoded(Message("z").encode())
+
+
+async def test_only_amqp_1_0_has_message_formats() -> None:
+    async with Broker(queues=["q"]) as broker, Connection(broker.url, dialect="0-9-1") as connection:
+        async with connection.sender("/queues/q") as sender, connection.receiver("/queues/q") as receiver:
+            with pytest.raises(Unsupported, match="no message-format"):
+                await sender.send_encoded(Message("x").encode(), message_format=1)
+            await sender.send_encoded(Message(b"x").encode())
+            with await receiver.receive() as message:
+                assert message.body == b"x"

@@ -13,7 +13,7 @@ from amqp10.engine import ConnectionTerms, SessionTerms
 from amqp10.errors import LocalProtocolError, SessionEnded
 from amqp10.messaging import Error
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 Serve = Callable[..., Any]
 

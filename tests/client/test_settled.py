@@ -23,8 +23,8 @@ from amqp10 import (
 )
 from amqp10.broker import Broker
 from amqp10.client import Delivery
-from amqp10.dialects.v1_0._frames import encode_frame
-from amqp10.dialects.v1_0._performatives import Transfer
+from amqp10.dialects.v1_0.wire.frames import encode_frame
+from amqp10.dialects.v1_0.wire.performatives import Transfer
 from amqp10.engine import dialect_names
 from amqp10.errors import AmqpError
 from amqp10.messaging import Error
@@ -75,7 +75,7 @@ class Waits:
 @asynccontextmanager
 async def waiting(*deliveries: Delivery) -> AsyncIterator[Waits]:
     """Waits for these that have begun; at the end they are over, which is to come soon."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             waits = Waits(tasks)
             await waits.begin(*deliveries)

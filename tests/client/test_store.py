@@ -14,8 +14,8 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from amqp10.client._store import DeliveryStore, LinkKey, MemoryDeliveryStore, StoredDelivery
-from amqp10.client._store_sqlite import SQLiteDeliveryStore
+from amqp10.client._stores.sqlite import SQLiteDeliveryStore
+from amqp10.client._stores.store import DeliveryStore, LinkKey, MemoryDeliveryStore, StoredDelivery
 from amqp10.errors import EncodeError, StoreError
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Modified, Rejected
 from amqp10.types import Symbol
@@ -222,8 +222,8 @@ def test_files_that_are_none(path: Path, tmp_path: Path) -> None:
 
 KILLED = """
 import anyio, os, signal, sys
-from amqp10.client._store import LinkKey
-from amqp10.client._store_sqlite import SQLiteDeliveryStore
+from amqp10.client._stores.store import LinkKey
+from amqp10.client._stores.sqlite import SQLiteDeliveryStore
 
 async def main():
     store = SQLiteDeliveryStore(sys.argv[1])

@@ -8,8 +8,10 @@ import anyio
 import pytest
 
 from amqp10 import Connection, Source, Target
-from amqp10.dialects.v1_0._frames import encode_frame
-from amqp10.testing import Attach, Begin, Detach, Disposition, End, Flow, ScriptedPeer, Transfer
+from amqp10.dialects.v1_0.wire.frames import encode_frame
+from amqp10.testing import Attach, Begin, Detach, Disposition, End, Flow, Transfer
+
+from ..kit.memory_peer import MemoryPeer
 
 pytestmark = pytest.mark.anyio
 
@@ -33,26 +35,27 @@ ON_A_LINK = {
 
 
 @pytest.mark.parametrize("said", ON_A_LINK.values(), ids=list(ON_A_LINK))
-async def test_links(amqp_peer: ScriptedPeer, said: tuple[Any, ...]) -> None:
+@pytest.mark.in_memory
+async def test_links(memory_peer: MemoryPeer, said: tuple[Any, ...]) -> None:
     """It is refused, and those of the client go on."""
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await amqp_peer.accept_connection()
-            await amqp_peer.accept_session()
-            await amqp_peer.accept_link()
-            await amqp_peer.expect(Flow)
-            await amqp_peer.send_bytes(b"".join(encode_frame(0, each) for each in said))
-            await amqp_peer.expect_any(Detach, skip=(Attach, Flow))
-            await amqp_peer.send_bytes(
+            await memory_peer.accept_connection()
+            await memory_peer.accept_session()
+            await memory_peer.accept_link()
+            await memory_peer.expect(Flow)
+            await memory_peer.send_bytes(b"".join(encode_frame(0, each) for each in said))
+            await memory_peer.expect_any(Detach, skip=(Attach, Flow))
+            await memory_peer.send_bytes(
                 encode_frame(0, Transfer(handle=0, delivery_id=0, delivery_tag=b"t"), b"\x00\x53\x77\xa1\x01x")
             )
-            await amqp_peer.expect_any(Disposition, skip=Flow)
-            await amqp_peer.drop()
+            await memory_peer.expect_any(Disposition, skip=Flow)
+            await memory_peer.drop()
 
         tasks.start_soon(serve)
-        with anyio.fail_after(10):
-            async with Connection(amqp_peer.url, close_timeout=0.2) as connection:
+        with anyio.fail_after(60):
+            async with Connection(memory_peer.url, close_timeout=0.2) as connection:
                 async with connection.receiver("q", credit=5) as receiver:
                     delivery = await receiver.receive()
                     assert delivery.message.body == "x"
@@ -71,20 +74,21 @@ ON_A_SESSION = {
 
 
 @pytest.mark.parametrize("said", ON_A_SESSION.values(), ids=list(ON_A_SESSION))
-async def test_sessions(amqp_peer: ScriptedPeer, said: tuple[Any, ...]) -> None:
+@pytest.mark.in_memory
+async def test_sessions(memory_peer: MemoryPeer, said: tuple[Any, ...]) -> None:
     """The same of a session, with what is on it."""
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await amqp_peer.accept_connection()
+            await memory_peer.accept_connection()
             begin = Begin(next_outgoing_id=0, incoming_window=0, outgoing_window=10)
-            await amqp_peer.send_bytes(b"".join(encode_frame(5, each) for each in (begin, *said)))
-            await amqp_peer.expect_any(End, skip=(Begin, Attach, Detach, Flow))
-            await amqp_peer.drop()
+            await memory_peer.send_bytes(b"".join(encode_frame(5, each) for each in (begin, *said)))
+            await memory_peer.expect_any(End, skip=(Begin, Attach, Detach, Flow))
+            await memory_peer.drop()
             entered.set()
 
         entered = anyio.Event()
         tasks.start_soon(serve)
-        with anyio.fail_after(10):
-            async with Connection(amqp_peer.url, close_timeout=0.2):
+        with anyio.fail_after(60):
+            async with Connection(memory_peer.url, close_timeout=0.2):
                 await entered.wait()

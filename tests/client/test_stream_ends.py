@@ -22,7 +22,7 @@ from amqp10.profiles import Profile
 
 from .streams import Reader, reading
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 Serve = Callable[..., Any]
 FORGETFUL = Profile("forgetful", "Knows no aborts", aborts=False)
@@ -94,7 +94,7 @@ async def test_outcomes_that_come_at_once_before_the_link_is_left(serve: Serve) 
         async def wait(number: int, delivery: Any) -> None:
             got[number] = await delivery.outcome()
 
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as tasks:
                 for number in range(3):
                     tasks.start_soon(wait, number, await sender.submit(number))
@@ -127,7 +127,7 @@ async def test_a_peer_that_knows_no_aborts_and_takes_no_other_link(serve: Serve)
         async with connection.session() as session:
             peer.refusal = None
             async with session.sender("q") as sender:
-                session._in_engine.remote = replace(session._in_engine.remote, handle_max=0)
+                session.core.in_engine.remote = replace(session.core.in_engine.remote, handle_max=0)
                 with pytest.raises(RuntimeError):
                     async with sender.stream() as body:
                         await body.send(b"never")
@@ -227,7 +227,7 @@ async def test_a_state_that_is_no_outcome(serve: Serve) -> None:
             states.append("accepted")
 
         def outgoing() -> Any:
-            return next(iter(sender._link.unsettled.values()))
+            return next(iter(sender.core.link.unsettled.values()))
 
         tasks.start_soon(stream)
         await anyio.wait_all_tasks_blocked()

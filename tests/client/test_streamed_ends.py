@@ -20,7 +20,7 @@ from amqp10.profiles import Profile
 
 from .streams import Streams, read, waiting
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 Serve = Callable[..., Any]
 QUICK = Profile("quick", "Takes outcomes at any time", early_outcomes=True)

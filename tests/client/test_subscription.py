@@ -28,7 +28,7 @@ from amqp10.types import Symbol
 
 from .conftest import Peer, replace_terminus
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 Serve = Callable[..., Any]
 SHARED_SUBS = Symbol("SHARED-SUBS")
@@ -63,15 +63,15 @@ def answering(
 async def test_sources() -> None:
     """Durable ones never expire, or in time; the others go with their link. All are topics."""
     connection = Connection("amqp://localhost", container_id="c")
-    terms = connection.subscription("t", "s")._terms
+    terms = connection.subscription("t", "s").core.terms
     source = terms.source
     assert source is not None
     assert (terms.name, source.address, source.durable, source.expiry_policy) == ("s", "t", "unsettled-state", "never")
     assert source.capabilities == ("topic",)
-    timed = connection.subscription("t", "s", timeout=9)._terms.source
+    timed = connection.subscription("t", "s", timeout=9).core.terms.source
     assert timed is not None
     assert (timed.durable, timed.expiry_policy, timed.timeout) == ("unsettled-state", "link-detach", 9)
-    volatile = connection.subscription("t", "s", durable=False, shared=True, global_=True)._terms.source
+    volatile = connection.subscription("t", "s", durable=False, shared=True, global_=True).core.terms.source
     assert volatile is not None
     assert (volatile.durable, volatile.expiry_policy) == ("none", "link-detach")
     assert volatile.capabilities == ("topic", "shared", "global")
@@ -80,7 +80,7 @@ async def test_sources() -> None:
 async def test_a_source_that_says_more() -> None:
     """Filters and capabilities of both count; the source that was given stays as it was."""
     given = Source("t", filters=[Selector("a = 1")], capabilities=(Symbol("mine"), Symbol("topic")))
-    terms = Connection("amqp://localhost", container_id="c").subscription(given, "s", filters=[NoLocal()])._terms
+    terms = Connection("amqp://localhost", container_id="c").subscription(given, "s", filters=[NoLocal()]).core.terms
     source = terms.source
     assert source is not None
     assert source.filter is not None
@@ -109,7 +109,7 @@ async def test_names_of_shared_links(durable: bool, global_: bool, names: list[s
             await made[2].detach()
             await links.enter_async_context(made[0])
             assert made[0].name == names[1]
-        assert connection._subscriptions == {}
+        assert connection.core.subscriptions == {}
 
 
 async def test_wrong_wishes() -> None:
@@ -160,7 +160,7 @@ async def test_not_kept(serve: Serve, asked: dict[str, Any], answer: dict[str, A
         assert not any(isinstance(event, CreditChanged) for event in happened)
         (ended,) = (event for event in happened if isinstance(event, LinkEnded))
         assert ended.closed is False  # it may be another's, with messages in it
-        assert connection._subscriptions == {}
+        assert connection.core.subscriptions == {}
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ async def test_exclusive_not_confirmed(serve: Serve) -> None:
                 pytest.fail("it has entered")
         assert not any(isinstance(event, CreditChanged) for event in happened)
         async with connection.receiver("q", priority=4) as receiver:
-            assert receiver._terms.properties == {"priority": 4, "rabbitmq:priority": 4}
+            assert receiver.core.terms.properties == {"priority": 4, "rabbitmq:priority": 4}
         answering(peer, {Symbol("exclusive"): True})
         async with connection.receiver("q", exclusive=True) as receiver:
             assert receiver.open
@@ -221,7 +221,7 @@ async def test_a_fault_of_the_peer_does_not_end_it(serve: Serve, durable: bool) 
             link = peer.links["t"]
             link.remote = replace(link.remote, max_message_size=None)  # the peer does not care
             peer.send("t", bytes(200))
-            with pytest.raises(RemoteProtocolError, match="larger than our max-message-size"):
+            with pytest.raises(RemoteProtocolError, match="more than 100 octets, the max_message_size"):
                 await receiver.receive()
         await anyio.wait_all_tasks_blocked()
         (ended,) = peer.ended
@@ -325,6 +325,6 @@ async def test_on_a_session_of_its_own(serve: Serve) -> None:
             return False
 
         peer.on_event = on_event
-        with anyio.fail_after(5), pytest.raises(Exception, match="no null sources"):
+        with anyio.fail_after(60), pytest.raises(Exception, match="no null sources"):
             await connection.unsubscribe("s")
         assert receiver.open

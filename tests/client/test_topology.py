@@ -9,7 +9,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
-import amqp10.client._lifeline
+import amqp10.client._connecting.supervisor
 from amqp10 import (
     Connection,
     ConnectionInterrupted,
@@ -24,9 +24,8 @@ from amqp10 import (
 from amqp10.broker import Broker
 from amqp10.net import StreamFacts
 
-from ..jumping import Backend, jumping
+from ..kit.declaring import ALONE, connected, cut, gone_with_its_last_consumer, the_same_queue_again
 from .conftest import Valve
-from .declaring import ALONE, connected, cut, gone_with_its_last_consumer, the_same_queue_again
 
 pytestmark = pytest.mark.anyio
 
@@ -83,7 +82,7 @@ async def test_what_was_unbound(dialect: str) -> None:
             await sender.send("routed again")
         async with connection.receiver("q") as receiver:
             assert (await receiver.receive()).message.body == "routed again"
-        made = connection._recovery
+        made = connection.core.recovery
         assert made is not None
         assert [key[:2] for key in made.topology._made] == [("queue", "q"), ("binding", "amq.direct")]
 
@@ -109,7 +108,7 @@ async def test_what_is_refused_is_not_waited_for(dialect: str) -> None:
                 await other.native.delete_queue("q")
                 await receiver.receive()
         assert any("could not be declared again" in note for note in caught.value.__notes__)
-        connection._observers.end()
+        connection.core.observers.end()
         refused = [event async for event in events if isinstance(event, DeclarationRefused)]
         assert [(event.what, type(event.cause)) for event in refused] == [("queue q", RequestRefused)]
 
@@ -143,12 +142,9 @@ async def test_a_link_that_comes_meanwhile(dialect: str) -> None:
                 (await receiver.receive()).accept()
 
 
+@pytest.mark.in_memory
 class TestSilence:
     """All in memory, and on a clock that jumps when nothing else is left to do."""
-
-    @pytest.fixture
-    def anyio_backend(self, anyio_backend: str) -> Backend:
-        return jumping(anyio_backend)
 
     async def test_a_server_that_does_not_answer(self, dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """What is not answered while it is declared again is given up with the connection, and the next one goes on."""
@@ -159,7 +155,7 @@ class TestSilence:
                 streams.append(Valve(broker.open_stream()))
                 return streams[-1], StreamFacts(secure=True)
 
-            monkeypatch.setattr(amqp10.client._lifeline, "connect", connect)
+            monkeypatch.setattr(amqp10.client._connecting.supervisor, "connect", connect)
             async with Connection("amqp://a", dialect=dialect, reconnect=ALONE) as connection:
                 await connection.native.declare_queue("q", exclusive=True, auto_delete=True)
                 async with connection.receiver("q") as receiver:

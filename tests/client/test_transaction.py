@@ -24,9 +24,10 @@ from amqp10.messaging import AmqpValue, Coordinator, Declare, Declared, Discharg
 from amqp10.testing import Attach, Detach, Disposition, Flow, ScriptedPeer, Transfer
 from amqp10.types import Symbol, as_composite
 
+from ..kit.memory_peer import MemoryPeer
 from .cancelling import CancelAt, at_each_checkpoint
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.capability("transactions")]
 
 
 @asynccontextmanager
@@ -167,8 +168,8 @@ async def test_many_transactions_share_the_coordinator_link() -> None:
             for number in range(30):
                 tasks.start_soon(work, number)
         assert broker.queue("q").depth == 20
-        assert connection._default is not None
-        assert len(connection._default._senders) == 2
+        assert connection.core._default is not None
+        assert len(connection.core._default._senders) == 2
 
 
 # Coordinators that do not do as they should
@@ -191,72 +192,76 @@ async def answer(peer: ScriptedPeer, number: int, asked: type, state: object) ->
     await peer.send(Disposition(role=True, first=number, settled=True, state=state))
 
 
-async def test_no_coordinator(amqp_peer: ScriptedPeer) -> None:
+@pytest.mark.in_memory
+async def test_no_coordinator(memory_peer: MemoryPeer) -> None:
     """A peer without transactions says so when the first one is declared."""
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await amqp_peer.accept_connection()
-            await amqp_peer.accept_session()
-            link = await amqp_peer.accept_link(target=None)
+            await memory_peer.accept_connection()
+            await memory_peer.accept_session()
+            link = await memory_peer.accept_link(target=None)
             error = Error(Symbol("amqp:not-implemented"), "no transactions here")
-            await amqp_peer.send(Detach(handle=link.handle, closed=True, error=error))
-            await amqp_peer.expect(Detach)
-            await amqp_peer.accept_close()
+            await memory_peer.send(Detach(handle=link.handle, closed=True, error=error))
+            await memory_peer.expect(Detach)
+            await memory_peer.accept_close()
 
         tasks.start_soon(serve)
-        async with Connection(amqp_peer.url) as connection:
+        async with Connection(memory_peer.url) as connection:
             with pytest.raises(LinkDetached, match="no transactions here"):
                 async with connection.transaction():
                     pass
 
 
-async def test_declare_refused(amqp_peer: ScriptedPeer) -> None:
+@pytest.mark.in_memory
+async def test_declare_refused(memory_peer: MemoryPeer) -> None:
     """A coordinator that declares none gives its reason."""
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await coordinate(amqp_peer)
-            await answer(amqp_peer, 0, Declare, Rejected(Error(Symbol("amqp:transaction:timeout"), "too many")))
-            await amqp_peer.accept_close()
+            await coordinate(memory_peer)
+            await answer(memory_peer, 0, Declare, Rejected(Error(Symbol("amqp:transaction:timeout"), "too many")))
+            await memory_peer.accept_close()
 
         tasks.start_soon(serve)
-        async with Connection(amqp_peer.url) as connection:
+        async with Connection(memory_peer.url) as connection:
             with pytest.raises(TransactionError, match="too many") as caught:
                 async with connection.transaction():
                     pass
             assert caught.value.condition == "amqp:transaction:timeout"
 
 
-async def test_commit_refused(amqp_peer: ScriptedPeer) -> None:
+@pytest.mark.in_memory
+async def test_commit_refused(memory_peer: MemoryPeer) -> None:
     """A commit that the coordinator refuses is a rollback, with its reason."""
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await coordinate(amqp_peer)
-            await answer(amqp_peer, 0, Declare, Declared(b"t"))
-            await answer(amqp_peer, 1, Discharge, Rejected(Error(Symbol("amqp:transaction:rollback"), "conflict")))
-            await amqp_peer.accept_close()
+            await coordinate(memory_peer)
+            await answer(memory_peer, 0, Declare, Declared(b"t"))
+            await answer(memory_peer, 1, Discharge, Rejected(Error(Symbol("amqp:transaction:rollback"), "conflict")))
+            await memory_peer.accept_close()
 
         tasks.start_soon(serve)
-        async with Connection(amqp_peer.url) as connection:
+        async with Connection(memory_peer.url) as connection:
             with pytest.raises(TransactionRolledBack, match="conflict"):
                 async with connection.transaction() as transaction:
                     assert transaction.id == b"t"
 
 
-async def test_in_doubt(amqp_peer: ScriptedPeer) -> None:
+@pytest.mark.in_memory
+async def test_in_doubt(memory_peer: MemoryPeer) -> None:
     """A connection that dies with the answer to a commit leaves it in doubt."""
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await coordinate(amqp_peer)
-            await answer(amqp_peer, 0, Declare, Declared(b"t"))
-            await amqp_peer.expect(Transfer)
-            await amqp_peer.drop()
+            await coordinate(memory_peer)
+            await answer(memory_peer, 0, Declare, Declared(b"t"))
+            await memory_peer.expect(Transfer)
+            await memory_peer.drop()
 
         tasks.start_soon(serve)
-        async with Connection(amqp_peer.url, close_timeout=0.1) as connection:
+        async with Connection(memory_peer.url, close_timeout=0.1) as connection:
             with pytest.raises(TransactionInDoubt) as caught:
                 async with connection.transaction() as transaction:
                     pass
@@ -264,43 +269,45 @@ async def test_in_doubt(amqp_peer: ScriptedPeer) -> None:
             assert isinstance(caught.value.__cause__, ConnectionLost)
 
 
-async def test_lost_before_the_commit(amqp_peer: ScriptedPeer) -> None:
+@pytest.mark.in_memory
+async def test_lost_before_the_commit(memory_peer: MemoryPeer) -> None:
     """A connection that dies while there is work is a rollback, not a doubt."""
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await coordinate(amqp_peer)
-            await answer(amqp_peer, 0, Declare, Declared(b"t"))
-            await amqp_peer.drop()
+            await coordinate(memory_peer)
+            await answer(memory_peer, 0, Declare, Declared(b"t"))
+            await memory_peer.drop()
 
         tasks.start_soon(serve)
-        async with Connection(amqp_peer.url, close_timeout=0.1) as connection:
+        async with Connection(memory_peer.url, close_timeout=0.1) as connection:
             with pytest.raises(TransactionRolledBack):
                 async with connection.transaction():
-                    await connection._until(lambda: connection._over)
+                    await connection.core.until(lambda: connection.core.over)
 
 
-async def test_a_message_that_is_not_accepted(amqp_peer: ScriptedPeer) -> None:
+@pytest.mark.in_memory
+async def test_a_message_that_is_not_accepted(memory_peer: MemoryPeer) -> None:
     """A submitted message that is rejected rolls the transaction back: a commit is of everything or nothing."""
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await amqp_peer.accept_connection()
-            await amqp_peer.accept_session()
-            await amqp_peer.accept_link(credit=10)
-            await amqp_peer.accept_link(credit=10, handle=1)
-            await answer(amqp_peer, 0, Declare, Declared(b"t"))
-            transfer = await amqp_peer.expect(Transfer, handle=0)
+            await memory_peer.accept_connection()
+            await memory_peer.accept_session()
+            await memory_peer.accept_link(credit=10)
+            await memory_peer.accept_link(credit=10, handle=1)
+            await answer(memory_peer, 0, Declare, Declared(b"t"))
+            transfer = await memory_peer.expect(Transfer, handle=0)
             assert transfer.state == TransactionalState(b"t")
             refused = TransactionalState(b"t", Rejected(Error(Symbol("test:no"), "not this")))
-            await amqp_peer.send(Disposition(role=True, first=1, settled=True, state=refused))
-            discharge = await amqp_peer.expect_any(Transfer, skip=Flow)
+            await memory_peer.send(Disposition(role=True, first=1, settled=True, state=refused))
+            discharge = await memory_peer.expect_any(Transfer, skip=Flow)
             assert isinstance(discharge, Transfer)
-            assert as_composite(Message.decode(amqp_peer.payload).body) == Discharge(b"t", True)
-            await amqp_peer.drop()
+            assert as_composite(Message.decode(memory_peer.payload).body) == Discharge(b"t", True)
+            await memory_peer.drop()
 
         tasks.start_soon(serve)
-        async with Connection(amqp_peer.url, close_timeout=0.3) as connection:
+        async with Connection(memory_peer.url, close_timeout=0.3) as connection:
             with pytest.raises(TransactionRolledBack, match="not this"):
                 async with connection.sender("q") as sender, connection.transaction() as transaction:
                     await sender.submit("x", transaction=transaction)

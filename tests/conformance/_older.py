@@ -6,28 +6,23 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
-from amqp10.broker._node import Limits
+from amqp10.broker._queues.node import Limits
 from amqp10.broker._router import Router
-from amqp10.dialects.v0_9._frames import METHOD, FrameReader
-from amqp10.dialects.v0_9._method import Method
-from amqp10.dialects.v0_9._methods import ChannelOpen, ConnectionOpen, ConnectionStartOk, ConnectionTuneOk
-from amqp10.dialects.v0_9._properties import BasicProperties
-from amqp10.dialects.v0_9._variant import V0_9_1, Variant
-from amqp10.dialects.v0_10._commands import ExecutionException
-from amqp10.dialects.v0_10._controls import (
-    ConnectionOpen as Open,
-)
-from amqp10.dialects.v0_10._controls import (
-    ConnectionStartOk as StartOk,
-)
-from amqp10.dialects.v0_10._controls import (
-    ConnectionTuneOk as TuneOk,
-)
-from amqp10.dialects.v0_10._controls import SessionAttach, SessionCommandPoint, SessionCompleted
-from amqp10.dialects.v0_10._declare import Command
-from amqp10.dialects.v0_10._frames import PROTOCOL_HEADER, encode_command
+from amqp10.dialects.v0_9.wire.frames import FrameReader
+from amqp10.dialects.v0_9.wire.framing import METHOD
+from amqp10.dialects.v0_9.wire.method_table import Method
+from amqp10.dialects.v0_9.wire.methods import ChannelOpen, ConnectionOpen, ConnectionStartOk, ConnectionTuneOk
+from amqp10.dialects.v0_9.wire.properties import BasicProperties
+from amqp10.dialects.v0_9.wire.variant import V0_9_1, Variant
+from amqp10.dialects.v0_10.wire.commands import ExecutionException
+from amqp10.dialects.v0_10.wire.controls import ConnectionOpen as Open
+from amqp10.dialects.v0_10.wire.controls import ConnectionStartOk as StartOk
+from amqp10.dialects.v0_10.wire.controls import ConnectionTuneOk as TuneOk
+from amqp10.dialects.v0_10.wire.controls import SessionAttach, SessionCommandPoint, SessionCompleted
+from amqp10.dialects.v0_10.wire.frames import PROTOCOL_HEADER, encode_command
+from amqp10.dialects.v0_10.wire.struct import Command
 
-from ..broker._served import Served
+from ..broker.served import Served
 from ..dialects.v0_10._raw import Raw
 
 

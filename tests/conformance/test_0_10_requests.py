@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from amqp10.broker._declared import QueueTerms
+from amqp10.broker._queues.arguments import QueueDeclaration
 from amqp10.broker._router import Router
-from amqp10.dialects.v0_9._methods import ExchangeDelete as Delete091
-from amqp10.dialects.v0_9._methods import ExchangeDeleteOk, QueueDeleteOk
-from amqp10.dialects.v0_9._methods import QueueDelete as QueueDelete091
-from amqp10.dialects.v0_10._commands import ExecutionResult
-from amqp10.dialects.v0_10._declare import Command
-from amqp10.dialects.v0_10._topology import (
+from amqp10.dialects.v0_9.wire.methods import ExchangeDelete as Delete091
+from amqp10.dialects.v0_9.wire.methods import ExchangeDeleteOk, QueueDeleteOk
+from amqp10.dialects.v0_9.wire.methods import QueueDelete as QueueDelete091
+from amqp10.dialects.v0_10.wire.commands import ExecutionResult
+from amqp10.dialects.v0_10.wire.commands_topology import (
     ExchangeBind,
     ExchangeDeclare,
     ExchangeDelete,
@@ -24,6 +23,7 @@ from amqp10.dialects.v0_10._topology import (
     QueuePurge,
     QueueQuery,
 )
+from amqp10.dialects.v0_10.wire.struct import Command
 
 from ._older import Client010, Client09, new_router
 
@@ -266,7 +266,7 @@ def test_unbound(client: Client010, router: Router) -> None:
 
 def test_arguments_that_have_no_type_here(client: Client010, router: Router) -> None:
     """What another dialect declared is told as text, where 0-10 has no type for it."""
-    terms = QueueTerms(arguments={"x-limit": 5, "x-odd": Decimal("1.5"), "x-list": [1, {"deep": Decimal(2)}]})
+    terms = QueueDeclaration(arguments={"x-limit": 5, "x-odd": Decimal("1.5"), "x-list": [1, {"deep": Decimal(2)}]})
     router.declare_queue("of another", terms)
     result: Any = next(each for each in client.do(QueueQuery("of another")) if isinstance(each, ExecutionResult))
     assert result.value.arguments["x-limit"] == 5

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from amqp10.dialects.v0_10._commands import ExecutionException, MessageTransfer
-from amqp10.dialects.v0_10._controls import (
+from amqp10.dialects.v0_10.wire.commands import ExecutionException, MessageTransfer
+from amqp10.dialects.v0_10.wire.commands_topology import QueueDeclare, QueueDelete, QueueQuery
+from amqp10.dialects.v0_10.wire.controls import (
     ConnectionOpenOk,
     SessionAttach,
     SessionAttached,
@@ -18,8 +19,7 @@ from amqp10.dialects.v0_10._controls import (
     SessionExpected,
     SessionFlush,
 )
-from amqp10.dialects.v0_10._frames import encode_control
-from amqp10.dialects.v0_10._topology import QueueDeclare, QueueDelete, QueueQuery
+from amqp10.dialects.v0_10.wire.frames import encode_control
 
 from ._older import Client010
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from amqp10.dialects.v0_9._methods import BasicGet, BasicGetOk, BasicPublish, QueueDeclare, QueueDeclareOk
-from amqp10.dialects.v0_9._properties import BasicProperties
-from amqp10.dialects.v0_9._variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
+from amqp10.dialects.v0_9.wire.methods import BasicGet, BasicGetOk, BasicPublish, QueueDeclare, QueueDeclareOk
+from amqp10.dialects.v0_9.wire.properties import BasicProperties
+from amqp10.dialects.v0_9.wire.variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
 
 from ._older import Client09
 

@@ -12,6 +12,8 @@ from amqp10.errors import LocalProtocolError
 from amqp10.messaging import Source, Target
 from amqp10.testing import Detach, EnginePair, EngineScript, Flow, Transfer
 
+pytestmark = pytest.mark.capability("credit")
+
 Play = Callable[..., EngineScript]
 Side = Literal["client", "server"]
 NEAR_WRAP = [0, 2**31 - 2, 2**31, 2**32 - 4, 2**32 - 1]
@@ -167,6 +169,21 @@ def test_drain_asked(play_client: Play, first: int) -> None:
     assert link.credit == 3
     link.send(b"")
     script.expect(Transfer)
+
+
+@pytest.mark.spec("2.6.7", "the sender's drain is the last known value of the receiver's")
+def test_drain_is_repeated(play_client: Play) -> None:
+    """In each flow: also after it drained, until the receiver says otherwise; and it drains once."""
+    script = play_client()
+    link = script.sender(script.session(), credit=10)
+    script.flow(handle=0, delivery_count=0, link_credit=10, drain=True)
+    link.drained()
+    script.expect(Flow, link_credit=0, drain=True)
+    assert not link.drain
+    link.offer(3)
+    script.expect(Flow, available=3, drain=True)
+    script.flow(handle=0, delivery_count=10, link_credit=0, drain=False, echo=True)
+    script.expect(Flow, available=3, drain=False)
 
 
 @pytest.mark.spec("2.6.7", "a sender that is not asked to drain keeps its credit")

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from amqp10.broker._entry import Entry
+from amqp10.broker._queues.message import QueuedMessage
 from amqp10.errors import DecodeError, EncodeError
 from amqp10.messaging import AmqpSequence, AmqpValue, Data, Message, patch_header
 from amqp10.types import (
@@ -402,11 +402,11 @@ def test_no_body() -> None:
         message = Message.decode(payload)
         message.check()
         assert message.body is None
-        assert Entry.read(payload, 0, 0.0).outgoing(0.0) == payload
+        assert QueuedMessage.read(payload, 0, 0.0).outgoing(0.0) == payload
     assert section(0x77, None) in Message(subject="x").encode()
     refused(b"")
     with pytest.raises(DecodeError, match="an empty payload is no message"):
-        Entry.read(b"", 0, 0.0)
+        QueuedMessage.read(b"", 0, 0.0)
 
 
 @pytest.mark.deviation(
@@ -419,7 +419,7 @@ def test_no_body() -> None:
 def test_annotations_that_are_not_understood(key: Symbol | ULong) -> None:
     """The broker passes them on, and who receives them finds them in the message."""
     payload = Message(b"", message_annotations={key: 1}).encode()
-    assert Entry.read(payload, 0, 0.0).outgoing(0.0) == payload
+    assert QueuedMessage.read(payload, 0, 0.0).outgoing(0.0) == payload
     assert Message.decode(payload).message_annotations == {key: 1}
 
 
@@ -431,5 +431,5 @@ def test_annotations_that_are_not_understood(key: Symbol | ULong) -> None:
 def test_the_broker_reads_no_bodies() -> None:
     """The client does, and finds it."""
     payload = VALUE + HEADER
-    assert Entry.read(payload, 0, 0.0).outgoing(0.0) == payload
+    assert QueuedMessage.read(payload, 0, 0.0).outgoing(0.0) == payload
     refused(payload)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from amqp10 import Plain
-from amqp10.dialects.v0_9._frames import FrameReader
-from amqp10.dialects.v0_9._method import Method
-from amqp10.dialects.v0_9._methods import (
+from amqp10.dialects.v0_9.wire.frames import FrameReader
+from amqp10.dialects.v0_9.wire.method_table import Method
+from amqp10.dialects.v0_9.wire.methods import (
     ChannelOpen,
     ChannelOpenOk,
     ConnectionClose,
@@ -24,15 +24,15 @@ from amqp10.dialects.v0_9._methods import (
     ConnectionTuneOk,
     QueueDeclare,
 )
-from amqp10.dialects.v0_9._variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
-from amqp10.dialects.v0_10._controls import ConnectionClose as Close
-from amqp10.dialects.v0_10._controls import ConnectionOpen as Open
-from amqp10.dialects.v0_10._controls import ConnectionOpenOk as OpenOk
-from amqp10.dialects.v0_10._controls import ConnectionStart as Start
-from amqp10.dialects.v0_10._controls import ConnectionStartOk as StartOk
-from amqp10.dialects.v0_10._controls import ConnectionTune as Tune
-from amqp10.dialects.v0_10._controls import ConnectionTuneOk as TuneOk
-from amqp10.dialects.v0_10._frames import PROTOCOL_HEADER, encode_control
+from amqp10.dialects.v0_9.wire.variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
+from amqp10.dialects.v0_10.wire.controls import ConnectionClose as Close
+from amqp10.dialects.v0_10.wire.controls import ConnectionOpen as Open
+from amqp10.dialects.v0_10.wire.controls import ConnectionOpenOk as OpenOk
+from amqp10.dialects.v0_10.wire.controls import ConnectionStart as Start
+from amqp10.dialects.v0_10.wire.controls import ConnectionStartOk as StartOk
+from amqp10.dialects.v0_10.wire.controls import ConnectionTune as Tune
+from amqp10.dialects.v0_10.wire.controls import ConnectionTuneOk as TuneOk
+from amqp10.dialects.v0_10.wire.frames import PROTOCOL_HEADER, encode_control
 from amqp10.engine import ConnectionEnded, ConnectionTerms, Engine, dialect
 from amqp10.errors import AuthenticationFailed, ConnectionLost
 from amqp10.sasl import Anonymous, Authenticator, ScramSha256

@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.slow
 def test_up_to_date() -> None:
     """docs/reference/conformance.md is what the marks of the tests say."""
     tool = ROOT / "tools" / "conformance.py"

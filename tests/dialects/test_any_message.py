@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amqp10.dialects.fast._mapping import to_fast
-from amqp10.dialects.v0_9._outgoing import Outgoing
-from amqp10.dialects.v0_9._table import DRAFT_TABLES, TABLES
-from amqp10.dialects.v0_10._write_message import write_message
+from amqp10.dialects.fast.message.to_head import to_fast
+from amqp10.dialects.v0_9.message.to_basic import ToBasic
+from amqp10.dialects.v0_9.wire.tables import DRAFT_TABLES, TABLES
+from amqp10.dialects.v0_10.message.to_transfer import write_message
 from amqp10.engine import Address
 from amqp10.errors import EncodeError
 from amqp10.messaging import Message
@@ -59,9 +59,9 @@ def test_any_message(message: Message, odd: dict[Any, Any]) -> None:
     except EncodeError:
         return
     for tables in (TABLES, DRAFT_TABLES):
-        for came in (False, True):
+        for forwarded in (False, True):
             with suppress(EncodeError):
-                Outgoing(tables, "", "q", came=came).map(payload)
+                ToBasic(tables, "", "q", forwarded=forwarded).map(payload)
     for address, fallback in ((QUEUE, None), (None, QUEUE)):
         with suppress(EncodeError):
             write_message(payload, address, fallback=fallback)

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from amqp10.dialects.fast._commands import HandleSend
-from amqp10.dialects.fast._frames import CommandReader
-from amqp10.dialects.fast._frames import encode_command as encode_fast
-from amqp10.dialects.v0_9._frames import BODY, Framing
-from amqp10.dialects.v0_9._frames import FrameReader as MethodsReader
-from amqp10.dialects.v0_10._frames import FrameReader as SegmentReader
-from amqp10.dialects.v0_10._frames import encode_command as encode_0_10
-from amqp10.dialects.v1_0._frames import FrameReader, encode_frame
-from amqp10.dialects.v1_0._performatives import Transfer
+from amqp10.dialects.fast.wire.commands import HandleSend
+from amqp10.dialects.fast.wire.frames import CommandReader
+from amqp10.dialects.fast.wire.frames import encode_command as encode_fast
+from amqp10.dialects.v0_9.wire.frames import FrameReader as MethodsReader
+from amqp10.dialects.v0_9.wire.framing import BODY, Framing
+from amqp10.dialects.v0_10.wire.frames import FrameReader as SegmentReader
+from amqp10.dialects.v0_10.wire.frames import encode_command as encode_0_10
+from amqp10.dialects.v1_0.wire.frames import FrameReader, encode_frame
+from amqp10.dialects.v1_0.wire.performatives import Transfer
 from amqp10.messaging._pieces import LARGE
 
 READERS: dict[str, tuple[Callable[[], Any], bytes]] = {

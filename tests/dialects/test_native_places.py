@@ -14,14 +14,16 @@ from uuid import UUID
 import pytest
 
 from amqp10 import Message
-from amqp10.dialects.fast._mapping import to_fast
-from amqp10.dialects.v0_9._outgoing import Outgoing
-from amqp10.dialects.v0_9._properties import BasicProperties
-from amqp10.dialects.v0_9._table import TABLES
-from amqp10.dialects.v0_10._commands import ReplyTo
+from amqp10.dialects.fast.message.to_head import to_fast
+from amqp10.dialects.v0_9.message.to_basic import ToBasic
+from amqp10.dialects.v0_9.wire.properties import BasicProperties
+from amqp10.dialects.v0_9.wire.tables import TABLES
+from amqp10.dialects.v0_10.wire.commands import ReplyTo
 from amqp10.engine import Address
 
-from .v0_10.test_messages import there
+from .v0_10.message.test_both_ways import there
+
+pytestmark = pytest.mark.capability("older dialects")
 
 NOW = 1_000_000.0
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -38,7 +40,7 @@ def places_0_10(message: Message, address: Address) -> Places:
 
 def places_0_9_1(message: Message, address: Address) -> Places:
     """The properties of the basic class, and where basic.publish sends it."""
-    route, body = Outgoing(TABLES, address.exchange, address.key).map(message.encode())
+    route, body = ToBasic(TABLES, address.exchange, address.key).map(message.encode())
     properties = BasicProperties.decode(route.properties, TABLES)
     said = {"exchange": route.exchange, "routing_key": route.key, "redelivered": route.redelivered, "body": body}
     return {**said, **fields(properties, "headers")}

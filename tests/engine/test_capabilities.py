@@ -12,6 +12,8 @@ from amqp10 import Connection, Message, Source, Unsupported
 from amqp10.broker import Broker
 from amqp10.engine import CAPABILITIES, dialect_names, dialects
 
+pytestmark = pytest.mark.capability("older dialects")
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -12,8 +12,8 @@ import sys
 import atheris
 
 with atheris.instrument_imports(include=["amqp10.dialects", "amqp10.types", "amqp10.messaging"]):
-    from amqp10.dialects.v1_0._frames import FRAME_AMQP, FRAME_SASL, FrameReader
-    from amqp10.dialects.v1_0._transfer import read_transfer
+    from amqp10.dialects.v1_0.wire.frames import FRAME_AMQP, FRAME_SASL, FrameReader
+    from amqp10.dialects.v1_0.wire.transfer import read_transfer
     from amqp10.errors import DecodeError, RemoteProtocolError
     from amqp10.types import Composite, decode_composite
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,8 @@ from amqp10.types import Array, Decimal64, Described, Map, Symbol, UInt, ULong, 
 
 pytest.importorskip("atheris")
 
+RUNS = int(os.environ.get("AMQP10_FUZZ", "8000"))
+"""How many inputs; `make nightly` has more."""
 SEEDS: list[Any] = [
     [None, True, UInt(300), 1.5, "text", b"data", Symbol("symbol"), Decimal64("1.5")],
     {"map": [1, -1], Symbol("x"): {}},
@@ -26,7 +29,7 @@ SEEDS: list[Any] = [
 
 @pytest.mark.slow
 def test_a_short_run(tmp_path: Path) -> None:
-    """50,000 inputs, mutated from the seeds, raise nothing but DecodeError."""
+    """Inputs that are mutated from the seeds raise nothing but DecodeError."""
     for number, seed in enumerate(SEEDS):
         (tmp_path / str(number)).write_bytes(encode(seed))
     target = Path(__file__).with_name("fuzz_values.py")
@@ -34,11 +37,11 @@ def test_a_short_run(tmp_path: Path) -> None:
         sys.executable,
         str(target),
         str(tmp_path),
-        "-runs=50000",
+        f"-runs={RUNS}",
         "-seed=10",
         "-max_len=512",
         "-rss_limit_mb=2048",
     ]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False, cwd=tmp_path)
+    run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-4000:]
-    assert "Done 50000" in run.stderr
+    assert f"Done {RUNS}" in run.stderr

@@ -14,9 +14,11 @@ from wsproto.connection import Connection, ConnectionType
 
 from amqp10.errors import ConnectionLost
 from amqp10.net import StreamFacts, WebSocket, accept_websocket, parse_url
-from amqp10.net._stream import STREAM_ERRORS
-from amqp10.net._websocket import WebSocketStream
-from amqp10.net._websocket_handshake import open_websocket
+from amqp10.net._connecting.websocket_handshake import open_websocket
+from amqp10.net._streams.base import STREAM_ERRORS
+from amqp10.net._streams.websocket import WebSocketStream
+
+pytestmark = pytest.mark.capability("WebSocket")
 
 BITS = st.integers(0, 255)
 OPCODES = st.sampled_from([0, 1, 2, 8, 9, 10])

@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-from amqp10.dialects.v1_0._frames import encode_frame, encode_sasl_frame
+from amqp10.dialects.v1_0.wire.frames import encode_frame, encode_sasl_frame
 from amqp10.messaging import Source, Target
 from amqp10.testing import (
     Attach,

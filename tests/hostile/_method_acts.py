@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from amqp10.dialects.v0_9._frames import BODY, HEADER, HEARTBEAT, METHOD, OOB_METHOD
-from amqp10.dialects.v0_9._method import Method
-from amqp10.dialects.v0_9._methods import (
+from amqp10.dialects.v0_9.wire.framing import BODY, HEADER, HEARTBEAT, METHOD, OOB_METHOD
+from amqp10.dialects.v0_9.wire.method_table import Method
+from amqp10.dialects.v0_9.wire.methods import (
     BasicAck,
     BasicCancelOk,
     BasicConsume,
@@ -33,7 +33,7 @@ from amqp10.dialects.v0_9._methods import (
     TxCommit,
     TxSelect,
 )
-from amqp10.dialects.v0_9._variant import Variant
+from amqp10.dialects.v0_9.wire.variant import Variant
 
 FRAME_MAX = 131_072
 FAR = 77

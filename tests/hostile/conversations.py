@@ -121,7 +121,7 @@ def settings(store: Path) -> dict[str, Any]:
         "max_message_size": 200_000,
         "max_subscription_timeout": 1,
         "transaction_timeout": 2.0,
-        "handshake_timeout": 5.0,
+        "handshake_timeout": 60.0,
         "close_timeout": 0.5,
     }
 

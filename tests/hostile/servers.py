@@ -21,16 +21,16 @@ from typing import Any, Final
 import anyio
 from anyio.abc import ByteStream
 
-from amqp10 import AmqpError, Connection, DecodeError, Delivery, Message
+from amqp10 import AmqpError, Connection, DecodeError, Delivery, Message, errors
 from amqp10.broker import Broker
-from amqp10.dialects.fast._frames import CommandReader
-from amqp10.dialects.fast._frames import encode_command as encode_fast
-from amqp10.dialects.v0_9._frames import METHOD
-from amqp10.dialects.v0_9._variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
-from amqp10.dialects.v0_10._declare import decode_command, decode_control
-from amqp10.dialects.v0_10._frames import CONTROL, HEAD_SIZE, encode_command, encode_control
-from amqp10.dialects.v1_0._frames import FrameReader, encode_frame, encode_sasl_frame
-from amqp10.dialects.v1_0._performatives import SaslMechanisms, Transfer
+from amqp10.dialects.fast.wire.frames import CommandReader
+from amqp10.dialects.fast.wire.frames import encode_command as encode_fast
+from amqp10.dialects.v0_9.wire.framing import METHOD
+from amqp10.dialects.v0_9.wire.variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
+from amqp10.dialects.v0_10.wire.frames import CONTROL, HEAD_SIZE, encode_command, encode_control
+from amqp10.dialects.v0_10.wire.struct import decode_command, decode_control
+from amqp10.dialects.v1_0.wire.frames import FrameReader, encode_frame, encode_sasl_frame
+from amqp10.dialects.v1_0.wire.performatives import SaslMechanisms, Transfer
 from amqp10.engine import dialect
 from amqp10.messaging import ACCEPTED, RELEASED, Declared, Error, Modified, Rejected
 from amqp10.sasl import Plain, ScramSha256
@@ -456,6 +456,8 @@ def check_error(error: BaseException | None, where: str) -> None:
         return
     text = "".join(traceback.format_exception(error))
     assert isinstance(error, AmqpError | anyio.ClosedResourceError | TimeoutError), f"{where}: {text}"
+    if isinstance(error, AmqpError):
+        assert type(error) is getattr(errors, type(error).__name__, None), f"{where}: {text}"
     assert not any(isinstance(each, BaseExceptionGroup) for each in chain(error)), f"{where}: {text}"
     assert "own task failed" not in text, f"{where}: {text}"
     assert PASSWORD not in text + repr(error), where

@@ -20,7 +20,7 @@ from amqp10 import (
     RemoteProtocolError,
     SessionEnded,
 )
-from amqp10.client._streamed import STREAM_WINDOW
+from amqp10.client._receiving.streaming import STREAM_WINDOW
 from amqp10.messaging import Error
 from amqp10.sasl import Anonymous, Plain, ScramSha256, XOAuth2
 from amqp10.testing import (
@@ -38,6 +38,7 @@ from amqp10.testing import (
     Transfer,
 )
 
+from ..kit.memory_peer import MemoryPeer
 from ._acts import (
     ACTS,
     ARRAY_BOMB,
@@ -58,7 +59,7 @@ from ._acts import (
     u32,
 )
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 
 async def set_up(peer: ScriptedPeer) -> None:
@@ -71,7 +72,7 @@ async def set_up(peer: ScriptedPeer) -> None:
 
 
 @pytest.mark.parametrize("act", ACTS, ids=lambda act: act.name)
-async def test_act(amqp_peer: ScriptedPeer, act: Act) -> None:
+async def test_act(memory_peer: MemoryPeer, act: Act) -> None:
     """The fault is answered at its level with its condition, and told with it there; closing is bounded.
 
     Who waits gets the same, or hears of what ended in order before.
@@ -80,19 +81,23 @@ async def test_act(amqp_peer: ScriptedPeer, act: Act) -> None:
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await set_up(amqp_peer)
+            await set_up(memory_peer)
             await entered.wait()
-            await amqp_peer.send_bytes(act.data)
-            answer = await amqp_peer.expect_any(act.answer, skip=(Flow, Disposition, *act.first))
+            await memory_peer.send_bytes(act.data)
+            answer = await memory_peer.expect_any(act.answer, skip=(Flow, Disposition, *act.first))
             assert answer.error is not None
             assert answer.error.condition == act.condition
-            await amqp_peer.drop()
+            await memory_peer.drop()
 
         tasks.start_soon(serve)
         connection = Connection(
-            amqp_peer.url, max_frame_size=MAX_FRAME, channel_max=CHANNEL_MAX, incoming_window=WINDOW, close_timeout=0.2
+            memory_peer.url,
+            max_frame_size=MAX_FRAME,
+            channel_max=CHANNEL_MAX,
+            incoming_window=WINDOW,
+            close_timeout=0.2,
         )
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             async with connection, connection.session(incoming_window=WINDOW, handle_max=HANDLE_MAX) as session:
                 async with session.receiver("q", credit=0, max_message_size=MAX_MESSAGE) as receiver:
                     receiver.add_credit(CREDIT)
@@ -103,9 +108,9 @@ async def test_act(amqp_peer: ScriptedPeer, act: Act) -> None:
                                 await receiver.receive()
                         levels: dict[type, Any] = {Detach: receiver, End: session, Close: connection}
                         level = levels[act.answer]
-                        await level._until(lambda: level._over)
+                        await level.core.until(lambda: level.core.over)
                         with pytest.raises(RemoteProtocolError) as caught:
-                            raise level._gone()
+                            raise level.core.gone()
     assert caught.value.condition == act.condition
     told = {Detach: LinkDetached, End: SessionEnded}[act.first[0]] if act.first else RemoteProtocolError
     assert type(waiting.value) is told
@@ -113,27 +118,27 @@ async def test_act(amqp_peer: ScriptedPeer, act: Act) -> None:
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-async def test_what_changes_nothing(amqp_peer: ScriptedPeer, name: str) -> None:
+async def test_what_changes_nothing(memory_peer: MemoryPeer, name: str) -> None:
     """It is taken in at little cost, and the connection goes on."""
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await set_up(amqp_peer)
-            await amqp_peer.send_bytes(HARMLESS[name])
-            await amqp_peer.send_bytes(transfer(HARMLESS[name].count(TRANSFER)))
-            await amqp_peer.expect_any(Detach, skip=(Flow, Disposition))
-            await amqp_peer.drop()
+            await set_up(memory_peer)
+            await memory_peer.send_bytes(HARMLESS[name])
+            await memory_peer.send_bytes(transfer(HARMLESS[name].count(TRANSFER)))
+            await memory_peer.expect_any(Detach, skip=(Flow, Disposition))
+            await memory_peer.drop()
 
         tasks.start_soon(serve)
-        with anyio.fail_after(5):
-            async with Connection(amqp_peer.url, max_frame_size=MAX_FRAME, close_timeout=0.2) as connection:
+        with anyio.fail_after(60):
+            async with Connection(memory_peer.url, max_frame_size=MAX_FRAME, close_timeout=0.2) as connection:
                 async with connection.receiver("q", credit=CREDIT) as receiver, connection.sender("q"):
                     while (await receiver.receive()).delivery_id != HARMLESS[name].count(TRANSFER):
                         pass
 
 
 @pytest.mark.parametrize("mechanism", ["ANONYMOUS", "PLAIN", "SCRAM-SHA-256", "XOAUTH2"])
-async def test_endless_sasl(amqp_peer: ScriptedPeer, mechanism: str) -> None:
+async def test_endless_sasl(memory_peer: MemoryPeer, mechanism: str) -> None:
     """A server that never stops challenging is given up, whatever the mechanism."""
     mechanisms = {
         "ANONYMOUS": Anonymous(),
@@ -144,101 +149,101 @@ async def test_endless_sasl(amqp_peer: ScriptedPeer, mechanism: str) -> None:
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await amqp_peer.expect_header()
-            await amqp_peer.send_bytes(b"AMQP\x03\x01\x00\x00")
-            await amqp_peer.send(SaslMechanisms(sasl_server_mechanisms=(mechanism,)))
+            await memory_peer.expect_header()
+            await memory_peer.send_bytes(b"AMQP\x03\x01\x00\x00")
+            await memory_peer.send(SaslMechanisms(sasl_server_mechanisms=(mechanism,)))
             for _ in range(1000):
-                await amqp_peer.send(SaslChallenge(challenge=b"r=x,s=eA==,i=4096"))
-                await amqp_peer.expect_any(SaslResponse, skip=SaslInit)
+                await memory_peer.send(SaslChallenge(challenge=b"r=x,s=eA==,i=4096"))
+                await memory_peer.expect_any(SaslResponse, skip=SaslInit)
 
         async def until_it_is_left() -> None:
             with pytest.raises(AssertionError):
                 await serve()
 
         tasks.start_soon(until_it_is_left)
-        with anyio.fail_after(5), pytest.raises(AmqpError):
-            async with Connection(amqp_peer.url, sasl=mechanisms[mechanism]):
+        with anyio.fail_after(60), pytest.raises(AmqpError):
+            async with Connection(memory_peer.url, sasl=mechanisms[mechanism]):
                 pass
 
 
-async def test_costly_passwords(amqp_peer: ScriptedPeer) -> None:
+async def test_costly_passwords(memory_peer: MemoryPeer) -> None:
     """A server cannot make the client compute for minutes: a SCRAM iteration count of 2^31 is refused."""
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await amqp_peer.expect_header()
-            await amqp_peer.send_bytes(b"AMQP\x03\x01\x00\x00")
-            await amqp_peer.send(SaslMechanisms(sasl_server_mechanisms=("SCRAM-SHA-256",)))
-            init = await amqp_peer.expect(SaslInit)
+            await memory_peer.expect_header()
+            await memory_peer.send_bytes(b"AMQP\x03\x01\x00\x00")
+            await memory_peer.send(SaslMechanisms(sasl_server_mechanisms=("SCRAM-SHA-256",)))
+            init = await memory_peer.expect(SaslInit)
             nonce = bytes(init.initial_response or b"").rpartition(b"r=")[2]
-            await amqp_peer.send(SaslChallenge(challenge=b"r=" + nonce + b"more,s=eA==,i=2147483647"))
+            await memory_peer.send(SaslChallenge(challenge=b"r=" + nonce + b"more,s=eA==,i=2147483647"))
 
         tasks.start_soon(serve)
-        with anyio.fail_after(5), pytest.raises(AuthenticationFailed, match="iteration"):
-            async with Connection(f"amqp://user:password@127.0.0.1:{amqp_peer.port}"):
+        with anyio.fail_after(60), pytest.raises(AuthenticationFailed, match="iteration"):
+            async with Connection(f"amqp://user:password@127.0.0.1:{memory_peer.port}"):
                 pass
 
 
-async def test_a_frame_that_never_ends(amqp_peer: ScriptedPeer) -> None:
+async def test_a_frame_that_never_ends(memory_peer: MemoryPeer) -> None:
     """Single bytes of a frame are no sign of life: the server is given up when its time is over."""
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await set_up(amqp_peer)
+            await set_up(memory_peer)
             with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
                 for byte in raw(b"x" * 4000):
-                    await amqp_peer.send_bytes(bytes([byte]))
+                    await memory_peer.send_bytes(bytes([byte]))
                     await anyio.sleep(0.02)
 
         tasks.start_soon(serve)
-        with anyio.fail_after(20), pytest.raises(ConnectionLost, match="silent"):
-            async with Connection(amqp_peer.url, idle_timeout=0.4, close_timeout=0.1) as connection:
+        with anyio.fail_after(60), pytest.raises(ConnectionLost, match="silent"):
+            async with Connection(memory_peer.url, idle_timeout=0.4, close_timeout=0.1) as connection:
                 async with connection.receiver("q", credit=CREDIT) as receiver, connection.sender("q"):
                     await receiver.receive()
         tasks.cancel_scope.cancel()
 
 
-async def test_an_impatient_peer(amqp_peer: ScriptedPeer) -> None:
+async def test_an_impatient_peer(memory_peer: MemoryPeer) -> None:
     """One that wants a heartbeat each half millisecond gets no storm of them."""
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await amqp_peer.accept_connection(idle_time_out=1)
+            await memory_peer.accept_connection(idle_time_out=1)
             began = anyio.current_time()
             for _ in range(10):
-                await amqp_peer.expect_empty()
+                await memory_peer.expect_empty()
             assert anyio.current_time() - began > 0.04
-            await amqp_peer.drop()
+            await memory_peer.drop()
             tasks.cancel_scope.cancel()
 
         tasks.start_soon(serve)
-        async with Connection(amqp_peer.url, close_timeout=0.1):
+        async with Connection(memory_peer.url, close_timeout=0.1):
             await anyio.sleep_forever()
 
 
-async def test_a_window_that_is_overrun(amqp_peer: ScriptedPeer) -> None:
+async def test_a_window_that_is_overrun(memory_peer: MemoryPeer) -> None:
     """What is not read fills the window, and a frame beyond it ends the session."""
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await amqp_peer.accept_connection()
-            await amqp_peer.accept_session()
-            await amqp_peer.accept_link()
-            await amqp_peer.expect(Flow)
+            await memory_peer.accept_connection()
+            await memory_peer.accept_session()
+            await memory_peer.accept_link()
+            await memory_peer.expect(Flow)
             endless = Transfer(handle=0, delivery_id=0, delivery_tag=b"0", more=True)
             head = b"\x00\x53\x75\xb0" + u32(1 << 30)  # of a body of a gigabyte
-            await amqp_peer.send_bytes(frame(endless, head) + more() * 2 * STREAM_WINDOW)
-            end = await amqp_peer.expect_any(End, skip=(Flow, Disposition))
+            await memory_peer.send_bytes(frame(endless, head) + more() * 2 * STREAM_WINDOW)
+            end = await memory_peer.expect_any(End, skip=(Flow, Disposition))
             assert end.error is not None
             assert end.error.condition == "amqp:session:window-violation"
-            await amqp_peer.drop()
+            await memory_peer.drop()
 
         tasks.start_soon(serve)
-        with anyio.fail_after(5), pytest.raises(RemoteProtocolError) as caught:
-            async with Connection(amqp_peer.url, close_timeout=0.2) as connection:
+        with anyio.fail_after(60), pytest.raises(RemoteProtocolError) as caught:
+            async with Connection(memory_peer.url, close_timeout=0.2) as connection:
                 async with connection.receiver("q", stream=True) as receiver:
                     delivery = await receiver.receive()
-                    await receiver._until(lambda: receiver._over)
+                    await receiver.core.until(lambda: receiver.core.over)
                     async for _ in delivery.body():
                         pass
         assert caught.value.condition == "amqp:session:window-violation"
@@ -256,22 +261,22 @@ BOMBS = {
 }
 
 
-async def test_messages_that_are_bombs(amqp_peer: ScriptedPeer) -> None:
+async def test_messages_that_are_bombs(memory_peer: MemoryPeer) -> None:
     """Each is a `DecodeError` for who looks at it, in no time, and the next message is not concerned."""
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await set_up(amqp_peer)
+            await set_up(memory_peer)
             for number, payload in enumerate(BOMBS.values()):
                 transfer = Transfer(handle=0, delivery_id=number, delivery_tag=b"%d" % number)
-                await amqp_peer.send(transfer, payload)
-            await amqp_peer.send(Transfer(handle=0, delivery_id=len(BOMBS), delivery_tag=b"fine"), NOTHING)
-            await amqp_peer.expect_any(Detach, skip=(Flow, Disposition))
-            await amqp_peer.drop()
+                await memory_peer.send(transfer, payload)
+            await memory_peer.send(Transfer(handle=0, delivery_id=len(BOMBS), delivery_tag=b"fine"), NOTHING)
+            await memory_peer.expect_any(Detach, skip=(Flow, Disposition))
+            await memory_peer.drop()
 
         tasks.start_soon(serve)
-        with anyio.fail_after(5):
-            async with Connection(amqp_peer.url, close_timeout=0.2) as connection:
+        with anyio.fail_after(60):
+            async with Connection(memory_peer.url, close_timeout=0.2) as connection:
                 async with connection.receiver("q", credit=CREDIT) as receiver, connection.sender("q"):
                     for _ in BOMBS:
                         with pytest.raises(DecodeError), await receiver.receive():
@@ -279,26 +284,26 @@ async def test_messages_that_are_bombs(amqp_peer: ScriptedPeer) -> None:
                     assert (await receiver.receive()).message.body is None
 
 
-async def test_silence_from_the_start(amqp_peer: ScriptedPeer) -> None:
+async def test_silence_from_the_start(memory_peer: MemoryPeer) -> None:
     """A server that accepts and says nothing is lost after the idle timeout, not waited for."""
-    with anyio.fail_after(5), pytest.raises(ConnectionLost):
-        async with Connection(amqp_peer.url, idle_timeout=0.2, close_timeout=0.1):
+    with anyio.fail_after(60), pytest.raises(ConnectionLost):
+        async with Connection(memory_peer.url, idle_timeout=0.2, close_timeout=0.1):
             pass
 
 
-async def test_a_byte_at_a_time(amqp_peer: ScriptedPeer) -> None:
+async def test_a_byte_at_a_time(memory_peer: MemoryPeer) -> None:
     """A server that sends byte by byte is understood."""
-    amqp_peer.chunk(1)
+    memory_peer.chunk(1)
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await set_up(amqp_peer)
-            await amqp_peer.send_bytes(b"".join(map(transfer, range(CREDIT))))
-            await amqp_peer.expect_any(Detach, skip=(Flow, Disposition))
-            await amqp_peer.drop()
+            await set_up(memory_peer)
+            await memory_peer.send_bytes(b"".join(map(transfer, range(CREDIT))))
+            await memory_peer.expect_any(Detach, skip=(Flow, Disposition))
+            await memory_peer.drop()
 
         tasks.start_soon(serve)
-        async with Connection(amqp_peer.url, close_timeout=0.2) as connection:
+        async with Connection(memory_peer.url, close_timeout=0.2) as connection:
             async with connection.receiver("q", credit=CREDIT) as receiver, connection.sender("q"):
                 for number in range(CREDIT):
                     assert (await receiver.receive()).tag == b"%d" % number
@@ -316,14 +321,14 @@ ENDINGS = {
 @pytest.mark.parametrize("reconnect", [False, True], ids=["once", "reconnect"])
 @pytest.mark.parametrize("kind", ["sender", "receiver"])
 @pytest.mark.parametrize("ending", ENDINGS)
-async def test_an_attach_and_an_end_at_once(amqp_peer: ScriptedPeer, ending: str, kind: str, reconnect: bool) -> None:
+async def test_an_attach_and_an_end_at_once(memory_peer: MemoryPeer, ending: str, kind: str, reconnect: bool) -> None:
     """A server that takes a link and ends it in the same breath: the reason is told, and no fault of ours hides it."""
     async with anyio.create_task_group() as tasks:
 
         async def end_it_at_once() -> None:
-            await amqp_peer.accept_connection()
-            await amqp_peer.accept_session()
-            asked = await amqp_peer.expect(Attach)
+            await memory_peer.accept_connection()
+            await memory_peer.accept_session()
+            asked = await memory_peer.expect(Attach)
             answer = Attach(
                 name=asked.name,
                 handle=0,
@@ -332,18 +337,18 @@ async def test_an_attach_and_an_end_at_once(amqp_peer: ScriptedPeer, ending: str
                 target=asked.target,
                 initial_delivery_count=0 if asked.role else None,
             )
-            await amqp_peer.send_bytes(frame(answer) + ENDINGS[ending])
-            await amqp_peer.expect_any(Detach, End, Close, skip=Flow)
+            await memory_peer.send_bytes(frame(answer) + ENDINGS[ending])
+            await memory_peer.expect_any(Detach, End, Close, skip=Flow)
 
         async def serve() -> None:
             while True:
                 with suppress(AssertionError, anyio.BrokenResourceError, anyio.ClosedResourceError):
                     await end_it_at_once()
-                await amqp_peer.drop()
-                await amqp_peer.accept()
+                await memory_peer.drop()
+                await memory_peer.accept()
 
         async def use() -> None:
-            async with Connection(amqp_peer.url, close_timeout=0.2, reconnect=settings) as connection:
+            async with Connection(memory_peer.url, close_timeout=0.2, reconnect=settings) as connection:
                 if kind == "sender":
                     async with connection.sender("q") as sender:
                         await sender.send("x")
@@ -355,7 +360,7 @@ async def test_an_attach_and_an_end_at_once(amqp_peer: ScriptedPeer, ending: str
         settings = Reconnect(initial_delay=0.001, max_delay=0.01) if reconnect else None
         caught: AmqpError | None = None
         try:
-            with anyio.move_on_after(0.5 if reconnect else 20):
+            with anyio.move_on_after(0.05 if reconnect else 20):
                 await use()
         except AmqpError as error:
             caught = error
@@ -365,40 +370,40 @@ async def test_an_attach_and_an_end_at_once(amqp_peer: ScriptedPeer, ending: str
 
 
 @pytest.mark.parametrize("never", [Detach, End, Close])
-async def test_answers_that_never_come(amqp_peer: ScriptedPeer, never: type[Detach | End | Close]) -> None:
+async def test_answers_that_never_come(memory_peer: MemoryPeer, never: type[Detach | End | Close]) -> None:
     """A detach, end or close that is never answered holds nobody up for longer than the close timeout."""
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await amqp_peer.accept_connection()
-            await amqp_peer.accept_session()
-            await amqp_peer.accept_link(credit=1)
+            await memory_peer.accept_connection()
+            await memory_peer.accept_session()
+            await memory_peer.accept_link(credit=1)
             while True:
-                got = await amqp_peer.expect_any(Detach, End, Close)
+                got = await memory_peer.expect_any(Detach, End, Close)
                 if type(got) is never:
                     await anyio.sleep_forever()
-                await amqp_peer.reply(Detach(handle=0, closed=True) if isinstance(got, Detach) else type(got)())
+                await memory_peer.reply(Detach(handle=0, closed=True) if isinstance(got, Detach) else type(got)())
 
         tasks.start_soon(serve)
         started = anyio.current_time()
-        async with Connection(amqp_peer.url, close_timeout=0.2) as connection:
+        async with Connection(memory_peer.url, close_timeout=0.2) as connection:
             async with connection.session() as session, session.sender("q"):
                 pass
         assert anyio.current_time() - started < 4
         tasks.cancel_scope.cancel()
 
 
-async def test_a_close_in_the_middle(amqp_peer: ScriptedPeer) -> None:
+async def test_a_close_in_the_middle(memory_peer: MemoryPeer) -> None:
     """A close without an error while everything works is told to who waits, as what it is."""
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await set_up(amqp_peer)
-            await amqp_peer.send(Close())
-            await amqp_peer.expect_any(Close, skip=Flow)
+            await set_up(memory_peer)
+            await memory_peer.send(Close())
+            await memory_peer.expect_any(Close, skip=Flow)
 
         tasks.start_soon(serve)
         with pytest.raises(ConnectionClosed):
-            async with Connection(amqp_peer.url, close_timeout=0.2) as connection:
+            async with Connection(memory_peer.url, close_timeout=0.2) as connection:
                 async with connection.receiver("q") as receiver, connection.sender("q"):
                     await receiver.receive()

@@ -13,9 +13,10 @@ from amqp10 import Connection, DeliveryUncertain, Reconnect
 from amqp10.messaging import Accepted, Declared, Received, TransactionalState
 from amqp10.testing import Attach, Begin, Close, Detach, Disposition, End, Flow, ScriptedPeer, Transfer
 
+from ..kit.memory_peer import MemoryPeer
 from ._acts import NOTHING
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 QUICK = Reconnect(initial_delay=0.001, max_delay=0.01)
 ODD = {
@@ -69,38 +70,38 @@ async def take_the_rest(peer: ScriptedPeer) -> list[Transfer]:
     ],
     ids=["accepted", "declared", "beyond the message", "beyond the section", "others", "none", "no map"],
 )
-async def test_what_the_server_says_of_a_message(amqp_peer: ScriptedPeer, told: Map, again: int) -> None:
+async def test_what_the_server_says_of_a_message(memory_peer: MemoryPeer, told: Map, again: int) -> None:
     """Where the outcome is told it counts; else, whatever is said, the message goes once more, and `send` returns."""
     transfers: list[Transfer] = []
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            sent = await lose(amqp_peer)
+            sent = await lose(memory_peer)
             assert sent.delivery_tag is not None
-            await amqp_peer.accept_link(credit=5, unsettled=told(bytes(sent.delivery_tag)))
-            transfers.extend(await take_the_rest(amqp_peer))
+            await memory_peer.accept_link(credit=5, unsettled=told(bytes(sent.delivery_tag)))
+            transfers.extend(await take_the_rest(memory_peer))
 
         tasks.start_soon(serve)
-        with anyio.fail_after(5):
-            async with Connection(amqp_peer.url, reconnect=QUICK) as connection, connection.sender("q") as sender:
+        with anyio.fail_after(60):
+            async with Connection(memory_peer.url, reconnect=QUICK) as connection, connection.sender("q") as sender:
                 await sender.send("x")
     # An abort, or the word that it is settled, takes a transfer too, without the message.
     assert len([each for each in transfers if not each.aborted and not each.settled]) == again
 
 
-async def test_a_map_that_never_ends(amqp_peer: ScriptedPeer) -> None:
+async def test_a_map_that_never_ends(memory_peer: MemoryPeer) -> None:
     """A server whose map is never complete is asked a few times, then no more: the link begins anew."""
     attached: list[Attach] = []
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await lose(amqp_peer)
+            await lose(memory_peer)
             while True:
-                attach = await amqp_peer.expect(Attach)
+                attach = await memory_peer.expect(Attach)
                 attached.append(attach)
                 again = attach.unsettled is not None
                 fields: dict[str, Any] = {"unsettled": {b"more": None}, "incomplete_unsettled": True} if again else {}
-                await amqp_peer.reply(
+                await memory_peer.reply(
                     Attach(
                         name=attach.name,
                         handle=attach.handle,
@@ -110,21 +111,21 @@ async def test_a_map_that_never_ends(amqp_peer: ScriptedPeer) -> None:
                         **fields,
                     )
                 )
-                await amqp_peer.grant(5, handle=attach.handle)
+                await memory_peer.grant(5, handle=attach.handle)
                 if not again:
                     break
-                detach = await amqp_peer.expect(Detach)
-                await amqp_peer.reply(Detach(handle=detach.handle, closed=detach.closed))
-            await take_the_rest(amqp_peer)
+                detach = await memory_peer.expect(Detach)
+                await memory_peer.reply(Detach(handle=detach.handle, closed=detach.closed))
+            await take_the_rest(memory_peer)
 
         tasks.start_soon(serve)
-        with anyio.fail_after(5):
-            async with Connection(amqp_peer.url, reconnect=QUICK) as connection, connection.sender("q") as sender:
+        with anyio.fail_after(60):
+            async with Connection(memory_peer.url, reconnect=QUICK) as connection, connection.sender("q") as sender:
                 await sender.send("x")
     assert 2 < len(attached) < 10
 
 
-async def test_a_server_that_breaks_each_connection(amqp_peer: ScriptedPeer) -> None:
+async def test_a_server_that_breaks_each_connection(memory_peer: MemoryPeer) -> None:
     """It lets the client in and cuts it off, again and again: the pauses grow, and the attempts have an end."""
     times: list[float] = []
     async with anyio.create_task_group() as tasks:
@@ -132,50 +133,50 @@ async def test_a_server_that_breaks_each_connection(amqp_peer: ScriptedPeer) -> 
         async def serve() -> None:
             while len(times) < 8:
                 with suppress(AssertionError, anyio.BrokenResourceError):  # the client left
-                    await amqp_peer.accept_connection()
-                    await amqp_peer.expect(Begin)
+                    await memory_peer.accept_connection()
+                    await memory_peer.expect(Begin)
                     times.append(anyio.current_time())
-                await amqp_peer.drop()
-                await amqp_peer.accept()
+                await memory_peer.drop()
+                await memory_peer.accept()
             tasks.cancel_scope.cancel()
 
         tasks.start_soon(serve)
         settings = Reconnect(initial_delay=0.02, max_delay=0.2, jitter=0, on_uncertain="raise")
-        async with Connection(amqp_peer.url, reconnect=settings, close_timeout=0.1) as connection:
+        async with Connection(memory_peer.url, reconnect=settings, close_timeout=0.1) as connection:
             async with connection.sender("q") as sender:
                 await sender.send("x")
     assert len(times) == 8
     assert times[-1] - times[0] > 0.8  # 0.02 + 0.04 + 0.08 + 0.16 + 0.2 + ...
 
 
-async def test_resuming_what_never_came(amqp_peer: ScriptedPeer) -> None:
+async def test_resuming_what_never_came(memory_peer: MemoryPeer) -> None:
     """A server resumes deliveries that it never sent: they are ignored, and what it sends anew is received."""
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await amqp_peer.accept_connection()
-            await amqp_peer.accept_session()
-            await amqp_peer.accept_link()
-            await amqp_peer.expect(Flow)
-            await amqp_peer.send(Transfer(handle=0, delivery_id=0, delivery_tag=b"real"), NOTHING)
+            await memory_peer.accept_connection()
+            await memory_peer.accept_session()
+            await memory_peer.accept_link()
+            await memory_peer.expect(Flow)
+            await memory_peer.send(Transfer(handle=0, delivery_id=0, delivery_tag=b"real"), NOTHING)
             await held.wait()
-            await amqp_peer.drop()
-            await amqp_peer.accept()
-            await amqp_peer.accept_connection()
-            await amqp_peer.accept_session()
-            await amqp_peer.accept_link(unsettled=ODD)
-            await amqp_peer.expect(Flow)
+            await memory_peer.drop()
+            await memory_peer.accept()
+            await memory_peer.accept_connection()
+            await memory_peer.accept_session()
+            await memory_peer.accept_link(unsettled=ODD)
+            await memory_peer.expect(Flow)
             for number, tag in enumerate(ODD):
-                await amqp_peer.send(
+                await memory_peer.send(
                     Transfer(handle=0, delivery_id=number, delivery_tag=tag, resume=True, state=Received(9, 9)), NOTHING
                 )
-            await amqp_peer.send(Transfer(handle=0, delivery_id=len(ODD), delivery_tag=b"anew"), NOTHING)
-            await take_the_rest(amqp_peer)
+            await memory_peer.send(Transfer(handle=0, delivery_id=len(ODD), delivery_tag=b"anew"), NOTHING)
+            await take_the_rest(memory_peer)
 
         held = anyio.Event()
         tasks.start_soon(serve)
-        with anyio.fail_after(5):
-            async with Connection(amqp_peer.url, reconnect=QUICK) as connection:
+        with anyio.fail_after(60):
+            async with Connection(memory_peer.url, reconnect=QUICK) as connection:
                 async with connection.receiver("q", credit=10) as receiver:
                     first = await receiver.receive()
                     held.set()
@@ -186,19 +187,19 @@ async def test_resuming_what_never_came(amqp_peer: ScriptedPeer) -> None:
                     assert receiver.unsettled == 0
 
 
-async def test_uncertain_is_said(amqp_peer: ScriptedPeer) -> None:
+async def test_uncertain_is_said(memory_peer: MemoryPeer) -> None:
     """With `on_uncertain="raise"` a server that forgot the message makes `send` say so, once, and the link goes on."""
     settings = Reconnect(initial_delay=0.001, max_delay=0.01, on_uncertain="raise")
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await lose(amqp_peer)
-            await amqp_peer.accept_link(credit=5, unsettled=ODD)
-            await take_the_rest(amqp_peer)
+            await lose(memory_peer)
+            await memory_peer.accept_link(credit=5, unsettled=ODD)
+            await take_the_rest(memory_peer)
 
         tasks.start_soon(serve)
-        with anyio.fail_after(5):
-            async with Connection(amqp_peer.url, reconnect=settings) as connection, connection.sender("q") as sender:
+        with anyio.fail_after(60):
+            async with Connection(memory_peer.url, reconnect=settings) as connection, connection.sender("q") as sender:
                 with pytest.raises(DeliveryUncertain):
                     await sender.send("x")
                 await sender.send("y")

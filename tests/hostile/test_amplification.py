@@ -10,14 +10,15 @@ from typing import Any, cast
 
 import pytest
 
-from amqp10.dialects.fast import _content
-from amqp10.dialects.fast._commands import MessageHead
-from amqp10.dialects.fast._mapping import from_fast
-from amqp10.dialects.v0_9._codes import Fault
-from amqp10.dialects.v0_9._frames import BODY
-from amqp10.dialects.v0_9._incoming import Incoming, _parts
-from amqp10.dialects.v0_9._method import Method
-from amqp10.dialects.v0_9._methods import (
+from amqp10.dialects.fast.message import stream_fragmenter
+from amqp10.dialects.fast.message.to_head import from_fast
+from amqp10.dialects.fast.wire.commands import MessageHead
+from amqp10.dialects.v0_9.codes import Fault
+from amqp10.dialects.v0_9.message.from_basic import FromBasic, _parts
+from amqp10.dialects.v0_9.server.sender import Consumers
+from amqp10.dialects.v0_9.wire.framing import BODY
+from amqp10.dialects.v0_9.wire.method_table import Method
+from amqp10.dialects.v0_9.wire.methods import (
     BasicPublish,
     ChannelClose,
     ChannelOpen,
@@ -25,18 +26,17 @@ from amqp10.dialects.v0_9._methods import (
     ConnectionStartOk,
     ConnectionTuneOk,
 )
-from amqp10.dialects.v0_9._server_consumer import Consumers
-from amqp10.dialects.v0_9._table import TABLES
-from amqp10.dialects.v0_9._variant import V0_9_1
-from amqp10.dialects.v0_10._commands import MessageProperties
-from amqp10.dialects.v0_10._ledger import Inbox, Outbox
-from amqp10.dialects.v0_10._read_message import read_message
-from amqp10.dialects.v0_10._values import Raw
-from amqp10.dialects.v1_0._frames import FRAME_AMQP, FRAME_SASL, FrameReader, encode_frame
-from amqp10.dialects.v1_0._performatives import Begin, Open
+from amqp10.dialects.v0_9.wire.tables import TABLES
+from amqp10.dialects.v0_9.wire.variant import V0_9_1
+from amqp10.dialects.v0_10.command_ids import ReceivedCommands, SentCommands
+from amqp10.dialects.v0_10.message.from_transfer import read_message
+from amqp10.dialects.v0_10.wire.commands import MessageProperties
+from amqp10.dialects.v0_10.wire.values import Raw
+from amqp10.dialects.v1_0.wire.frames import FRAME_AMQP, FRAME_SASL, FrameReader, encode_frame
+from amqp10.dialects.v1_0.wire.performatives import Begin, Open
 from amqp10.engine import ConnectionEnded, ConnectionTerms, Engine, dialect
 from amqp10.errors import DecodeError
-from amqp10.messaging import Data, Message
+from amqp10.messaging import ACCEPTED, Data, Message
 from amqp10.sasl import Authenticator
 from amqp10.types import decode
 
@@ -67,10 +67,13 @@ def cost(act: Callable[[], Any]) -> tuple[int, int]:
 
     gc.collect()  # what other tests have left is not its doing either
     gc.disable()
-    tracemalloc.start()
+    peaks = []
     try:
-        run()
-        peak = tracemalloc.get_traced_memory()[1]
+        for _ in range(2):  # a cache that is made larger for what it reads is so once
+            tracemalloc.start()
+            run()
+            peaks.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
     finally:
         tracemalloc.stop()
         gc.enable()
@@ -80,7 +83,7 @@ def cost(act: Callable[[], Any]) -> tuple[int, int]:
         run()
     finally:
         sys.setprofile(before)
-    return peak, calls
+    return min(peaks), calls
 
 
 def is_cheap(data: bytes, act: Callable[[], Any]) -> None:
@@ -303,8 +306,8 @@ def content(channel: int, size: int, sent: int) -> bytes:
 
 def test_messages_in_part_of_0_9_1(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of all channels together are bounded: the channel that exceeds that is closed, and the others go on."""
-    monkeypatch.setattr("amqp10.dialects.v0_9._channel.MOST_PARTIAL", 1000)
-    monkeypatch.setattr("amqp10.dialects.v0_9._channel.MOST_AT_ONCE", 0)
+    monkeypatch.setattr("amqp10.dialects._kit.partial.MOST_PARTIAL", 1000)
+    monkeypatch.setattr("amqp10.dialects._kit.partial.MOST_AT_ONCE", 0)
     engine = server("0-9-1")
     engine.receive_data(V0_9_1.header + method(0, ConnectionStartOk({}, "ANONYMOUS", b"", "en_US")))
     engine.receive_data(method(0, ConnectionTuneOk(9, 131_072, 0)) + method(0, ConnectionOpen("/")))
@@ -357,14 +360,14 @@ def test_acks_of_many_in_0_9_1() -> None:
 
     def settle() -> None:
         with pytest.raises(Fault, match="unknown delivery tag"):
-            consumers.settle(5, True, b"\0\x3c\0\x50")
+            consumers.settle(5, True, b"\0\x3c\0\x50", ACCEPTED)
 
     assert steps(settle) < 20_000
 
 
 def test_completions_of_few_in_0_10() -> None:
     """The same for the first of very many commands."""
-    outbox = Outbox()
+    outbox = SentCommands()
     for _ in range(10_000):
         outbox.add(b"", None)
     assert steps(lambda: outbox.take(((0, 2),))) < 500
@@ -388,7 +391,7 @@ class Counting(int):
 
 def test_syncs_in_0_10() -> None:
     """Each completion looks for the oldest command, and not at all of them."""
-    inbox = Inbox()
+    inbox = ReceivedCommands()
     inbox.begin(Counting(0))
     for _ in range(1000):
         inbox.take()
@@ -404,15 +407,15 @@ def test_syncs_in_0_10() -> None:
 def test_a_long_stream_of_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """What cannot be sent before it is whole is not joined again for each part."""
     looked = 0
-    data_at = _content.data_at
+    data_at = stream_fragmenter.data_at
 
     def counted(payload: bytes) -> Any:
         nonlocal looked
         looked += 1
         return data_at(payload)
 
-    monkeypatch.setattr(_content, "data_at", counted)
-    outflow = _content.Outflow(4000, 0)
+    monkeypatch.setattr(stream_fragmenter, "data_at", counted)
+    outflow = stream_fragmenter.StreamFragmenter(4000, 0)
     text = b"x" * 1_000_000
     payload = b"\0\x53\x77\xb1" + len(text).to_bytes(4, "big") + text
     for at in range(0, len(payload), 1000):
@@ -461,7 +464,7 @@ def test_headers_that_are_passed_on_in_0_10(kind: str) -> None:
 
 def test_heads_that_are_remembered_in_0_9_1() -> None:
     """Long ones are not: 256 of them were kept for each connection."""
-    incoming = Incoming(TABLES)
+    incoming = FromBasic(TABLES)
     tracemalloc.start()
     try:
         for number in range(200):

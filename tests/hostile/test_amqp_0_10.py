@@ -12,8 +12,9 @@ from anyio.abc import ByteStream
 
 from amqp10 import Connection, ConnectionLost
 from amqp10.broker import Broker
-from amqp10.dialects.v0_10._commands import MessageFlow, MessageSubscribe
-from amqp10.dialects.v0_10._controls import (
+from amqp10.broker._serving.memory import memory_streams
+from amqp10.dialects.v0_10.wire.commands import MessageFlow, MessageSubscribe
+from amqp10.dialects.v0_10.wire.controls import (
     ConnectionOpen,
     ConnectionStartOk,
     ConnectionTuneOk,
@@ -21,9 +22,9 @@ from amqp10.dialects.v0_10._controls import (
     SessionCommandPoint,
     SessionRequestTimeout,
 )
-from amqp10.dialects.v0_10._frames import PROTOCOL_HEADER, encode_command, encode_control
+from amqp10.dialects.v0_10.wire.frames import PROTOCOL_HEADER, encode_command, encode_control
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 OPENING = (
     ConnectionStartOk({}, "ANONYMOUS", b"", "en_US"),
@@ -63,7 +64,7 @@ async def client_of(broker: Broker, *parts: bytes) -> AsyncIterator[ByteStream]:
 
 async def still_serves(broker: Broker) -> None:
     """Another client sends and receives."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with broker.connect(dialect="0-10") as connection:
             async with connection.sender("other") as sender, connection.receiver("other") as receiver:
                 await sender.send("m")
@@ -72,7 +73,7 @@ async def still_serves(broker: Broker) -> None:
 
 async def silent(stream: ByteStream) -> None:
     """Until the broker has ended it."""
-    with anyio.fail_after(5), suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+    with anyio.fail_after(60), suppress(anyio.EndOfStream, anyio.BrokenResourceError):
         while True:
             await stream.receive()
 
@@ -93,7 +94,7 @@ async def test_it_never_opens(anyio_backend: str, begun: bytes, trickle: bool) -
         if begun:
             await stream.send(begun)
         if trickle:
-            with anyio.fail_after(20), suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            with anyio.fail_after(60), suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
                 for byte in (PROTOCOL_HEADER + bytes(1000))[len(begun) :]:
                     await stream.send(bytes([byte]))
                     with anyio.move_on_after(0.05), suppress(anyio.EndOfStream):
@@ -150,8 +151,8 @@ async def test_sessions_that_wait(anyio_backend: str) -> None:
 
 
 @asynccontextmanager
-async def holding_back(broker: Broker, code: bytes) -> AsyncIterator[str]:
-    """A server that never says one of the controls; its URL."""
+async def holding_back(broker: Broker, code: bytes) -> AsyncIterator[ByteStream]:
+    """A server that never says one of the controls; the client's end of a connection to it."""
 
     async def relay(client: ByteStream) -> None:
         server = broker.open_stream()
@@ -177,11 +178,10 @@ async def holding_back(broker: Broker, code: bytes) -> AsyncIterator[str]:
                             await client.send(one)
             await anyio.sleep_forever()
 
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, relay)
-        port = listener.extra(anyio.abc.SocketAttribute.local_port)
-        yield f"amqp://127.0.0.1:{port}"
+    here, there = memory_streams()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(relay, there)
+        yield here
         tasks.cancel_scope.cancel()
 
 
@@ -192,10 +192,10 @@ async def holding_back(broker: Broker, code: bytes) -> AsyncIterator[str]:
 )
 async def test_answers_that_never_come(anyio_backend: str, code: bytes) -> None:
     """What is never answered holds nobody up for longer than the close timeout, and raises nothing on leaving."""
-    async with Broker() as broker, holding_back(broker, code) as url:
+    async with Broker() as broker, holding_back(broker, code) as stream:
         began = anyio.current_time()
-        with anyio.fail_after(8):
-            async with Connection(url, dialect="0-10", close_timeout=0.3) as connection:
+        with anyio.fail_after(60):
+            async with Connection.over(stream, dialect="0-10", close_timeout=0.3) as connection:
                 session = connection.session()
                 async with session:
                     if code != b"\2\x0a":
@@ -207,7 +207,7 @@ async def test_answers_that_never_come(anyio_backend: str, code: bytes) -> None:
 @pytest.mark.parametrize("code", [b"\1\1", b"\1\5", b"\1\x08"], ids=["start", "tune", "open-ok"])
 async def test_openings_that_stop(anyio_backend: str, code: bytes) -> None:
     """A server that stops in the midst of opening is lost after the idle timeout, not waited for."""
-    async with Broker() as broker, holding_back(broker, code) as url:
-        with anyio.fail_after(20), pytest.raises(ConnectionLost, match="silent"):
-            async with Connection(url, dialect="0-10", idle_timeout=0.5, close_timeout=0.3):
+    async with Broker() as broker, holding_back(broker, code) as stream:
+        with anyio.fail_after(60), pytest.raises(ConnectionLost, match="silent"):
+            async with Connection.over(stream, dialect="0-10", idle_timeout=0.5, close_timeout=0.3):
                 pass

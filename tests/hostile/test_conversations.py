@@ -10,11 +10,11 @@ import pytest
 
 from .conversations import converse
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.capability("hostile peers")]
 
-COUNT = int(os.environ.get("AMQP10_CONVERSATIONS", "1000"))
+COUNT = int(os.environ.get("AMQP10_CONVERSATIONS", "2000"))
 """Of all tests here together; `make nightly` has more."""
-EACH = min(1000, COUNT // 4)
+EACH = min(1000, COUNT // 2)
 """Of one broker, which is then started again on its store."""
 MOST_GROWTH = 200_000_000
 """Bytes of resident memory that a run may add: all queues full, and what Python keeps."""

@@ -14,7 +14,8 @@ from anyio.abc import ByteStream
 
 from amqp10 import Connection, ConnectionLost
 from amqp10.broker import Broker
-from amqp10.dialects.fast._commands import (
+from amqp10.broker._serving.memory import memory_streams
+from amqp10.dialects.fast.wire.commands import (
     ChannelOpen,
     ConnectionChallenge,
     ConnectionOpen,
@@ -27,7 +28,7 @@ from amqp10.dialects.fast._commands import (
     HandleSend,
     MessageHead,
 )
-from amqp10.dialects.fast._frames import INITIATION, encode_command
+from amqp10.dialects.fast.wire.frames import INITIATION, encode_command
 from amqp10.errors import AmqpError
 
 from .test_against_broker import still_serves
@@ -45,7 +46,7 @@ async def broker(anyio_backend: str) -> AsyncIterator[Broker]:
 async def until_over(stream: ByteStream) -> bytes:
     """All that comes until the other side ends it."""
     data = b""
-    with suppress(*OVER), anyio.fail_after(5):
+    with suppress(*OVER), anyio.fail_after(60):
         while True:
             data += await stream.receive()
     return data
@@ -67,6 +68,7 @@ async def client(broker: Broker) -> AsyncIterator[ByteStream]:
 
 
 @pytest.mark.parametrize("begun", [b"\x80", INITIATION, INITIATION + b"\0\x20"])
+@pytest.mark.in_memory
 async def test_a_client_that_says_no_more(broker: Broker, begun: bytes) -> None:
     """It is cut off when its time to open is over, wherever it stopped."""
     stream = broker.open_stream()
@@ -76,10 +78,11 @@ async def test_a_client_that_says_no_more(broker: Broker, begun: bytes) -> None:
     await still_serves(broker)
 
 
+@pytest.mark.in_memory
 async def test_slow_loris(broker: Broker) -> None:
     """An octet now and then does not lengthen the time that there is to open."""
     stream = broker.open_stream()
-    with anyio.fail_after(20), pytest.raises(OVER):
+    with anyio.fail_after(60), pytest.raises(OVER):
         for octet in INITIATION + b"\x0f\xff" + bytes(1000):
             await stream.send(bytes([octet]))
             with anyio.move_on_after(0.05):
@@ -88,6 +91,7 @@ async def test_slow_loris(broker: Broker) -> None:
     await still_serves(broker)
 
 
+@pytest.mark.in_memory
 async def test_a_client_that_reads_nothing(broker: Broker) -> None:
     """Messages wait in their queue while a consumer does not read; it cannot make the broker buffer them."""
     async with broker.connect() as connection, connection.sender("q") as sender, client(broker) as stream:
@@ -109,6 +113,7 @@ async def test_a_client_that_asks_and_asks(broker: Broker) -> None:
         await still_serves(broker)
 
 
+@pytest.mark.in_memory
 async def test_messages_that_are_never_whole(broker: Broker) -> None:
     """Hundreds of channels, a message begun on each: what each may have is bounded, and gone with the connection."""
     head = MessageHead(body_size=20_000).write()
@@ -127,6 +132,7 @@ async def test_messages_that_are_never_whole(broker: Broker) -> None:
     assert broker.queue("q").depth == 0
 
 
+@pytest.mark.in_memory
 async def test_questions_without_end(broker: Broker) -> None:
     """A client that prepares one message after the other, and sends the rest of none, is told at the second."""
     head = MessageHead(body_size=50_000).write()
@@ -141,6 +147,7 @@ async def test_questions_without_end(broker: Broker) -> None:
         await still_serves(broker)
 
 
+@pytest.mark.in_memory
 async def test_close_that_is_never_answered(anyio_backend: str) -> None:
     """Leaving the broker takes its close timeout, not longer, though a client answers nothing."""
     async with Broker(close_timeout=0.2, anonymous=True) as broker:
@@ -150,7 +157,7 @@ async def test_close_that_is_never_answered(anyio_backend: str) -> None:
         await stream.send(encode_command(ConnectionTune(frame_max=65_536, channel_max=1023, handle_max=4096)))
         await stream.send(encode_command(ConnectionOpen(confirm_tag=1, virtual_path="/", client_name="c")))
         said = b""
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while b"\x12\0\x01\0\xc8" not in said:  # connection-reply 200
                 said += await stream.receive()
         began = anyio.current_time()
@@ -162,8 +169,8 @@ async def test_close_that_is_never_answered(anyio_backend: str) -> None:
 
 
 @asynccontextmanager
-async def server(*says: bytes) -> AsyncIterator[str]:
-    """One that says this, whatever it hears, and then nothing; its URL."""
+async def server(*says: bytes) -> AsyncIterator[ByteStream]:
+    """One that says this, whatever it hears, and then nothing; the client's end of a connection to it."""
 
     async def handle(stream: ByteStream) -> None:
         with suppress(*OVER):
@@ -173,34 +180,36 @@ async def server(*says: bytes) -> AsyncIterator[str]:
                 while True:
                     await stream.receive()
 
-    listeners = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    async with listeners, anyio.create_task_group() as tasks:
-        port = listeners.extra(anyio.abc.SocketAttribute.local_port)
-        tasks.start_soon(listeners.serve, handle)
-        yield f"amqp://127.0.0.1:{port}"
+    here, there = memory_streams()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(handle, there)
+        yield here
         tasks.cancel_scope.cancel()
 
 
+@pytest.mark.in_memory
 async def test_silence_from_the_start() -> None:
     """A server that accepts and says nothing is lost after the idle timeout, not waited for."""
-    async with server() as url:
-        with anyio.fail_after(20), pytest.raises(ConnectionLost):
-            async with Connection(url, dialect="fast", idle_timeout=0.5):
+    async with server() as stream:
+        with anyio.fail_after(60), pytest.raises(ConnectionLost):
+            async with Connection.over(stream, dialect="fast", idle_timeout=0.5):
                 pass
 
 
+@pytest.mark.in_memory
 async def test_challenges_without_end() -> None:
     """A server that never stops challenging is given up."""
     again = encode_command(ConnectionChallenge(version=1, mechanisms="PLAIN", challenges={"challenge": "x"}))
-    async with server(*[again] * 1000) as url:
-        with anyio.fail_after(20), pytest.raises(AmqpError):
-            async with Connection(url.replace("//", "//me:secret@"), dialect="fast"):
+    async with server(*[again] * 1000) as stream:
+        with anyio.fail_after(60), pytest.raises(AmqpError):
+            async with Connection.over(stream, "amqp://me:secret@localhost", secure=True, dialect="fast"):
                 pass
 
 
+@pytest.mark.in_memory
 async def test_a_challenge_that_never_ends() -> None:
     """Octets that are said to be many, and do not come, are not waited for for ever, nor is room made for them."""
-    async with server(b"\xff\xff\x7f\xff\xff\xff\x0a") as url:
-        with anyio.fail_after(20), pytest.raises(AmqpError):
-            async with Connection(url, dialect="fast", idle_timeout=0.5):
+    async with server(b"\xff\xff\x7f\xff\xff\xff\x0a") as stream:
+        with anyio.fail_after(60), pytest.raises(AmqpError):
+            async with Connection.over(stream, dialect="fast", idle_timeout=0.5):
                 pass

@@ -7,9 +7,8 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from amqp10 import Connection
 from amqp10.broker import Broker
-from amqp10.dialects.v0_9._methods import (
+from amqp10.dialects.v0_9.wire.methods import (
     BasicConsumeOk,
     BasicPublish,
     ChannelClose,
@@ -23,12 +22,12 @@ from amqp10.dialects.v0_9._methods import (
     ConnectionTune,
     TxSelectOk,
 )
-from amqp10.dialects.v0_9._variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
+from amqp10.dialects.v0_9.wire.variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
 
 from ..dialects.v0_9._peer import MethodPeer
 from ._method_acts import AT_BROKER, Act, header, raw
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 VARIANTS = [V0_9_1, *(pytest.param(each, marks=pytest.mark.slow) for each in (V0_9, V0_9_DRAFT))]
 
@@ -42,8 +41,8 @@ async def broker(anyio_backend: str) -> AsyncIterator[Broker]:
 
 async def still_serves(broker: Broker) -> None:
     """Another client sends and receives."""
-    with anyio.fail_after(5):
-        async with Connection(broker.url, dialect="0-9-1") as connection, connection.sender("other") as sender:
+    with anyio.fail_after(60):
+        async with broker.connect(dialect="0-9-1") as connection, connection.sender("other") as sender:
             await sender.send(b"fine")
             async with connection.receiver("other") as receiver:
                 (await receiver.receive()).accept()
@@ -113,7 +112,7 @@ async def test_never_to_the_end_of_the_handshake(anyio_backend: str, stage: str)
             await peer.send(0, ConnectionStartOk({}, "ANONYMOUS", b"", "en_US"))
             await peer.expect(ConnectionTune)
         dribble = V0_9_1.header if stage == "header" else peer.method(0, ConnectionSecureOk(b"x" * 1000))
-        with anyio.fail_after(20), pytest.raises((anyio.BrokenResourceError, anyio.ClosedResourceError)):
+        with anyio.fail_after(60), pytest.raises((anyio.BrokenResourceError, anyio.ClosedResourceError)):
             for octet in dribble * 100:
                 await peer.send_bytes(bytes([octet]))
                 await anyio.sleep(0.02)
@@ -123,7 +122,7 @@ async def test_a_frame_that_never_ends(anyio_backend: str) -> None:
     """Single octets of a frame are no sign of life: the client is given up when its time is over."""
     async with Broker(idle_timeout=0.4, close_timeout=0.2) as broker, MethodPeer.over(broker.open_stream()) as peer:
         await peer.open_connection(heartbeat=1)
-        with anyio.fail_after(20), pytest.raises((anyio.BrokenResourceError, anyio.ClosedResourceError)):
+        with anyio.fail_after(60), pytest.raises((anyio.BrokenResourceError, anyio.ClosedResourceError)):
             for octet in raw(1, 0, b"x" * 4000)(V0_9_1):
                 await peer.send_bytes(bytes([octet]))
                 await anyio.sleep(0.02)

@@ -18,8 +18,9 @@ from amqp10 import (
     LinkDetached,
     RemoteProtocolError,
 )
-from amqp10.dialects.v0_9._codes import condition_of
-from amqp10.dialects.v0_9._methods import (
+from amqp10.broker._serving.memory import memory_streams
+from amqp10.dialects.v0_9.codes import condition_of
+from amqp10.dialects.v0_9.wire.methods import (
     BasicAck,
     BasicDeliver,
     BasicPublish,
@@ -37,13 +38,13 @@ from amqp10.dialects.v0_9._methods import (
     ConnectionTune,
     ConnectionTuneOk,
 )
-from amqp10.dialects.v0_9._variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
+from amqp10.dialects.v0_9.wire.variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
 from amqp10.sasl import Plain, ScramSha256
 
 from ..dialects.v0_9._peer import MethodPeer
 from ._method_acts import AT_CLIENT, Act, coded, header, nested, raw
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 VARIANTS = [V0_9_1, *(pytest.param(each, marks=pytest.mark.slow) for each in (V0_9, V0_9_DRAFT))]
 MAX_MESSAGE = 20_000
@@ -55,11 +56,12 @@ async def against(
     variant: Variant, serve: Serve, close_timeout: float = 0.2, **settings: Any
 ) -> AsyncIterator[Connection]:
     """A connection to a server that does as it likes."""
-    async with MethodPeer(variant) as peer:
+    here, there = memory_streams()
+    async with MethodPeer.over(there, variant) as peer:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(serve, peer)
-            with anyio.fail_after(25):
-                yield Connection(peer.url, dialect=variant.name, close_timeout=close_timeout, **settings)
+            with anyio.fail_after(60):
+                yield Connection.over(here, secure=True, dialect=variant.name, close_timeout=close_timeout, **settings)
 
 
 async def links(connection: Connection) -> None:
@@ -104,7 +106,7 @@ async def test_act(act: Act, variant: Variant) -> None:
     if act.level == "channel":
         assert isinstance(caught.value, ConnectionClosed)
     else:
-        assert isinstance(caught.value, RemoteProtocolError)
+        assert type(caught.value) is RemoteProtocolError
         assert not code or caught.value.condition == condition_of(code)
 
 
@@ -130,6 +132,20 @@ async def test_a_message_that_is_too_large(variant: Variant, size: int) -> None:
         with pytest.raises(LinkDetached) as caught:
             await links(connection)
     assert caught.value.condition == "amqp:link:message-size-exceeded"
+
+
+async def test_before_the_login() -> None:
+    """The user gets a class of `amqp10.errors`, not the dialect's own."""
+
+    async def serve(peer: MethodPeer) -> None:
+        await peer.expect_header()
+        await peer.send(0, ConnectionTune(0, 131_072, 0))
+        await peer.expect_end()
+
+    async with against(V0_9_1, serve) as connection:
+        with pytest.raises(RemoteProtocolError, match=r"connection\.tune") as caught:
+            await links(connection)
+    assert type(caught.value) is RemoteProtocolError
 
 
 BOMBS = {

@@ -6,7 +6,7 @@ import pytest
 
 from amqp10 import Connection, LinkDetached, Message
 from amqp10.broker import Broker
-from amqp10.dialects.v0_9._methods import (
+from amqp10.dialects.v0_9.wire.methods import (
     BasicAck,
     BasicPublish,
     ChannelClose,
@@ -19,7 +19,7 @@ from amqp10.dialects.v0_9._methods import (
 
 from ..dialects.v0_9._peer import MethodPeer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 
 def publish(peer: MethodPeer, exchange: str, key: str, body: bytes) -> bytes:

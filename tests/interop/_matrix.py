@@ -1,4 +1,4 @@
-"""The four brokers that the interop matrix asks, behind one face.
+"""The brokers that the interop matrix asks, behind one face.
 
 A test of the matrix takes the fixture `peer`, names its row by `@pytest.mark.matrix("row")`, and either shows that the
 feature works or asserts the error that a user sees where the broker does not have it, and says so by `peer.lacks(...)`.
@@ -13,9 +13,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
-from amqp10 import Connection
+from amqp10 import Connection, EndpointError, LinkDetached, SessionEnded
 from amqp10.rabbitmq import management, queue_address
 
 STOP_SECONDS = 20
@@ -46,24 +46,31 @@ class Peer:
         name: "artemis", "broker_j", "rabbitmq" or "embedded".
         server: the process.
         said: (key, value) pairs that go into the test's report.
+        newest: of RabbitMQ, 4.3 or later, and not 4.0.
     """
 
     name: str
     server: Serving
     said: list[tuple[str, object]] = field(default_factory=list)
+    newest: bool = False
 
     def url(self, port: str = "amqp", user: str | None = "user", password: str = "secret") -> str:
         """The URL of one of its ports, with credentials unless `user` is None."""
         return self.server.url(port, user, password)
 
-    async def queue(self, connection: Connection) -> str:
-        """The address of a new queue, made where the broker makes none on first use."""
+    async def queue(self, connection: Connection, kind: Literal["classic", "quorum"] = "classic") -> str:
+        """The address of a new queue, made where the broker makes none on first use; `kind` is RabbitMQ's."""
         name = fresh_name()
         if self.name == "rabbitmq":
             async with management(connection) as rabbit:
-                await rabbit.declare_queue(name, "classic")
+                await rabbit.declare_queue(name, kind)
             return queue_address(name)
         return name
+
+    @property
+    def refused(self) -> type[EndpointError]:
+        """What a refused link raises: RabbitMQ 4.0 ends the whole session."""
+        return SessionEnded if self.name == "rabbitmq" and not self.newest else LinkDetached
 
     def lacks(self, what: str) -> None:
         """Note that the broker does not have the feature, once the test has asserted what a user sees."""

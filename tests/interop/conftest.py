@@ -16,6 +16,7 @@ from ._matrix import Embedded, Peer, embedded_broker, fresh_name
 from .brokers import (
     ARTEMIS,
     BROKER_J,
+    NEWEST,
     Recipe,
     Server,
     Unavailable,
@@ -64,12 +65,22 @@ def broker_j(authority: Path) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def rabbitmq(authority: Path) -> Iterator[Server]:
-    """RabbitMQ 4. Ports: amqp (PLAIN, ANONYMOUS), amqps (PLAIN, EXTERNAL); queues are to be declared."""
+    """RabbitMQ 4.0. Ports: amqp (PLAIN, ANONYMOUS), amqps (PLAIN, EXTERNAL); queues are to be declared."""
     try:
         with serving_rabbitmq(authority) as server:
             yield server
     except Unavailable as error:
         unavailable(f"no rabbitmq: {error}")
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_43(authority: Path) -> Iterator[Server]:
+    """RabbitMQ 4.3 or a later one, with the same ports."""
+    try:
+        with serving_rabbitmq(authority, NEWEST) as server:
+            yield server
+    except Unavailable as error:
+        unavailable(f"no rabbitmq of {NEWEST}: {error}")
 
 
 @pytest.fixture(scope="session")
@@ -79,13 +90,13 @@ def embedded() -> Iterator[Embedded]:
         yield server
 
 
-@pytest.fixture(params=["artemis", "broker_j", "rabbitmq", "embedded"])
+@pytest.fixture(params=["artemis", "broker_j", "rabbitmq", "rabbitmq_43", "embedded"])
 def peer(request: pytest.FixtureRequest) -> Peer:
     """Each broker of the interop matrix in turn; what a test notes on it goes into the docs' interop table."""
     server = request.getfixturevalue(request.param)
     said = request.node.user_properties
     said.append(("peer", request.param))
-    return Peer(request.param, server, said)
+    return Peer(request.param.removesuffix("_43"), server, said, newest=request.param == "rabbitmq_43")
 
 
 @pytest.fixture(params=["rabbitmq", "embedded"])

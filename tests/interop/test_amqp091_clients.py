@@ -26,6 +26,7 @@ pytestmark = [
     pytest.mark.timeout(600),
     # aio-pika runs on asyncio only, and neither says anything about our event loop.
     pytest.mark.parametrize("anyio_backend", ["asyncio"]),
+    pytest.mark.capability("AMQP 0-9-1"),
 ]
 
 
@@ -154,7 +155,7 @@ async def test_aio_pika_in_parallel(channel: AbstractChannel) -> None:
     async with anyio.create_task_group() as tasks:
         for number in range(500):
             tasks.start_soon(channel.default_exchange.publish, aio_pika.Message(b"%d" % number), queue.name)
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         await done.wait()
     assert taken == {b"%d" % number for number in range(500)}
 
@@ -236,7 +237,7 @@ async def test_aio_pika_streams(channel: AbstractChannel) -> None:
         await channel.default_exchange.publish(aio_pika.Message(b"%d" % number), stream.name)
     for first in (0, 2, 4):
         got: list[AbstractIncomingMessage] = []
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             async with stream.iterator(arguments={"x-stream-offset": first}) as messages:
                 async for message in messages:
                     got.append(message)

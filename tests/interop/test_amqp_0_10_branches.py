@@ -11,12 +11,12 @@ import pytest
 
 from amqp10 import AmqpError, Connection, Message, Reconnect, RequestRefused, TransactionInDoubt
 from amqp10.amqp010 import XAStatus, Xid
-from amqp10.dialects.v0_10 import _transactions
+from amqp10.dialects.v0_10.client import transactions
 from amqp10.testing import FaultProxy
 
 from .brokers import Server
 
-pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600), pytest.mark.capability("AMQP 0-10")]
 
 on_trio = pytest.mark.parametrize("anyio_backend", ["trio"])
 
@@ -141,7 +141,7 @@ async def test_cut_in_a_commit(server: Server, address: str, side: str) -> None:
 @on_trio
 async def test_who_does_not_come_back(broker_j: Server, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that is gone for good leaves its branch to the broker's clock."""
-    monkeypatch.setattr(_transactions, "TIMEOUT", 1)
+    monkeypatch.setattr(transactions, "TIMEOUT", 1)
     async with connected(broker_j.url()) as there, there.sender(address) as filling:
         await filling.send("a message")
         async with FaultProxy(broker_j.url()) as proxy:

@@ -19,6 +19,7 @@ pytestmark = [
     pytest.mark.timeout(600),
     # It says nothing about our event loop: one backend is enough.
     pytest.mark.parametrize("anyio_backend", ["trio"]),
+    pytest.mark.capability("AMQP 0-10"),
 ]
 
 

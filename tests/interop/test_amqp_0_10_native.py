@@ -21,7 +21,7 @@ from amqp10 import (
 )
 from amqp10.amqp010 import Native, XAStatus, Xid
 from amqp10.dialects.v0_10 import Invoke
-from amqp10.dialects.v0_10._topology import QueueDeclare
+from amqp10.dialects.v0_10.wire.commands_topology import QueueDeclare
 from amqp10.engine import QueueFacts
 
 from .brokers import Server
@@ -39,7 +39,7 @@ def server(request: pytest.FixtureRequest) -> Server:
 @asynccontextmanager
 async def connected(server: Server) -> AsyncIterator[tuple[Connection, Native]]:
     """A connection that speaks 0-10, and its own words."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with Connection(server.url(), dialect="0-10") as connection:
             yield connection, connection.native
 
@@ -93,7 +93,7 @@ async def test_alternate_exchange(server: Server) -> None:
             assert facts.arguments == {"x-dead-letter-exchange": "amq.fanout"}
         else:  # who looks first whether it is there has it made
             async with connection.session() as session:
-                await session._request(Invoke(QueueDeclare(name, "amq.fanout")))
+                await session.core.request(Invoke(QueueDeclare(name, "amq.fanout")))
         async with connection.sender(name) as sender, connection.receiver(name) as receiver:
             await sender.send("dies")
             (await receiver.receive()).reject("amqp:decode-error", "why")
@@ -110,7 +110,7 @@ async def test_queues_of_a_session(server: Server) -> None:
     declare = Invoke(QueueDeclare(name, exclusive=True, auto_delete=True))
     async with connected(server) as (connection, native):
         async with connection.session() as session:
-            await session._request(declare)
+            await session.core.request(declare)
             async with session.receiver(name), session.sender(name) as sender:
                 await sender.send("m")
             async with session.receiver(name) as receiver:

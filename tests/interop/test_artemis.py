@@ -31,7 +31,12 @@ from amqp10 import (
 from ._cases import ANNOTATION, BODIES, KEPT, MOMENT, PRIMITIVES, body_of, everything, exchange, same
 from .brokers import Server
 
-pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.interop,
+    pytest.mark.timeout(600),
+    pytest.mark.capability("send and receive"),
+]
 
 # For what is heavy, or says nothing about the event loop: one backend is enough.
 on_trio = pytest.mark.parametrize("anyio_backend", ["trio"])

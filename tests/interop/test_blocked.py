@@ -39,7 +39,7 @@ async def test_a_memory_alarm(rabbit: MortalRabbitMQ) -> None:
             try:
                 # It says so to those who publish, when they do; and reads nothing more of them.
                 first = await sender.submit(b"the one that tells")
-                with anyio.fail_after(30):
+                with anyio.fail_after(60):
                     blocked = await anext(events)
                 assert isinstance(blocked, ConnectionBlocked)
                 assert "memory" in blocked.reason
@@ -50,7 +50,7 @@ async def test_a_memory_alarm(rabbit: MortalRabbitMQ) -> None:
                 assert before.message.body == b"before"
             finally:
                 await anyio.to_thread.run_sync(rabbit.alarm, False)
-            with anyio.fail_after(30):
+            with anyio.fail_after(60):
                 assert await anext(events) == ConnectionUnblocked()
                 await first.outcome()
                 await sender.send(b"after")

@@ -25,7 +25,7 @@ from .brokers import Server
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
-pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600), pytest.mark.capability("bridge")]
 
 QUICK = Reconnect(initial_delay=0.02, max_delay=0.2, resume_timeout=0)
 COUNT = 1000
@@ -194,7 +194,7 @@ async def bridge_a_message_that_is_refused(request: pytest.FixtureRequest, serve
         await old.fill(messages)
         async with old.connection() as there, new.connection() as here:
             ends = (there, old.address), (here, new.address)
-            with anyio.fail_after(30):
+            with anyio.fail_after(60):
                 report = await amqp10.bridge(*ends, until_empty=True, on_refused="reject")
         assert (report.moved, report.refused) == (9, 1)
         came = [message.body for message in await new.empty(20)]

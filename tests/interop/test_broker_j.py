@@ -26,7 +26,12 @@ from amqp10 import (
 from ._cases import ANNOTATION, BODIES, KEPT, PRIMITIVES, body_of, everything, exchange, same
 from .brokers import Server
 
-pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.interop,
+    pytest.mark.timeout(600),
+    pytest.mark.capability("send and receive"),
+]
 
 on_trio = pytest.mark.parametrize("anyio_backend", ["trio"])
 

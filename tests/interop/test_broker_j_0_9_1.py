@@ -33,7 +33,7 @@ async def passed_on(server: Server, sending: str, receiving: str, message: Messa
     ):
         await sender.send(message)
         async with other.receiver(queue) as receiver:
-            with anyio.fail_after(30):
+            with anyio.fail_after(60):
                 with await receiver.receive() as got:
                     return got
 

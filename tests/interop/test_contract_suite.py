@@ -24,6 +24,7 @@ pytestmark = [
     pytest.mark.timeout(600),
     # What servers do says nothing about our event loop.
     pytest.mark.parametrize("anyio_backend", ["trio"]),
+    pytest.mark.capability("older dialects"),
 ]
 
 

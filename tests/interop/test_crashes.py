@@ -22,7 +22,7 @@ from amqp10 import (
 from .brokers import ARTEMIS, Mortal, Unavailable, java, mortal, write_trust_store
 from .conftest import unavailable
 
-pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600), pytest.mark.capability("transactions")]
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ..client.declaring import gone_with_its_last_consumer, the_same_queue_again
+from ..kit.declaring import gone_with_its_last_consumer, the_same_queue_again
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(300)]
 

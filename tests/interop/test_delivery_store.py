@@ -16,7 +16,7 @@ from amqp10 import Accepted, Connection, Message, SQLiteDeliveryStore
 
 from ._matrix import Peer
 
-pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600), pytest.mark.capability("exactly once")]
 
 COUNT = 50
 PROGRAM = """

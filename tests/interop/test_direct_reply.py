@@ -21,7 +21,12 @@ from amqp10.testing import FaultProxy
 from ._amqp091 import channel_of
 from ._matrix import fresh_name
 
-pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.interop,
+    pytest.mark.timeout(600),
+    pytest.mark.capability("requests and replies"),
+]
 
 REPLIES = "amq.rabbitmq.reply-to"
 
@@ -95,7 +100,7 @@ async def test_the_requester_is_gone(url: str) -> None:
         async with connection.responder(queue) as responder:
             async with others.requester(queue, reply_to=REPLIES) as requester, anyio.create_task_group() as tasks:
                 tasks.start_soon(requester.request, b"x")
-                with anyio.fail_after(30):
+                with anyio.fail_after(60):
                     request = await responder.receive()
                 tasks.cancel_scope.cancel()
             with pytest.raises(LinkDetached) as gone:
@@ -165,7 +170,7 @@ async def test_pika_answers(url: str) -> None:
             await anyio.to_thread.run_sync(ready.wait, 30)
             async with Connection(url, dialect="0-9-1") as connection:
                 async with connection.requester(queue, reply_to=REPLIES) as requester:
-                    with anyio.fail_after(30):
+                    with anyio.fail_after(60):
                         assert (await requester.request(Message(b"a", correlation_id="own"))).body == b"aa"
                         assert (await requester.request(b"b")).body == b"bb"
         finally:

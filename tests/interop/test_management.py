@@ -13,7 +13,12 @@ from amqp10.rabbitmq import management
 from ._matrix import Embedded
 from .brokers import Server
 
-pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.interop,
+    pytest.mark.timeout(600),
+    pytest.mark.capability("RabbitMQ management"),
+]
 
 QUORUM, STREAM = {"x-queue-type": "quorum"}, {"x-queue-type": "stream"}
 BINDING = {"source": "{E}", "destination_queue": "{Q}", "binding_key": "k", "arguments": {}}

@@ -29,6 +29,7 @@ pytestmark = [
     pytest.mark.interop,
     pytest.mark.timeout(600),
     pytest.mark.parametrize("anyio_backend", ["trio"]),
+    pytest.mark.capability("older dialects"),
 ]
 
 PEERS = [

@@ -17,7 +17,7 @@ import pika.exceptions
 from ._amqp091 import Inbox, all_in, channel_of, connected, eventually, wait_until
 from ._matrix import fresh_name
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600), pytest.mark.capability("AMQP 0-9-1")]
 
 
 @pytest.fixture(params=["rabbitmq", "embedded"])

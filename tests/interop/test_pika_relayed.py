@@ -82,7 +82,7 @@ async def relay(url: str, queues: list[str], count: int) -> list[Message]:
     async with Connection(url, dialect="0-9-1") as connection:
         async with connection.receiver(queues[0]) as receiver, connection.sender(queues[1]) as sender:
             messages = []
-            with anyio.fail_after(30):
+            with anyio.fail_after(60):
                 for _ in range(count):
                     with await receiver.receive() as message:
                         await sender.send(message)
@@ -198,7 +198,7 @@ async def test_priorities(url: str) -> None:
                 channel.queue_declare(queue, passive=True)
             async with connection.receiver(queue, credit=1) as receiver:
                 got = []
-                with anyio.fail_after(30):
+                with anyio.fail_after(60):
                     for _ in range(5):
                         with await receiver.receive() as message:
                             got.append(message.body)

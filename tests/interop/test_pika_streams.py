@@ -16,7 +16,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from ._amqp091 import Inbox, channel_of, connected
 from ._matrix import fresh_name
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600), pytest.mark.capability("streams")]
 STREAM = {"x-queue-type": "stream"}
 
 

@@ -52,7 +52,7 @@ async def test_exclusive(url: str, credit: int) -> None:
 
         async with connection.receiver(queue, credit=credit, exclusive=True) as receiver:
             deliveries = []
-            with anyio.fail_after(30):
+            with anyio.fail_after(60):
                 if not credit:
                     receiver.add_credit(1)
                 deliveries.append(await receiver.receive())
@@ -84,12 +84,12 @@ async def test_single_active(url: str, kind: str) -> None:
         async with connection.sender(queue) as sender:
             await sender.send_many([b"%d" % n for n in range(8)])
         async with connection.receiver(queue, credit=2) as active, others.receiver(queue, credit=2) as standby:
-            with anyio.fail_after(30):
+            with anyio.fail_after(60):
                 held = [await active.receive() for _ in range(8)]
             assert [delivery.message.body for delivery in held] == [b"%d" % n for n in range(8)]
             assert standby.buffered == 0
             await active.close()
-            with anyio.fail_after(30):
+            with anyio.fail_after(60):
                 for delivery in [await standby.receive() for _ in range(8)]:
                     delivery.accept()
         assert await connection.native.delete_queue(queue) == 0
@@ -103,7 +103,7 @@ async def test_an_early_drain_of_a_stream(rabbitmq: Server) -> None:
     async with Connection(url, dialect="0-9-1") as connection:
         async with connection.receiver(queue, credit=0) as receiver:
             receiver.add_credit(1)
-            with pytest.raises(ConnectionClosed) as closed, anyio.fail_after(30):
+            with pytest.raises(ConnectionClosed) as closed, anyio.fail_after(60):
                 await receiver.drain()
             assert (closed.value.condition, closed.value.info["reply-code"]) == ("amqp:connection:forced", 540)
     quick = Reconnect(initial_delay=0.02, max_delay=0.2)
@@ -138,7 +138,7 @@ async def test_no_drain_of_a_stream(url: str) -> None:
                 await sender.send(b"%d" % number)
         async with connection.receiver(Source(queue, filters=[StreamOffset("first")]), credit=0) as receiver:
             got: list[Any] = []
-            with anyio.fail_after(30):
+            with anyio.fail_after(60):
                 while len(got) < 4:
                     receiver.add_credit(1)
                     with await receiver.receive() as message:

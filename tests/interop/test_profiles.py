@@ -10,7 +10,12 @@ from amqp10.rabbitmq import management
 
 from ._matrix import Peer
 
-pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.interop,
+    pytest.mark.timeout(600),
+    pytest.mark.capability("broker profiles"),
+]
 
 NAMES = {"artemis": "artemis", "broker_j": "broker-j", "rabbitmq": "rabbitmq", "embedded": "embedded"}
 

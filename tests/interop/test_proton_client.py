@@ -18,7 +18,7 @@ from amqp10.net import TLS
 proton = pytest.importorskip("proton", reason="python-qpid-proton is not installed")
 from proton import handlers, reactor, utils  # noqa: E402
 
-pytestmark = [pytest.mark.anyio, pytest.mark.interop]
+pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.capability("send and receive")]
 T = TypeVar("T")
 SECONDS = 20
 

@@ -25,6 +25,7 @@ pytestmark = [
     pytest.mark.timeout(600),
     # It says nothing about our event loop: one backend is enough.
     pytest.mark.parametrize("anyio_backend", ["trio"]),
+    pytest.mark.capability("embedded broker"),
 ]
 
 

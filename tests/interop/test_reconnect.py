@@ -20,7 +20,6 @@ from amqp10 import (
     Message,
     Plain,
     Reconnect,
-    SessionEnded,
     StaleDelivery,
 )
 from amqp10.rabbitmq import management, queue_address
@@ -29,7 +28,7 @@ from amqp10.testing import FaultProxy
 from ._matrix import Peer, fresh_name
 from .brokers import Server
 
-pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600), pytest.mark.capability("reconnect")]
 
 QUICK = Reconnect(initial_delay=0.02, max_delay=0.2)
 COUNT = 1500
@@ -89,10 +88,10 @@ async def test_exactly_once(peer: Peer) -> None:
         profile = connection.profile
         if peer.name == "rabbitmq":
             address = await peer.queue(connection)
-            with pytest.raises(SessionEnded, match="rcv-settle-mode second not supported"):
+            with pytest.raises(peer.refused, match="rcv-settle-mode second not supported"):
                 async with connection.receiver(address, receiver_settle_mode="second"):
                     pytest.fail("it has no such mode")
-            peer.lacks("`SessionEnded`")
+            peer.lacks(f"`{peer.refused.__name__}`")
             return
     count, bodies = await exchange(peer, "second")
     assert bodies == set(range(COUNT))
@@ -154,9 +153,11 @@ async def test_a_queue_that_is_made_again(rabbitmq: Server) -> None:
                     if isinstance(event, LinkInterrupted):
                         assert isinstance(event.cause, EndpointError)
                         conditions.append(event.cause.condition)
-                assert set(conditions) == {"amqp:resource-deleted", "amqp:not-found"}
+                # A link attached while its queue is going ends the session with an internal error, at times.
+                assert "amqp:resource-deleted" in conditions
+                assert set(conditions) <= {"amqp:resource-deleted", "amqp:not-found", "amqp:internal-error"}
                 await queues.declare_queue(name)
-                with anyio.fail_after(30):
+                with anyio.fail_after(60):
                     await sender.send("again")
                     with await receiver.receive() as message:
                         assert message.body == "again"

@@ -17,7 +17,12 @@ from ._matrix import Peer
 proton = pytest.importorskip("proton", reason="python-qpid-proton is not installed")
 from proton import utils  # noqa: E402
 
-pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.interop,
+    pytest.mark.timeout(600),
+    pytest.mark.capability("requests and replies"),
+]
 T = TypeVar("T")
 SECONDS = 20
 IDS = [7, "seven", b"\x07", None]

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.interop,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1200),
     pytest.mark.xdist_group("spark"),
+    pytest.mark.capability("Spark"),
 ]
 T = TypeVar("T")
 
@@ -65,7 +66,7 @@ def into_parquet(frame: DataFrame, folder: Path) -> list[int]:
     """Run a stream until it has all that is available, and see what is in the files by then."""
     writer = frame.writeStream.trigger(availableNow=True).option("checkpointLocation", str(folder / "checkpoint"))
     query = writer.format("parquet").start(str(folder / "out"))
-    assert query.awaitTermination(240)
+    assert query.awaitTermination(600)
     written = frame.sparkSession.read.parquet(str(folder / "out"))
     return sorted(int(row.body) for row in written.select("body").collect())
 

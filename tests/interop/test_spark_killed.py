@@ -24,14 +24,15 @@ from amqp10.spark._rows.schema import struct
 from amqp10.spark._wal.query_folder import create_batch_folder, create_query_folder
 from amqp10.spark._wal.segments import Segment
 
+from ..kit.seeds import KILLS
 from ._matrix import fresh_name
 from .brokers import ARTEMIS, Mortal, Server, Unavailable, java, mortal, write_trust_store
 from .conftest import unavailable
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(1200)]
 COUNT = 2000
-ROUNDS = 4
-"""Without the transaction of the last message every third or so had some twice."""
+ROUNDS = KILLS
+"""Without the transaction of the last message every third or so had some twice; `make nightly` has more."""
 
 
 @pytest.fixture(scope="module")

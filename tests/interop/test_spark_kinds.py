@@ -23,7 +23,7 @@ from amqp10.spark._rows.decode import Columns
 from ._matrix import fresh_name
 from .brokers import Server
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(1200)]
 SCHEMA = pa.schema([("body", pa.binary())])
 TRIES = 25
 """More than the 20 that RabbitMQ gives a message of a quorum queue before it drops it."""

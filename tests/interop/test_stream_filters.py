@@ -29,10 +29,11 @@ pytestmark = [
     pytest.mark.interop,
     pytest.mark.timeout(600),
     pytest.mark.parametrize("anyio_backend", ["trio"]),
+    pytest.mark.capability("streams"),
 ]
 
 
-@pytest.fixture(params=["rabbitmq", "embedded"])
+@pytest.fixture(params=["rabbitmq", "rabbitmq_43", "embedded"])
 def url(request: pytest.FixtureRequest) -> str:
     """Where each of the two listens."""
     found: str = request.getfixturevalue(request.param).url()
@@ -68,7 +69,7 @@ async def read(connection: Connection, address: str, count: int, *filters: Filte
     """The next messages of a stream, each with its offset."""
     got: list[tuple[Any, Any]] = []
     async with connection.receiver(Source(address, filters=filters)) as receiver:
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             while len(got) < count:
                 with await receiver.receive() as message:
                     got.append((message.body, message.message_annotations[OFFSET]))
@@ -115,7 +116,7 @@ async def test_streams_in_0_9_1(url: str) -> None:
             got = []
             for credit in (1, 2, 1, 2):
                 receiver.add_credit(credit)
-                with anyio.fail_after(30):
+                with anyio.fail_after(60):
                     deliveries = [await receiver.receive() for _ in range(credit)]
                 got += [delivery.message.body for delivery in deliveries]
                 for delivery in deliveries:
@@ -132,7 +133,7 @@ async def test_a_slow_reader_in_0_9_1(url: str) -> None:
         source = Source(address, filters=[StreamOffset("first")])
         async with connection.receiver(source, credit=2) as receiver, connection.sender(address) as sender:
             await sender.send_many([b"%d" % n for n in range(40)])
-            with anyio.fail_after(30):
+            with anyio.fail_after(60):
                 deliveries = [await receiver.receive() for _ in range(40)]
             for delivery in deliveries:
                 delivery.accept()
@@ -150,7 +151,7 @@ async def test_rounds_of_many_in_0_9_1(url: str) -> None:
         async with connection.receiver(source, credit=0) as receiver:
             for _ in range(5):
                 receiver.add_credit(20)
-                with anyio.fail_after(30):
+                with anyio.fail_after(60):
                     deliveries = [await receiver.receive() for _ in range(20)]
                 got += [(each.message.body, each.message.message_annotations[OFFSET]) for each in deliveries]
                 for delivery in deliveries:
@@ -178,7 +179,7 @@ async def test_next(url: str) -> None:
             for filters in ([StreamOffset("next")], []):
                 async with connection.receiver(Source(address, filters=filters)) as receiver:
                     await sender.send("after")
-                    with anyio.fail_after(30):
+                    with anyio.fail_after(60):
                         delivery = await receiver.receive()
                     assert delivery.message.body == "after"
                     delivery.accept()

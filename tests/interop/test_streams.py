@@ -21,7 +21,12 @@ from .conftest import unavailable
 from .test_proton_listener import listening
 from .test_transactions import lacking
 
-pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.interop,
+    pytest.mark.timeout(600),
+    pytest.mark.capability("large messages"),
+]
 on_trio = pytest.mark.parametrize("anyio_backend", ["trio"])
 
 SMALL = 12 << 20  # RabbitMQ takes 16 MiB unless configured
@@ -182,7 +187,7 @@ async def test_leaving_in_the_middle(peer: Peer) -> None:
         address = await peer.queue(connection)
         async with connection.sender(address) as sender:
             await sender.send_stream(Message(**HEAD), body)
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             async with connection.receiver(address, stream=True) as receiver:
                 delivery = await receiver.receive()
                 async for _ in delivery.body():

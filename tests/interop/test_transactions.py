@@ -14,7 +14,7 @@ from ._matrix import Embedded, Peer
 from .brokers import Server
 from .clients import PROGRAMS
 
-pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600), pytest.mark.capability("transactions")]
 
 
 async def lacking(peer: Peer, connection: Connection) -> bool:
@@ -208,8 +208,8 @@ async def test_a_connection_that_dies(peer: Peer) -> None:
                 with pytest.raises(TransactionRolledBack):
                     async with dying.transaction() as transaction:
                         await sender.send("never", transaction=transaction)
-                        dying._in_engine.receive_eof()
-                        dying._handle(dying._in_engine.events())
+                        dying.core.in_engine.receive_eof()
+                        dying.core.handle(dying.core.in_engine.events())
         async with connection.receiver(address) as receiver:
             assert await receiver.receive_batch(1, max_wait=0.5) == []
 

@@ -31,7 +31,7 @@ from .brokers import Server, Unavailable
 from .clients import PROGRAMS, Program, ProgramFailed
 from .conftest import unavailable
 
-pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600), pytest.mark.capability("WebSocket")]
 
 on_trio = pytest.mark.parametrize("anyio_backend", ["trio"])
 

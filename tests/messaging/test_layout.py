@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from amqp10.errors import DecodeError
 from amqp10.messaging import Message
 from amqp10.messaging._layout import BODY, NAMES, descriptor_at, scan, section_at
+from amqp10.messaging.sections import may_hold
 from amqp10.testing._message_strategies import messages
 from amqp10.types import Described, Int, Symbol, ULong, encode
 
@@ -114,3 +115,19 @@ def test_half_a_descriptor(front: bytes) -> None:
         section_at(front + b"\x00", len(front))
     with pytest.raises(DecodeError, match="ends within the section"):
         descriptor_at(front + b"\x00", len(front))
+
+
+@settings(deadline=None)
+@given(messages())
+def test_looking_for_octets(message: Message) -> None:
+    """Octets are found in the section asked for; a message that was changed may hold all."""
+    name = "x-opt-failed-attempts"
+    annotated = message.replace(message_annotations={Symbol(name): 1})
+    for payload, there in ((annotated.encode(), True), (message.replace(message_annotations=None).encode(), False)):
+        assert may_hold(Message.decode(payload), 0x72, name.encode()) is there
+    bare = Message(b"x", application_properties={name: 1}).encode()
+    assert not may_hold(Message.decode(bare), 0x72, name.encode())
+    assert not may_hold(Message.decode(Message(b"x").encode()), 0x70)
+    changed = Message.decode(bare)
+    changed.durable = True
+    assert may_hold(changed, 0x70)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -145,12 +145,37 @@ class Wire(ByteStream):
         await anyio.lowlevel.checkpoint()
 
 
+class HastyWire(Wire):
+    """A stream that can take something at once, as a socket does, and does not let others run while it sends.
+
+    Attributes:
+        at_once: what was taken so.
+        room: octets that it takes so.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at_once: list[bytes] = []
+        self.room = 1000
+
+    def send_at_once(self, buffers: Sequence[bytes | memoryview]) -> Sequence[bytes | memoryview]:
+        data = b"".join(buffers)
+        if taken := data[: self.room]:
+            self.at_once.append(taken)
+        return [rest] if (rest := data[self.room :]) else []
+
+    async def send_buffers(self, buffers: Sequence[bytes | memoryview]) -> None:
+        if not self.gate.is_set():
+            await self.gate.wait()
+        self.sent.append(b"".join(buffers))
+
+
 class Rig:
     """A pump between a double and a wire."""
 
-    def __init__(self) -> None:
+    def __init__(self, wire: Wire | None = None) -> None:
         self.engine = Double()
-        self.wire = Wire()
+        self.wire = wire or Wire()
         self.told: list[list[Event]] = []
         self.on_events: Callable[[list[Event]], None] = lambda events: None
         self.pump = Pump(self.wire, self.engine, self._tell)
@@ -184,8 +209,8 @@ class Rig:
 
 
 @asynccontextmanager
-async def running() -> AsyncIterator[Rig]:
-    rig = Rig()
+async def running(wire: Wire | None = None) -> AsyncIterator[Rig]:
+    rig = Rig(wire)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(rig.run)
         await anyio.wait_all_tasks_blocked()

@@ -49,9 +49,9 @@ async def main():
     async with Connection(sys.argv[1], reconnect=Reconnect(initial_delay=0.2)) as connection:
         async with connection.sender("q") as sender:
             events = connection.events()
-            connection._lifeline.drop()
+            connection.core.supervisor.drop()
             await anext(events)  # it is interrupted
-            last = connection._engine
+            last = connection.core._engine
             child = os.fork()
             if child == 0:
                 try:
@@ -60,7 +60,7 @@ async def main():
                     print(error, flush=True)
                 if sys.argv[2] == "trio":  # in a child of asyncio nothing runs on
                     await anyio.sleep(0.5)
-                print(connection._engine is last, flush=True)
+                print(connection.core._engine is last, flush=True)
                 os._exit(0)
             os.waitpid(child, 0)  # and nothing else meanwhile: the child of a trio has its epoll
             await sender.send("from the parent")
@@ -138,7 +138,7 @@ async def test_30_a_child_of_one_that_connects(anyio_backend: str) -> None:
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, silent)
         url = f"amqps://127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
-        with anyio.fail_after(50):
+        with anyio.fail_after(60):
             done = await anyio.run_process([sys.executable, "-c", CONNECTING, url, anyio_backend])
         tasks.cancel_scope.cancel()
     assert done.stdout.decode().splitlines() == ["1 0", "1"]
@@ -164,7 +164,7 @@ async def test_30_a_child_cannot_use_the_connection(amqp_broker: Broker, anyio_b
 
 async def test_30_a_child_restores_nothing(amqp_broker: Broker, anyio_backend: str) -> None:
     """Pitfall 30: in the child of a process whose connection is just away no call waits for it, and none is made."""
-    with anyio.fail_after(50):
+    with anyio.fail_after(60):
         done = await anyio.run_process([sys.executable, "-c", AWAY, amqp_broker.url, anyio_backend])
     assert done.stdout.decode().splitlines() == [
         "the connection belongs to the process that this one was forked from",
@@ -179,7 +179,7 @@ async def test_30_a_child_does_not_hold_the_connection(amqp_broker: Broker, anyi
     process = await anyio.open_process(command, stdin=subprocess.PIPE)
     async with process:
         await process.wait()
-        with anyio.fail_after(40):
+        with anyio.fail_after(60):
             while amqp_broker.connections:  # noqa: ASYNC110 - there is no event to wait for
                 await anyio.sleep(0.01)
         assert process.stdin is not None

@@ -13,11 +13,11 @@ import pytest
 from amqp10.engine import Event
 from amqp10.errors import ConnectionClosed, ConnectionLost
 from amqp10.net import _pump as pump_module
-from amqp10.net._pump import HIGH_WATER, READ_SIZE
+from amqp10.net._pump import ENOUGH, HIGH_WATER, READ_SIZE
 
-from ._rig import Received, Rig, running
+from ._rig import HastyWire, Received, Rig, running
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 
 # Reading and telling
@@ -132,6 +132,114 @@ async def test_waking_for_nothing() -> None:
         rig.pump.wake()
         await anyio.wait_all_tasks_blocked()
         assert rig.wire.sent == [b"x"]
+
+
+async def test_writing_at_once() -> None:
+    """Who waits for an answer writes by itself; what others have for the same answer goes out together."""
+    wire = HastyWire()
+    async with running(wire) as rig:
+        for round_ in range(2):
+            for word in (b"a", b"b", b"c"):
+                rig.engine.say(word)
+                rig.pump.write_now()
+            assert wire.at_once == [b"a"] * (round_ + 1)
+            await anyio.wait_all_tasks_blocked()
+            assert wire.sent == [b"bc"] * (round_ + 1)
+            wire.give(b"an answer")
+            await anyio.wait_all_tasks_blocked()
+
+
+async def test_writing_at_once_in_part() -> None:
+    """What the stream does not take at once is written after that and before what comes later."""
+    wire = HastyWire()
+    wire.room = 3
+    wire.gate = anyio.Event()
+    async with running(wire) as rig:
+        rig.engine.say(b"abcdef")
+        rig.pump.write_now()
+        assert rig.pump.waiting == 3
+        wire.give(b"an answer")
+        await anyio.wait_all_tasks_blocked()
+        rig.engine.say(b"ghi")
+        rig.pump.write_now()
+        assert rig.pump.waiting == 6
+        wire.gate.set()
+        await anyio.wait_all_tasks_blocked()
+        assert wire.at_once == [b"abc"]
+        assert wire.sent == [b"def", b"ghi"]
+        assert rig.pump.waiting == 0
+
+
+async def test_nothing_to_write_at_once() -> None:
+    """Without output, and once it is over, nothing is written; what came too late goes the usual way."""
+    wire = HastyWire()
+    async with running(wire) as rig:
+        rig.pump.write_now()
+        assert wire.at_once == []
+        wire.give(b"close")
+        await anyio.wait_all_tasks_blocked()
+        rig.engine.say(b"late")
+        rig.pump.write_now()
+        await anyio.wait_all_tasks_blocked()
+        assert wire.at_once == []
+
+
+async def test_a_stream_that_cannot_write_at_once() -> None:
+    """The writer is woken."""
+    async with running() as rig:
+        rig.engine.say(b"x")
+        rig.pump.write_now()
+        assert rig.wire.sent == []
+        await anyio.wait_all_tasks_blocked()
+        assert rig.wire.sent == [b"x"]
+
+
+async def test_a_stream_that_never_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While there is always something to write, others still run."""
+    wire = HastyWire()
+    async with running(wire) as rig:
+        monkeypatch.setattr(rig.engine, "buffers_to_send", lambda: [b"x"])
+        rig.pump.wake()
+        for _ in range(10):
+            await anyio.lowlevel.checkpoint()
+        assert 1 < len(wire.sent) <= 11
+        monkeypatch.undo()
+
+
+async def test_what_each_pass_adds_to() -> None:
+    """What a task adds to in each pass is one write, of some size at most; what nobody adds to waits for nobody."""
+    async with running(HastyWire()) as rig:
+
+        async def say(count: int, word: bytes) -> None:
+            for _ in range(count):
+                rig.engine.say(word)
+                rig.pump.wake()
+                await anyio.lowlevel.checkpoint()
+            await anyio.wait_all_tasks_blocked()
+
+        await say(10, b"x")
+        assert rig.wire.sent == [b"x" * 10]
+        rig.wire.sent.clear()
+        await say(40, bytes(ENOUGH // 8))
+        assert len(rig.wire.sent) > 2
+        assert sum(map(len, rig.wire.sent)) == 5 * ENOUGH
+        for _ in range(5):
+            rig.wire.sent.clear()
+            await say(1, b"y")
+            assert rig.wire.sent == [b"y"]
+
+
+async def test_what_is_added_for_long() -> None:
+    """What others go on adding to is written after a while."""
+    async with running(HastyWire()) as rig:
+        added = 0
+        with anyio.fail_after(60):
+            while not rig.wire.sent:
+                rig.engine.say(b"x")
+                rig.pump.wake()
+                added += 1
+                await anyio.lowlevel.checkpoint()
+        assert added < ENOUGH
 
 
 async def test_backpressure() -> None:
@@ -420,23 +528,6 @@ async def test_the_engine_raises_in_each_task(monkeypatch: pytest.MonkeyPatch) -
 # Time
 
 
-async def test_ticks() -> None:
-    """The engine is asked at the start and at each deadline it gave; what it has to say then is told and written."""
-    rig = Rig()
-    rig.engine.deadlines = [0.001, 0.001, None]
-
-    def beat() -> None:
-        rig.engine.say(b"%d" % rig.engine.log.count("tick"))
-        if rig.engine.log.count("tick") == 3:
-            rig.engine.end(ConnectionLost("silent"))
-
-    rig.engine.on_tick = beat
-    await rig.run()
-    assert rig.wire.sent == [b"1", b"2", b"3"]
-    assert rig.engine.log == ["tick"] * 3
-    assert isinstance(rig.error, ConnectionLost)
-
-
 async def test_no_deadline() -> None:
     """An engine without deadlines is asked once."""
     async with running() as rig:
@@ -445,22 +536,21 @@ async def test_no_deadline() -> None:
         assert rig.engine.log.count("tick") == 1
 
 
-def test_timers_by_a_clock_that_jumps() -> None:
-    """Deadlines of minutes are kept, on trio's clock for tests."""
-    trio = pytest.importorskip("trio")
-    times = []
+async def test_ticks() -> None:
+    """The engine is asked at the start and at each deadline it gave; what it has to say then is told and written."""
+    rig = Rig()
+    rig.engine.deadlines = [60.0, 300.0, None]
+    times: list[float] = []
 
-    async def main() -> None:
-        rig = Rig()
-        rig.engine.deadlines = [60.0, 300.0, None]
+    def beat() -> None:
+        times.append(anyio.current_time())
+        rig.engine.say(b"%d" % len(times))
+        if len(times) == 3:
+            rig.engine.end(ConnectionLost("silent"))
 
-        def beat() -> None:
-            times.append(trio.current_time())
-            if len(times) == 3:
-                rig.engine.end(None)
-
-        rig.engine.on_tick = beat
-        await rig.run()
-
-    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    rig.engine.on_tick = beat
+    await rig.run()
     assert [round(time - times[0]) for time in times] == [0, 60, 360]
+    assert rig.wire.sent == [b"1", b"2", b"3"]
+    assert rig.engine.log == ["tick"] * 3
+    assert isinstance(rig.error, ConnectionLost)

@@ -12,60 +12,64 @@ import pytest
 from amqp10.broker import Broker
 from amqp10.client import Connection
 from amqp10.messaging import ACCEPTED, Message
-from amqp10.testing import Disposition, EnginePair, Flow, ScriptedPeer, Transfer
+from amqp10.testing import Disposition, EnginePair, Flow, Transfer
+
+from ..kit.memory_peer import MemoryPeer
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_01_one_counter_for_transfers_and_deliveries(amqp_peer: ScriptedPeer) -> None:
+@pytest.mark.in_memory
+async def test_01_one_counter_for_transfers_and_deliveries(memory_peer: MemoryPeer) -> None:
     """A message of many frames takes its places in the window and one delivery-id, then the next message the next."""
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await amqp_peer.accept_connection(max_frame_size=512)
-            await amqp_peer.accept_session(incoming_window=3)
-            link = await amqp_peer.accept_link()
-            await amqp_peer.grant(10, handle=link.handle, incoming_window=3)
-            frames = [await amqp_peer.expect(Transfer) for _ in range(3)]
+            await memory_peer.accept_connection(max_frame_size=512)
+            await memory_peer.accept_session(incoming_window=3)
+            link = await memory_peer.accept_link()
+            await memory_peer.grant(10, handle=link.handle, incoming_window=3)
+            frames = [await memory_peer.expect(Transfer) for _ in range(3)]
             assert [frame.delivery_id for frame in frames] == [0, None, None]
-            await amqp_peer.send(Flow(next_incoming_id=3, incoming_window=3, next_outgoing_id=0, outgoing_window=9))
-            assert not (await amqp_peer.expect(Transfer, delivery_id=None)).more
-            await amqp_peer.expect(Transfer, delivery_id=1)
-            await amqp_peer.send(Disposition(role=True, first=0, last=1, settled=True, state=ACCEPTED))
-            await amqp_peer.accept_close()
+            await memory_peer.send(Flow(next_incoming_id=3, incoming_window=3, next_outgoing_id=0, outgoing_window=9))
+            assert not (await memory_peer.expect(Transfer, delivery_id=None)).more
+            await memory_peer.expect(Transfer, delivery_id=1)
+            await memory_peer.send(Disposition(role=True, first=0, last=1, settled=True, state=ACCEPTED))
+            await memory_peer.accept_close()
 
         tasks.start_soon(serve)
-        async with Connection(amqp_peer.url) as connection, connection.sender("q") as sender:
+        async with Connection(memory_peer.url) as connection, connection.sender("q") as sender:
             await sender.send_many([bytes(1500), b"next"])
 
 
 @pytest.mark.parametrize("first_id", [2**32 - 4, 2**31 - 2])
-async def test_02_ids_start_just_below_the_wrap(amqp_peer: ScriptedPeer, first_id: int) -> None:
+@pytest.mark.in_memory
+async def test_02_ids_start_just_below_the_wrap(memory_peer: MemoryPeer, first_id: int) -> None:
     """A peer whose transfer-ids and delivery-ids wrap is read and answered."""
     settled = anyio.Event()
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await amqp_peer.accept_connection()
-            await amqp_peer.accept_session(next_outgoing_id=first_id)
-            link = await amqp_peer.accept_link(initial_delivery_count=first_id)
-            await amqp_peer.expect(Flow, handle=link.handle, delivery_count=lambda count: count in (None, first_id))
+            await memory_peer.accept_connection()
+            await memory_peer.accept_session(next_outgoing_id=first_id)
+            link = await memory_peer.accept_link(initial_delivery_count=first_id)
+            await memory_peer.expect(Flow, handle=link.handle, delivery_count=lambda count: count in (None, first_id))
             for number in range(8):
-                await amqp_peer.send(
+                await memory_peer.send(
                     Transfer(handle=link.handle, delivery_id=(first_id + number) % 2**32, delivery_tag=bytes([number])),
                     Message(number).encode(),
                 )
             seen = 0
             while seen < 8:
-                told = await amqp_peer.expect_any(Disposition, skip=Flow)
+                told = await memory_peer.expect_any(Disposition, skip=Flow)
                 assert (told.settled, told.state) == (True, ACCEPTED)
                 assert told.first == (first_id + seen) % 2**32
                 seen += ((told.last if told.last is not None else told.first) - told.first) % 2**32 + 1
             settled.set()
-            await amqp_peer.accept_close()
+            await memory_peer.accept_close()
 
         tasks.start_soon(serve)
-        async with Connection(amqp_peer.url) as connection, connection.receiver("q", credit=100) as receiver:
+        async with Connection(memory_peer.url) as connection, connection.receiver("q", credit=100) as receiver:
             batch = await receiver.receive_batch(8, max_wait=5)
             while len(batch) < 8:
                 batch += await receiver.receive_batch(8 - len(batch), max_wait=5)
@@ -98,30 +102,31 @@ async def test_04_one_unsettled_message_stalls_the_others(amqp_broker: Broker) -
                 (await taker.receive()).accept()
 
 
-async def test_05_credit_is_granted_anew_with_each_settlement(amqp_peer: ScriptedPeer) -> None:
+@pytest.mark.in_memory
+async def test_05_credit_is_granted_anew_with_each_settlement(memory_peer: MemoryPeer) -> None:
     """However the client tops up, no more than its credit is ever outstanding beyond what it has taken."""
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await amqp_peer.accept_connection()
-            await amqp_peer.accept_session()
-            link = await amqp_peer.accept_link(initial_delivery_count=0)
-            limit = (await amqp_peer.expect(Flow, link_credit=10)).link_credit or 0
+            await memory_peer.accept_connection()
+            await memory_peer.accept_session()
+            link = await memory_peer.accept_link(initial_delivery_count=0)
+            limit = (await memory_peer.expect(Flow, link_credit=10)).link_credit or 0
             sent = 0
             while sent < 50:
                 while sent < limit:
                     frame = Transfer(handle=link.handle, delivery_id=sent, delivery_tag=b"%d" % sent)
-                    await amqp_peer.send(frame, Message(sent).encode())
+                    await memory_peer.send(frame, Message(sent).encode())
                     sent += 1
                 while limit == sent:
-                    flow = await amqp_peer.expect_any(Flow, skip=Disposition)
+                    flow = await memory_peer.expect_any(Flow, skip=Disposition)
                     if flow.handle is not None:
                         limit = (flow.delivery_count or 0) + (flow.link_credit or 0)
                 assert limit <= sent + 10
-            await amqp_peer.accept_close()
+            await memory_peer.accept_close()
 
         tasks.start_soon(serve)
-        async with Connection(amqp_peer.url) as connection, connection.receiver("q", credit=10) as receiver:
+        async with Connection(memory_peer.url) as connection, connection.receiver("q", credit=10) as receiver:
             for _ in range(50):
                 (await receiver.receive()).accept()
 
@@ -153,20 +158,21 @@ async def test_07_drain_returns_and_leaves_the_link_usable(amqp_broker: Broker) 
                 delivery.accept()
 
 
-async def test_22_a_disposition_for_each_message(amqp_peer: ScriptedPeer) -> None:
+@pytest.mark.in_memory
+async def test_22_a_disposition_for_each_message(memory_peer: MemoryPeer) -> None:
     """A batch that is accepted at once is told at once, as one range."""
     told = anyio.Event()
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await amqp_peer.accept_connection()
-            await amqp_peer.accept_session()
-            link = await amqp_peer.accept_link(initial_delivery_count=0)
-            await amqp_peer.expect(Flow)
+            await memory_peer.accept_connection()
+            await memory_peer.accept_session()
+            link = await memory_peer.accept_link(initial_delivery_count=0)
+            await memory_peer.expect(Flow)
             for number in range(20):
                 frame = Transfer(handle=link.handle, delivery_id=number, delivery_tag=b"%d" % number)
-                await amqp_peer.send(frame, Message(number).encode())
-            disposition = await amqp_peer.expect_any(Disposition, skip=Flow)
+                await memory_peer.send(frame, Message(number).encode())
+            disposition = await memory_peer.expect_any(Disposition, skip=Flow)
             assert (disposition.first, disposition.last, disposition.settled, disposition.state) == (
                 0,
                 19,
@@ -174,10 +180,10 @@ async def test_22_a_disposition_for_each_message(amqp_peer: ScriptedPeer) -> Non
                 ACCEPTED,
             )
             told.set()
-            await amqp_peer.accept_close()
+            await memory_peer.accept_close()
 
         tasks.start_soon(serve)
-        async with Connection(amqp_peer.url) as connection, connection.receiver("q", credit=20) as receiver:
+        async with Connection(memory_peer.url) as connection, connection.receiver("q", credit=20) as receiver:
             batch = await receiver.receive_batch(20, max_wait=5)
             assert len(batch) == 20
             for delivery in batch:

@@ -12,6 +12,8 @@ from amqp10 import Connection, Symbol
 from amqp10.broker import Broker
 from amqp10.profiles import EMBEDDED, GENERIC, PROFILES, RABBITMQ, SERVICE_BUS, Profile, profile, recognize
 
+pytestmark = pytest.mark.capability("broker profiles")
+
 
 def test_facts_have_sources() -> None:
     """Each fact says where it is from."""
@@ -54,6 +56,7 @@ def test_recognize_platform_and_host() -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.in_memory
 async def test_connection() -> None:
     """A connection knows its peer's profile, or has the one that is named."""
     async with Broker() as broker:

@@ -70,6 +70,14 @@ def test_explain() -> None:
     assert not hasattr(other, "__notes__")
 
 
+def test_version_of_any_length() -> None:
+    """A peer says its version: thousands of digits are none, and an error does not repeat all of it."""
+    assert RABBITMQ.takes_tokens("9" * 5000)
+    with pytest.raises(Unsupported) as error:
+        RABBITMQ.require_replies("0" * 5000)
+    assert len(str(error.value)) < 1000
+
+
 @pytest.mark.parametrize(
     ("version", "made"), [("3.13.7", False), ("4.10", True), ("4.2", True), ("", True), ("x", True)]
 )

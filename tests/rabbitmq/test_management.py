@@ -18,7 +18,7 @@ from amqp10.rabbitmq import Binding, Management, management
 from ..client.cancelling import CancelAt, at_each_checkpoint
 from ..client.conftest import serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 QUEUE = {
     "name": "q",

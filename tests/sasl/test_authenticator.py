@@ -26,6 +26,8 @@ from amqp10.sasl import (
     XOAuth2,
 )
 
+pytestmark = pytest.mark.capability("login")
+
 USERS = {"ann": "apple", "bob": "banana", "Jürgen": "schlüssel", "eve": ""}
 SCRAM = ["SCRAM-SHA-512", "SCRAM-SHA-256", "SCRAM-SHA-1"]
 
@@ -235,7 +237,9 @@ def test_strangers_after_a_restart() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "SCRAM-SHA-256$4096:YQ==$YQ==:YQ==", str(STORED["ann"]).replace("$4096", "$4095")]
+    "text",
+    ["", "x", "SCRAM-SHA-256$4096:YQ==$YQ==:YQ==", str(STORED["ann"]).replace("$4096", "$4095")],
+    ids=["empty", "a letter", "short", "few rounds"],  # a salt is another one in each process
 )
 def test_no_stored_keys(text: str) -> None:
     """What is not the keys of a password for all mechanisms is refused, and so are too few iterations."""

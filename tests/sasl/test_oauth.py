@@ -11,6 +11,8 @@ from amqp10.errors import AuthenticationFailed
 from amqp10.sasl import Challenge, Failure, Mechanism, OAuthBearer, ServerExchange, Success, XOAuth2
 from amqp10.sasl._oauth import OAuthBearerServer, XOAuth2Server
 
+pytestmark = pytest.mark.capability("login")
+
 TOKEN = "vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg=="
 
 

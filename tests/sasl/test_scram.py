@@ -16,6 +16,8 @@ from amqp10.errors import AuthenticationFailed
 from amqp10.sasl import Challenge, Failure, ScramSha1, ScramSha256, ScramSha512, Success
 from amqp10.sasl._scram import DIGESTS, MAX_ITERATIONS, ScramClient, ScramServer, derive_keys
 
+pytestmark = pytest.mark.capability("login")
+
 # digest, client's nonce, server's part, salt, proof, server signature; user "user", password "pencil", 4096 iterations
 RFC5802 = (
     "sha1",

@@ -30,6 +30,8 @@ from amqp10.sasl import (
     from_credentials,
 )
 
+pytestmark = pytest.mark.capability("login")
+
 HERE = b"h" * 32
 """The server's certificate, by its hash."""
 

@@ -58,7 +58,7 @@ def cases(points: Iterable[str], first: int = 2) -> list[Case]:
     return [Case(point, 2 + (first + number) % 2) for number, point in enumerate(points)]
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 300) -> None:
+def eventually(condition: Callable[[], bool], seconds: float = 600) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline

@@ -20,10 +20,16 @@ import pyspark
 
 from amqp10.spark._java import prepare
 
-from ..free_ports import free_ports
+from ..kit.free_ports import free_ports
 from .pipes import depth, sent
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.timeout(1800),
+    pytest.mark.xdist_group("spark processes"),
+    pytest.mark.capability("Spark"),
+]
 
 SPARK = Path(pyspark.__file__).parent
 ROOT = Path(__file__).parent.parent.parent
@@ -59,7 +65,7 @@ def moved(url: str, address: str, folder: Path, *command: str) -> None:
     sent(url, address, 0, COUNT)
     job = ["--from", url, "--address", address, "--to", f"parquet:{folder / 'lake'}", "--rate", "700", "--links", "2"]
     ended = subprocess.run(
-        [*command, *job], env=environment(), capture_output=True, text=True, timeout=300, check=False
+        [*command, *job], env=environment(), capture_output=True, text=True, timeout=900, check=False
     )
     assert ended.returncode == 0, ended.stderr
     assert re.search(r"batch 1: \d+ rows", ended.stdout + ended.stderr)  # spark-submit makes one of both
@@ -112,7 +118,7 @@ def test_standalone_by_spark_submit(broker_url: str, tmp_path: Path) -> None:
     with standalone(tmp_path) as master:
         told = subprocess.run(
             [sys.executable, "-m", "pyspark_amqp10.pipeline", "--file"],
-            env=environment(), capture_output=True, text=True, check=True, timeout=60,
+            env=environment(), capture_output=True, text=True, check=True, timeout=200,
         )  # fmt: skip
         submit = [str(SPARK / "bin" / "spark-submit"), "--master", master]
         wanted = (f"spark.executorEnv.PYTHONPATH={PATH}", "spark.driver.host=127.0.0.1", "spark.executor.memory=512m")

@@ -18,7 +18,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from ..broker.stored import StoredBroker
+from ..kit.stored_broker import StoredBroker
 from .crash_cases import COMMIT, LOGS, UNITED, Case, cases, eventually, stopped
 from .crashing_source import POINTS, CrashingSource
 from .pipes import Pipe, depth, make_stream, sent
@@ -27,7 +27,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("spark")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.timeout(1800),
+    pytest.mark.xdist_group("spark processes"),
+    pytest.mark.capability("Spark"),
+]
 
 ROOT = Path(__file__).parent.parent.parent
 COUNT = 500
@@ -48,7 +54,7 @@ def prepared(spark: SparkSession, url: str, folder: Path, cases: Iterable[Case])
 
 def ended(queries: Iterable[StreamingQuery]) -> None:
     for query in queries:
-        assert query.awaitTermination(200)
+        assert query.awaitTermination(600)
 
 
 def finished(pipes: Mapping[Case, Pipe], count: int = COUNT) -> None:

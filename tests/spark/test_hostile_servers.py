@@ -21,22 +21,27 @@ from amqp10.broker import Broker
 
 from ..hostile.servers import PASSWORD, USER, HostileStream
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.xdist_group("spark")]
 
 TOTAL = 50
 CONVERSATIONS = 4
 
 
 class Between:
-    """A port before a broker; each connection to it is changed in another way."""
+    """A port before a broker; each connection to it is changed in another way.
+
+    Attributes:
+        seed: of what is changed.
+    """
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self.seed = "spark"
         self.streams: list[HostileStream] = []
 
     async def take(self, client: ByteStream) -> None:
         """One connection."""
-        stream = HostileStream(self._broker.open_stream(), "1.0", random.Random(f"spark {len(self.streams)}"))
+        stream = HostileStream(self._broker.open_stream(), "1.0", random.Random(f"{self.seed} {len(self.streams)}"))
         self.streams.append(stream)
         over = anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError
         async with client, stream, anyio.create_task_group() as tasks:
@@ -55,15 +60,22 @@ class Between:
         """Messages that are in the queue still."""
         return self._broker.queue("a").depth
 
+    async def fill(self) -> None:
+        """See that all messages are in the queue, and in the log."""
+        url = f"amqp://{USER}:{PASSWORD}@localhost"
+        async with self._broker.connect(url) as connection:
+            for address in ("a", "log"):
+                async with connection.sender(address) as sender:
+                    missing = range(self._broker.queue(address).depth, TOTAL)
+                    await sender.send_many(b"%d" % number for number in missing)
+
 
 @asynccontextmanager
 async def between() -> Any:
     """It, and its port."""
-    url = f"amqp://{USER}:{PASSWORD}@localhost"
-    async with Broker(users={USER: PASSWORD}) as broker:
-        async with broker.connect(url) as connection, connection.sender("a") as sender:
-            await sender.send_many(b"%d" % number for number in range(TOTAL))
+    async with Broker(users={USER: PASSWORD}, queues={"a": {}, "log": {"x-queue-type": "stream"}}) as broker:
         made = Between(broker)
+        await made.fill()
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
         async with listener, anyio.create_task_group() as tasks:
             tasks.start_soon(listener.serve, made.take)

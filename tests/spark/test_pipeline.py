@@ -117,7 +117,7 @@ def test_what_such_a_message_keeps() -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.xdist_group("spark")
 @pytest.mark.parametrize("sink", ["csv", "json", "orc", "text"])
 def test_files_have_texts_as_they_came(spark: SparkSession, broker_url: str, tmp_path: Path, sink: str) -> None:
@@ -143,7 +143,7 @@ def _text(body: Any) -> str:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.xdist_group("spark")
 def test_another_queue_has_the_messages(spark: SparkSession, broker_url: str, tmp_path: Path) -> None:
     """As they were, each of its properties and types, in order."""
@@ -158,7 +158,7 @@ def test_another_queue_has_the_messages(spark: SparkSession, broker_url: str, tm
     job.start(spark).awaitTermination(200)
 
     async def copies() -> list[Message]:
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             return await amqp10.receive(broker_url, "copies", count=5)
 
     for copy, original in zip(anyio.run(copies, backend="trio"), messages, strict=True):
@@ -168,7 +168,7 @@ def test_another_queue_has_the_messages(spark: SparkSession, broker_url: str, tm
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.xdist_group("spark")
 def test_a_log_on_the_console(
     spark: SparkSession,

@@ -33,7 +33,7 @@ if source is not None:
     except ImportError as error:
         print(error)
 """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200)
     assert ended.returncode == 0, ended.stderr
     if missing != "pyspark.sql.datasource":
         assert "format('amqp') cannot be used" in ended.stdout
@@ -42,5 +42,5 @@ if source is not None:
 def test_without_the_extra_the_import_says_what_to_install() -> None:
     """One line, with the command."""
     program = "import sys; sys.modules['pyarrow'] = None; import amqp10.spark"
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200)
     assert "pip install 'amqp10[spark]'" in ended.stderr.splitlines()[-1]

@@ -21,6 +21,7 @@ def test_strategies(name: str) -> None:
     assert hasattr(amqp10.testing.strategies, name)
 
 
+@pytest.mark.slow
 def test_without_hypothesis() -> None:
     """The kit needs no hypothesis; the strategies say that they do."""
     program = """

@@ -8,7 +8,7 @@ import pytest
 from anyio.abc import ByteStream
 
 from amqp10.broker import Broker
-from amqp10.broker._memory import memory_streams
+from amqp10.broker._serving.memory import memory_streams
 from amqp10.client import Connection
 from amqp10.errors import AuthenticationFailed, ConnectionClosed, ConnectionLost, RemoteProtocolError
 from amqp10.messaging import ACCEPTED, Error, Source, Target
@@ -26,7 +26,7 @@ from amqp10.testing import (
     Transfer,
 )
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.capability("test kit")]
 
 
 async def serve(peer: ScriptedPeer) -> None:

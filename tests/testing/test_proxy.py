@@ -10,11 +10,11 @@ from anyio.abc import ByteStream, SocketAttribute
 
 from amqp10 import Connection, ConnectionLost
 from amqp10.broker import Broker
-from amqp10.broker._memory import MemoryStream, memory_streams
+from amqp10.broker._serving.memory import MemoryStream, memory_streams
 from amqp10.testing import FaultProxy
 from amqp10.testing._proxy import Relay, Way
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.capability("test kit")]
 
 
 class Echo:
@@ -62,7 +62,7 @@ async def connect(proxy: FaultProxy) -> ByteStream:
 async def read(stream: ByteStream, count: int) -> bytes:
     """That many bytes, as they come."""
     data = b""
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         while len(data) < count:
             data += await stream.receive(count - len(data))
     return data
@@ -84,7 +84,7 @@ async def test_pass(echo: Echo) -> None:
             await stream.send(b"x" * 100_000)
             assert await read(stream, 100_000) == b"x" * 100_000
             assert (proxy.connections, proxy.accepted, proxy.passed) == (1, 1, {"up": 100_000, "down": 100_000})
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await echo.ended.wait()
         assert echo.ends == ["EndOfStream"]
         assert proxy.cuts == 0
@@ -99,7 +99,7 @@ async def test_cut_after_up(echo: Echo, count: int, piece: int | None) -> None:
         proxy.cut_after(count, "up")
         async with await connect(proxy) as stream:
             await stream.send(bytes(range(100)))
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 await echo.ended.wait()
                 with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
                     while True:
@@ -118,7 +118,7 @@ async def test_cut_after_down(echo: Echo) -> None:
         async with await connect(proxy) as stream:
             await stream.send(b"0123456789")
             got = b""
-            with anyio.fail_after(10), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+            with anyio.fail_after(60), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
                 while True:
                     got += await stream.receive()
         assert got == b"01234"
@@ -135,7 +135,7 @@ async def test_cut_with_reset(echo: Echo) -> None:
                 tasks.start_soon(proxy.until_cut)
                 await anyio.wait_all_tasks_blocked()
                 proxy.cut(reset=True)
-            with anyio.fail_after(10), pytest.raises(anyio.BrokenResourceError):
+            with anyio.fail_after(60), pytest.raises(anyio.BrokenResourceError):
                 await stream.receive()
             await echo.ended.wait()
         assert echo.ends == ["BrokenResourceError"]
@@ -165,7 +165,7 @@ async def test_half_close(echo: Echo) -> None:
             await stream.send(b"x")
             await read(stream, 1)
             await proxy.half_close("up")
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 await echo.ended.wait()
                 with pytest.raises(anyio.EndOfStream):
                     await stream.receive()
@@ -182,7 +182,7 @@ async def test_writing_after_a_half_close(echo: Echo) -> None:
             with pytest.raises(anyio.EndOfStream):
                 await stream.receive()
             await stream.send(b"y")
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 await echo.ended.wait()
 
 
@@ -191,7 +191,7 @@ async def test_refuse_and_delay(echo: Echo) -> None:
     async with FaultProxy(echo.url) as proxy:
         proxy.refusing = True
         async with await connect(proxy) as stream:
-            with anyio.fail_after(10), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+            with anyio.fail_after(60), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
                 await stream.receive()
         proxy.refusing, proxy.delay = False, 0.05
         async with await connect(proxy) as stream:
@@ -205,7 +205,7 @@ async def test_no_server(caplog: pytest.LogCaptureFixture) -> None:
     """Where it cannot reach the server it says so: it is no fault that was asked for."""
     async with FaultProxy("amqp://127.0.0.1:1") as proxy:
         async with await connect(proxy) as stream:
-            with anyio.fail_after(10), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+            with anyio.fail_after(60), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
                 await stream.receive()
         assert (proxy.accepted, proxy.failures, proxy.cuts) == (1, 1, 0)
     assert "the server at 127.0.0.1:1 cannot be reached" in caplog.text

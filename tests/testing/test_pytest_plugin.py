@@ -3,13 +3,20 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import anyio
 import pytest
+from azure.eventhub import EventData, EventHubProducerClient
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from amqp10.broker import Broker
+from amqp10.broker.azure import AzureConfig
 from amqp10.client import Connection
-from amqp10.testing import BackgroundBroker, ScriptedPeer
+from amqp10.testing import BackgroundBroker, BackgroundEventHubs, BackgroundServiceBus, ScriptedPeer
+
+pytestmark = pytest.mark.capability("test kit")
 
 
 @pytest.mark.anyio
@@ -32,6 +39,65 @@ async def test_amqp_peer(amqp_peer: ScriptedPeer) -> None:
         tasks.start_soon(serve)
         async with Connection(amqp_peer.url):
             pass
+
+
+def test_service_bus(service_bus: BackgroundServiceBus) -> None:
+    """An emulator of the test's own, that Microsoft's SDK reaches by its connection string."""
+    with ServiceBusClient.from_connection_string(service_bus.connection_string, keep_alive=0) as client:
+        with client.get_topic_sender("topic.1") as sender:
+            sender.send_messages(ServiceBusMessage("hello"))
+        with client.get_subscription_receiver("topic.1", "subscription.1") as receiver:
+            assert [str(message) for message in receiver.peek_messages()] == ["hello"]
+            assert service_bus.detach_links("topic.1/Subscriptions/subscription.1") == 1
+    assert service_bus.lose_locks("queue.1") == 0
+    with pytest.raises(KeyError, match=r"no entity 'queue.2'; there are queue.1, topic.1"):
+        service_bus.refuse_next("queue.2")
+    before = service_bus.clock()
+    service_bus.advance(60)
+    service_bus.expire_tokens()
+    assert 60 <= service_bus.clock() - before < 120
+    with pytest.raises(ValueError, match="not by -1"):
+        service_bus.advance(-1)
+
+
+def test_administration(service_bus: BackgroundServiceBus) -> None:
+    """Its entities can be administered; who has no token may not."""
+    with service_bus.administration() as url, pytest.raises(HTTPError, match="401"):
+        urlopen(f"{url}/$Resources/queues")
+
+
+def test_event_hubs(event_hubs: BackgroundEventHubs) -> None:
+    """An emulator of the test's own, that Microsoft's SDK reaches by a hub's connection string."""
+    with EventHubProducerClient.from_connection_string(event_hubs.of("eh1")) as producer:
+        producer.send_event(EventData("hello"), partition_id="1")
+        assert producer.get_partition_properties("1")["last_enqueued_sequence_number"] == 0
+        assert event_hubs.detach_links("eh1/Partitions/1") == 1
+        event_hubs.advance(86_401)
+        assert producer.get_partition_properties("1")["is_empty"]
+    assert "EntityPath" not in event_hubs.connection_string
+    with pytest.raises(KeyError, match=r"no entity 'eh2'; there are eh1"):
+        event_hubs.refuse_next("eh2")
+
+
+class TestOwnHubs:
+    @pytest.fixture
+    def event_hubs_config(self) -> AzureConfig:
+        return AzureConfig(event_hubs=["mine"])
+
+    def test_they_are_there(self, event_hubs: BackgroundEventHubs) -> None:
+        """A fixture of that name says which hubs there are."""
+        event_hubs.refuse_next("mine", 0)
+
+
+class TestOwnEntities:
+    @pytest.fixture
+    def service_bus_config(self) -> AzureConfig:
+        return AzureConfig(["mine"])
+
+    def test_they_are_there(self, service_bus: BackgroundServiceBus) -> None:
+        """A fixture of that name says which entities there are."""
+        service_bus.refuse_next("mine", 0)
+        assert "UseDevelopmentEmulator=true" in service_bus.connection_string
 
 
 def test_costs_nothing_at_start() -> None:
@@ -104,5 +170,5 @@ def test_background_broker() -> None:
         broker.unblock()
         with pytest.raises(LookupError):
             _ = broker.websocket_url
-    with pytest.raises(ValueError, match="limits"):
+    with pytest.raises(ValueError, match="must be 1 or more"):
         BackgroundBroker(credit=0)

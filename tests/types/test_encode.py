@@ -6,6 +6,7 @@ import enum
 import gc
 import math
 from collections import OrderedDict, namedtuple
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from types import MappingProxyType
@@ -89,6 +90,13 @@ SMALLEST: list[tuple[Any, str]] = [
     (Described(Symbol("x"), 1), "00a301785501"),
     (Described(ULong(1), Described(ULong(2), None)), "0053010053" + "0240"),
 ]
+
+
+@dataclass
+class Row:
+    """What a program may try to send."""
+
+    number: int
 
 
 @pytest.mark.parametrize(("value", "digits"), SMALLEST)
@@ -268,12 +276,13 @@ def test_what_has_no_encoding_is_refused(value: Any) -> None:
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ({"x": [1, 2, 3, {4}]}, "['x'][3]: a set has no AMQP type"),
+        ({"x": [1, 2, 3, {4}]}, "['x'][3]: a set has no AMQP type: make it a list"),
         ([[], [datetime(2026, 1, 1)]], r"[1][0]: datetime.datetime(2026, 1, 1, 0, 0) has no time zone"),
-        ({"a": {frozenset(): 1}}, "['a'][key frozenset()]: a frozenset has no AMQP type"),
+        ({"a": {frozenset(): 1}}, "['a'][key frozenset()]: a frozenset has no AMQP type: make it a list"),
         (Map([("k", {"z": 2**63})]), "['k']['z']: 9223372036854775808 is out of range for long"),
         (Described(Symbol("d"), [object]), ".value[0]: a type has no AMQP type"),
-        ({1}, "a set has no AMQP type"),
+        ({1}, "a set has no AMQP type: make it a list"),
+        ([Row(1)], "[0]: a Row has no AMQP type: make it a dict, with dataclasses.asdict"),
         ({"a": Map([(1, 1), (1, 1)])}, "['a']: a map has the same key twice"),
     ],
 )

@@ -28,6 +28,8 @@ from amqp10.types import (
     UShort,
 )
 
+pytestmark = pytest.mark.capability("types")
+
 VALUES: list[Any] = [
     *(python(5) for python in (UByte, UShort, UInt, ULong, Byte, Short, Int, Timestamp)),
     Float(1.5),

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from ..client import Delivery
 
 LOSSES = 16
-"""Messages told of before this many losses, and not seen since, do not come again."""
+"""The number of losses after which a message that was not seen again is taken as settled."""
 
 
 class Again:
     """Counts what comes after a loss, and may have been moved before.
 
     Args:
-        most: messages that the source had out at a time; it may have heard nothing of so many.
+        most: the greatest number of unsettled deliveries at the source: that many settlements may be lost.
     """
 
     def __init__(self, most: int) -> None:

@@ -39,7 +39,7 @@ class BatchMover(Mover):
 
     async def _move(self, batch: list[Transit]) -> None:
         flight, links = self.flight, (self._source, self._target)
-        before = [link._generation for link in links]
+        before = [link.losses for link in links]
         try:
             async with self._source.connection.transaction() as transaction:
                 for transit in batch:
@@ -51,10 +51,10 @@ class BatchMover(Mover):
                     source.accept(transaction=transaction)
         except TransactionInDoubt:
             flight.in_doubt += len(batch)
-            if self._source._over or self._target._over:
+            if self._source.over or self._target.over:
                 raise
         except AmqpError as error:
-            lost = before != [link._generation for link in links]
+            lost = before != [link.losses for link in links]
             if not lost:
                 flight.returned += len(batch)  # by the rollback
             if isinstance(error.__cause__, MessageNotAccepted):
@@ -62,7 +62,7 @@ class BatchMover(Mover):
                 raise error.__cause__ from None
             if not lost:
                 raise
-            await self._target._ready()  # the messages come again
+            await self._target.restored()  # the messages come again
         except BaseException:
             flight.returned += len(batch)
             raise

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import anyio
 
 from ..client import Connection
-from ..client._endpoint import only
-from ..client._leaving import leave_all
+from ..client.internals import close_deadlines, leave_all, only
 from ..engine import Address, parse_address
 from ..errors import LocalProtocolError
 from ..messaging import Source, Target
@@ -267,17 +266,16 @@ class Bridge:
         mover = self._mover
         assert mover is not None
         mover.stop()
-        with self._links[0].connection._leaving.exit(self._settings.close_timeout) as this:
+        with close_deadlines(self._links[0].connection).exit(self._settings.close_timeout) as this:
             now = anyio.current_time()
             outcomes_by = now + (this.links_by - now) * OUTCOMES_SHARE
             with anyio.CancelScope(deadline=this.links_by):
                 await self._over.wait()
             await mover.wind_up(outcomes_by)
-            await leave_all(self._links, this.links_by)
+            await leave_all([link.core for link in self._links], this.links_by)
         for link in self._links:
             if isinstance(link, Outlet):  # what has no outcome is in the report
-                link._told = True
-                link._untold.clear()
+                link.report_all()
         self._ended_at = time.monotonic()
 
 

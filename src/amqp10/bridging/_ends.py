@@ -10,24 +10,56 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..client._browser import Browser
-from ..client._connection import Connection
-from ..client._delivery import Delivery, SentDelivery
-from ..client._link import Link
-from ..client._receiver import Receiver
-from ..client._sender import Sender
-from ..client._sender_turns import MESSAGE_COST
+from ..client.internals import (
+    MESSAGE_COST,
+    Browser,
+    BrowserCore,
+    ClientLink,
+    Connection,
+    Delivery,
+    Link,
+    LinkStore,
+    Receiver,
+    ReceiverCore,
+    Sender,
+    SenderCore,
+    SentDelivery,
+)
 from ..engine import ReceiverSettleMode
 from ..errors import AmqpError, DeliveryUncertain
 from ..messaging import ONLY_TO_RESUME, Source, Target
 
 if TYPE_CHECKING:
-    from ..client import Session, Transaction
+    from ..client import Transaction
+    from ..client.internals import SessionCore
     from ..engine import IncomingDelivery, OutgoingDelivery, ReceiverLink, SenderLink
 
 
-class Exact(Link):
-    """A link that is attached again to resume what is in flight exactly once, or not at all.
+class End(Link):
+    """What a bridge asks of either of its links."""
+
+    @property
+    def over(self) -> bool:
+        """The link is over, and will not be attached again."""
+        return self.core.over
+
+    @property
+    def losses(self) -> int:
+        """How often the link was interrupted."""
+        return self.core.generation
+
+    @property
+    def store(self) -> LinkStore | None:
+        """What keeps its unsettled deliveries."""
+        return self.core.store
+
+    async def restored(self) -> None:
+        """Wait while the link is being restored."""
+        await self.core.ready()
+
+
+class ExactCore(ClientLink):
+    """The core of a link that is attached again to resume what is in flight exactly once, or not at all.
 
     Attributes:
         at_stake: how many of these the peer has to know, for them not to be lost or there twice.
@@ -46,50 +78,57 @@ class Exact(Link):
 
     @property
     def _at_stake(self) -> int:
-        return self.at_stake(self._pending) if self.exact and self._resuming else 0
+        return self.at_stake(self.pending) if self.exact and self.resuming else 0
 
-    def _ask_to_be_kept(self) -> None:
+    def ask_to_be_kept(self) -> None:
         if not self.transacted:
-            super()._ask_to_be_kept()
+            super().ask_to_be_kept()
 
-    def _is_kept(self) -> bool:
-        return not self.transacted and super()._is_kept()
+    def is_kept(self) -> bool:
+        return not self.transacted and super().is_kept()
 
-    def _say_what_for(self) -> None:
+    def say_what_for(self) -> None:
         """State in the link's properties, before it attaches, whether it comes only to be resumed."""
         if self.exact:
-            properties = {key: value for key, value in self._terms.properties.items() if key != ONLY_TO_RESUME}
+            properties = {key: value for key, value in self.terms.properties.items() if key != ONLY_TO_RESUME}
             if self._at_stake:
                 properties[ONLY_TO_RESUME] = True
-            self._terms = replace(self._terms, properties=properties)
+            self.terms = replace(self.terms, properties=properties)
 
-    def _refused_to_recall(self) -> bool:
-        if not super()._refused_to_recall():
+    def first_attach_refused(self) -> bool:
+        if not super().first_attach_refused():
             return False
         count = self._at_stake
         if count:
-            self._cause = self._forgotten(count, self._cause)
+            self.cause = self._forgotten(count, self.cause)
         return not count
 
-    def _on_ended(self, error: AmqpError | None) -> None:
-        recovery, count = self.connection._recovery, self._at_stake
-        if recovery is None or self._parting or not count or not recovery.refused_to_resume(self, error):
-            super()._on_ended(error)
+    def on_ended(self, error: AmqpError | None) -> None:
+        recovery, count = self.connection.recovery, self._at_stake
+        if recovery is None or self.detach_sent or not count or not recovery.refused_to_resume(self, error):
+            super().on_ended(error)
             return
         uncertain = self._forgotten(count, error)
         self.uncertain(uncertain)
-        self._end_for_good(uncertain)
+        self.end_for_good(uncertain)
 
     def _forgotten(self, count: int, cause: AmqpError | None) -> DeliveryUncertain:
-        error = uncertain("target" if self._kind == "sender" else "source", count)
+        error = uncertain("target" if self.kind == "sender" else "source", count)
         error.__cause__ = cause
         return error
 
-    def _detach(self, closed: bool) -> None:
+    def detach(self, closed: bool) -> None:
         if self.forgot:
-            end_for_good(self)
+            self.close_at_peer()
         else:
-            super()._detach(closed)
+            super().detach(closed)
+
+    def close_at_peer(self) -> None:
+        """Close the link at the peer, and leave the store as it is."""
+        self.detach_sent = True
+        if self.engine_link is not None:
+            self.engine_link.detach(closed=True)
+            self.connection.wake()
 
 
 def uncertain(end: str, count: int) -> DeliveryUncertain:
@@ -100,40 +139,47 @@ def uncertain(end: str, count: int) -> DeliveryUncertain:
     )
 
 
-class Ending(Receiver):
-    """What `Intake` and `CopyIntake` share: credit by hand, and a word to the bridge about deliveries that ended."""
+class EndingCore(ReceiverCore):
+    """What the cores of all intakes share: a word to the bridge about deliveries that ended."""
 
     forgotten: Callable[[Iterable[Delivery]], None]
     settled: Callable[[Iterable[Delivery]], None]
 
-    @property
-    def ahead(self) -> int:
-        """Deliveries that the source may still send, and those that wait here."""
-        if self._interrupted:
-            return self._granted + len(self._hidden) + self.buffered
-        return self.credit - len(self._spent_again) + self.buffered
-
-    def withdraw(self) -> None:
-        """Take the credit back that is out; what is on its way comes all the same."""
-        if self.open and self._link is not None and self._link.attached and not self._drain_running:
-            self._flow(0)
-
-    def give_back(self, deliveries: Iterable[Delivery]) -> None:
-        """Put deliveries back unchanged before those that wait here; all are released when the link is left."""
-        self._incoming.extendleft(reversed(list(deliveries)))
-
-    def _give_up(self, deliveries: Iterable[Any]) -> None:
-        deliveries = list(deliveries)
-        super()._give_up(deliveries)
+    def drop(self, deliveries: Sequence[Any]) -> None:
+        super().drop(deliveries)
         self.forgotten(deliveries)
 
-    def _on_settlements(self, deliveries: Sequence[IncomingDelivery]) -> None:
-        super()._on_settlements(deliveries)
+    def on_settlements(self, deliveries: Sequence[IncomingDelivery]) -> None:
+        super().on_settlements(deliveries)
         self.settled(deliveries)  # type: ignore[arg-type]
 
 
-class Intake(Exact, Ending):
-    """The receiving end, at the source.
+class Ending(End, Receiver):
+    """What `Intake` and `CopyIntake` share: credit by hand."""
+
+    core: EndingCore
+
+    @property
+    def ahead(self) -> int:
+        """Deliveries that the source may still send, and those that wait here."""
+        core = self.core
+        if core.interrupted:
+            return core.credit.granted + len(core.undelivered) + self.buffered
+        return self.credit - core.taking_again + self.buffered
+
+    def withdraw(self) -> None:
+        """Take the credit back that is out; what is on its way comes all the same."""
+        core = self.core
+        if core.open and core.link is not None and core.link.attached and not core.credit.drain_running:
+            core.credit.flow(0)
+
+    def give_back(self, deliveries: Iterable[Delivery]) -> None:
+        """Put deliveries back unchanged before those that wait here; all are released when the link is left."""
+        self.core.consumer.incoming.extendleft(reversed(list(deliveries)))
+
+
+class IntakeCore(ExactCore, EndingCore):
+    """The core of the receiving end, at the source.
 
     Attributes:
         in_flight: deliveries that an earlier process had sent on; the source is asked for them again.
@@ -143,109 +189,139 @@ class Intake(Exact, Ending):
     in_flight: list[Delivery]
     keeps: Callable[[], bool]
 
-    def _attach_to(self, session: Session) -> ReceiverLink:
-        self._say_what_for()
-        return super()._attach_to(session)
+    def attach_to(self, session: SessionCore) -> ReceiverLink:
+        self.say_what_for()
+        return super().attach_to(session)
 
-    def _recalled(self) -> list[Delivery]:
-        return [*super()._recalled(), *self.in_flight]
+    def recalled(self) -> list[Delivery]:
+        return [*super().recalled(), *self.in_flight]
 
-    def _on_attached(self) -> None:
-        first = not self._standing
-        super()._on_attached()
-        if first and self.open and self._resuming:
+    def on_attached(self) -> None:
+        first = not self.ever_attached
+        super().on_attached()
+        if first and self.open and self.resuming and self.resumption is not None:
             # What is resumed takes a credit, and is no news.
-            self._note_resumed()
-            if self._spent_again:
-                self._flow(len(self._spent_again))
+            self.resumption.note_resumed()
+            if self.taking_again:
+                self.credit.flow(self.taking_again)
 
-    def _detach(self, closed: bool) -> None:
-        super()._detach(closed and not self.keeps())
+    def detach(self, closed: bool) -> None:
+        super().detach(closed and not self.keeps())
+
+
+class Intake(Ending):
+    """The receiving end, at the source."""
+
+    core: IntakeCore
+
+
+class CopyIntakeCore(EndingCore, BrowserCore):
+    """The core of the receiving end that leaves messages where they are."""
 
 
 class CopyIntake(Ending, Browser):
     """The receiving end that leaves messages where they are."""
 
+    core: CopyIntakeCore
 
-class Outlet(Exact, Sender):
-    """The sending end, at the target.
+
+class OutletCore(ExactCore, SenderCore):
+    """The core of the sending end, at the target.
 
     Attributes:
         unresumed: asked what to do with deliveries that the target has no word about; returns those to be sent again.
-        recalled: told of those that an earlier process left.
+        take_over: told of those that an earlier process left.
     """
 
     unresumed: Callable[[list[OutgoingDelivery]], list[OutgoingDelivery]]
-    recalled: Callable[[Iterable[SentDelivery]], None]
+    take_over: Callable[[Iterable[SentDelivery]], None]
 
-    def _attach_to(self, session: Session) -> SenderLink:
-        self._say_what_for()
-        return super()._attach_to(session)
+    def attach_to(self, session: SessionCore) -> SenderLink:
+        self.say_what_for()
+        return super().attach_to(session)
+
+    def recalled(self) -> list[SentDelivery]:
+        deliveries = super().recalled()
+        self.take_over(deliveries)
+        return deliveries
+
+    def on_unresumed(self, deliveries: Sequence[OutgoingDelivery]) -> None:
+        super().on_unresumed(self.unresumed(list(deliveries)))
+
+
+class Outlet(End, Sender):
+    """The sending end, at the target."""
+
+    core: OutletCore
 
     async def room(self, size: int) -> None:
         """Wait until a message of that many bytes may be sent; `forward` or `let_others` follows, without a checkpoint.
 
         Cancelling: no credit is used.
         """
-        self._run += size + MESSAGE_COST
-        await self._room()
+        queue = self.core.queue
+        queue.since_yield += size + MESSAGE_COST
+        await queue.wait_sendable()
+
+    def watch(self, waiter: Any) -> None:
+        """Call `waiter.set()` when the link is over."""
+        self.core.waiters.add(waiter)
+
+    @property
+    def cause(self) -> AmqpError | None:
+        """Why the link is over; None for an orderly end."""
+        return self.core.cause if self.core.over else None
+
+    def report_end(self) -> Exception:
+        """Return the error of what is lost with the link, and record that the user knows of it."""
+        self.core.cause_reported = True
+        return self.core.lost()
+
+    def report_all(self) -> None:
+        """Record that the user knows of the link's end, and of every message without an outcome."""
+        self.core.report_all()
 
     def let_others(self) -> None:
         """Pass the turn on to other senders: there was room, and nothing to send."""
-        self._pass_on()
+        self.core.queue.pass_on()
 
     def forward(
         self, payload: bytes, message_format: int, *, tag: bytes | None = None, transaction: Transaction | None = None
     ) -> SentDelivery:
         """Hand an encoded message to the wire as it is, when there is room; raises as `Sender.submit` does."""
-        link = self._link
+        core = self.core
+        link, queue = core.link, core.queue
         assert link is not None
         try:
-            state = transaction._post(self) if transaction is not None else None
+            state = transaction.core.post(core) if transaction is not None else None
             delivery: Any = link.send(payload, tag=tag, message_format=message_format, state=state)
         except BaseException:
-            self._pass_on()
+            queue.pass_on()
             raise
-        self._last = delivery
+        core.last = delivery
         if transaction is not None:
-            transaction._add(delivery)
-        elif self._remembered is not None:
-            self._remembered.submitted(delivery)
-        self.connection._wake()
-        if self._draining:
-            self._give_back()
+            transaction.core.add(delivery)
+        elif core.store is not None:
+            core.store.submitted(delivery)
+        core.connection.wake()
+        if queue.draining:
+            queue.give_back()
         return delivery  # type: ignore[no-any-return]
-
-    def _recalled(self) -> list[SentDelivery]:
-        deliveries = super()._recalled()
-        self.recalled(deliveries)
-        return deliveries
-
-    def _on_unresumed(self, deliveries: Iterable[OutgoingDelivery]) -> None:
-        super()._on_unresumed(self.unresumed(list(deliveries)))
-
-
-def end_for_good(link: Link) -> None:
-    """Close the link at the peer, and leave the store as it is."""
-    link._parting = True
-    engine = link._engine_link
-    if engine is not None:
-        engine.detach(closed=True)
-        link.connection._wake()
 
 
 def intake(connection: Connection, source: Source, *, name: str | None, mode: ReceiverSettleMode, copy: bool) -> Ending:
     """Make the receiving end for a source."""
     if copy:
         browser = connection.browser(source, credit=1)
-        return CopyIntake(connection, None, browser._terms, 0, require_filters=True)
+        copies = connection.core.link_type(CopyIntake)
+        return copies(CopyIntakeCore(connection.core, None, browser.core.terms, 0))
     plain = connection.receiver(source, credit=0, name=name, receiver_settle_mode=mode)
-    made = Intake(connection, None, plain._terms, 0, require_filters=True)
-    made._remembered = plain._remembered
-    made.exact = name is not None
-    made.in_flight = []
-    made.keeps = lambda: False
-    return made
+    core = IntakeCore(connection.core, None, plain.core.terms, 0)
+    core.store = plain.core.store
+    core.exact = name is not None
+    core.in_flight = []
+    core.keeps = lambda: False
+    return connection.core.link_type(Intake)(core)
 
 
 def outlet(
@@ -253,9 +329,9 @@ def outlet(
 ) -> Outlet:
     """Make the sending end for a target."""
     plain = connection.sender(target, name=name, receiver_settle_mode=mode)
-    made = Outlet(connection, None, plain._terms)
-    made._remembered = plain._remembered
-    made.exact = name is not None
-    made.unresumed = lambda deliveries: deliveries
-    made.recalled = lambda deliveries: None
-    return made
+    core = OutletCore(connection.core, None, plain.core.terms)
+    core.store = plain.core.store
+    core.exact = name is not None
+    core.unresumed = lambda deliveries: deliveries
+    core.take_over = lambda deliveries: None
+    return connection.core.link_type(Outlet)(core)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from ..client import Connection, Receiver, Reconnect
+from ..client.internals import delivery_store, link_store, restores, session_is_kept
 from ..errors import Unsupported
 from ..messaging import Source, Target
 
 if TYPE_CHECKING:
     from ..client import DeliveryStore
-    from ..client._link import Link
+    from ..client.internals import Link
 
 Way = Literal["resume", "transactions"]
 Role = Literal["source", "target"]
@@ -31,7 +32,7 @@ def reconnect_for(role: Role, *, exactly_once: bool) -> Reconnect:
 
 def check_stores(source: Connection | str, target: Connection | str, given: DeliveryStore | None) -> None:
     """Raise ValueError unless what both ends have in flight is kept in the same place, or at none of them."""
-    stores = [end._delivery_store if isinstance(end, Connection) else given for end in (source, target)]
+    stores = [delivery_store(end) if isinstance(end, Connection) else given for end in (source, target)]
     if given is not None and isinstance(source, Connection) and isinstance(target, Connection):
         raise ValueError("a connection that is given has a store of deliveries of its own: give it to that")
     if stores[0] is not stores[1]:
@@ -46,7 +47,7 @@ def way_of(source: Connection, target: Connection) -> Way:
     """
     lacking = [why for connection in {source: None, target: None} if (why := _resumes_not(connection))]
     one_broker = source is target and _has_transactions(source)
-    if one_broker and (lacking or source._delivery_store is None):
+    if one_broker and (lacking or delivery_store(source) is None):
         return "transactions"
     if lacking:
         together = "" if source is target else "; nor are both ends the same connection to a broker with transactions"
@@ -61,7 +62,7 @@ def _resumes_not(connection: Connection) -> str:
     if "resume" in can:
         return "" if connection.profile.resumes else f"{connection.profile.title} does not resume links"
     # What is replayed is of one process: the next one has another session.
-    return f"{dialect} resumes nothing from a store of deliveries" if connection._delivery_store is not None else ""
+    return f"{dialect} resumes nothing from a store of deliveries" if delivery_store(connection) is not None else ""
 
 
 WHOLE = frozenset({"1.0", "0-10", "fast"})
@@ -81,7 +82,7 @@ def check_kept(link: Link) -> None:
         raise Unsupported(f"exactly once cannot be: the {_end(link)} does not settle in two steps (mode 'second')")
     terminus = link.remote.source if isinstance(link, Receiver) else link.remote.target
     if not isinstance(terminus, Source | Target) or not (terminus.expiry_policy == "never" or terminus.timeout):
-        advice = "" if link.connection._recovery or link._remembered else " (give it reconnect=, or a delivery_store)"
+        advice = "" if restores(link.connection) or link_store(link) else " (give it reconnect=, or a delivery_store)"
         raise Unsupported(f"exactly once cannot be: the {_end(link)} does not keep the link while it is away{advice}")
 
 
@@ -90,8 +91,8 @@ def _check_session_kept(link: Link) -> None:
 
     Where sessions are resumed, the completion of an accept, and of a transfer, is the second step.
     """
-    if link._on is None or not link._on.remote.timeout:
-        advice = "" if link.connection._recovery else " (give it reconnect=)"
+    if not session_is_kept(link):
+        advice = "" if restores(link.connection) else " (give it reconnect=)"
         raise Unsupported(
             f"exactly once cannot be: the {_end(link)} does not keep the session while it is away{advice}"
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ..messaging import Source, Target
 from ._batches import BatchMover
-from ._ends import Ending, Exact, Intake, Outlet, intake, outlet
+from ._ends import Ending, ExactCore, Intake, Outlet, intake, outlet
 from ._guarantee import Way, check_copying, check_kept, check_rejecting, check_streaming, check_unsettled, way_of
 from ._mover import Mover
 from ._sifting import SiftingMover
@@ -90,8 +90,8 @@ async def join(
         mover.recover(taking, giving)
     # The source first: what an earlier process had in flight is there before the target says its outcome.
     for link in list(links):
-        if isinstance(link, Exact):
-            link.transacted = guarantee == "transactions"
+        if isinstance(link.core, ExactCore):
+            link.core.transacted = guarantee == "transactions"
         await stack.enter_async_context(link)
         if guarantee == "resume":
             check_kept(link)

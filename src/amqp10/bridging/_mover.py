@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from ..client._delivery import not_accepted, unknown
-from ..client._leaving import until
+from ..client.internals import known_outcome, not_accepted, report_unknown, unknown, until
 from ..errors import AmqpError, DecodeError, EncodeError, LocalProtocolError
 from ..messaging import Accepted, Error, Rejected
 from ._again import Again
@@ -59,14 +58,14 @@ class Mover:
         self._stopped = False
         self._work: anyio.Event | None = None
         self._change: anyio.Event | None = None
-        source.forgotten = self._forgotten
-        source.settled = self._settled
-        target.unresumed = self._unresumed
-        target.at_stake = lambda deliveries: sum(delivery.handed_over for delivery in deliveries)
-        target.uncertain = self.fail
+        source.core.forgotten = self._forgotten
+        source.core.settled = self._settled
+        target.core.unresumed = self._unresumed
+        target.core.at_stake = lambda deliveries: sum(delivery.handed_over for delivery in deliveries)
+        target.core.uncertain = self.fail
         if isinstance(source, Intake):
-            source.at_stake = self._moving
-            source.uncertain = self.fail
+            source.core.at_stake = self._moving
+            source.core.uncertain = self.fail
 
     async def run(self) -> None:
         """Move, to the end; `failure` says whether it was a good one.
@@ -75,7 +74,7 @@ class Mover:
         """
         for end in (self._target, self._aside):
             if end is not None:
-                end._waiters.add(self)  # type: ignore[arg-type]
+                end.watch(self)
         self.set()
         try:
             with self._scope:
@@ -106,28 +105,27 @@ class Mover:
     def set(self) -> None:
         """Handle the end of a link at the target, as the links' waiter."""
         for end in (self._target, self._aside):
-            if end is not None and end._over and not self._stopped:
-                end._told = True
-                self.fail(end._lost())
+            if end is not None and end.over and not self._stopped:
+                self.fail(end.report_end())
         self._changed()
 
     # Going on
 
     def recover(self, source: Intake, target: Outlet) -> None:
         """Take up what an earlier process had sent without an outcome: the source is asked to hold on to it."""
-        kept = target._remembered
+        kept = target.store
         if kept is None:
             return
-        left = self.flight.recover([each.tag for each in kept.sent()], anyio.current_time(), self.look)
-        source.in_flight = [transit.source for transit in left.values()]
-        source.keeps = lambda: kept.left
+        left = self.flight.recover([each.tag for each in kept.load()], anyio.current_time(), self.look)
+        source.core.in_flight = [transit.source for transit in left.values()]
+        source.core.keeps = lambda: kept.left
 
-        def recalled(deliveries: Iterable[SentDelivery]) -> None:
+        def take_over(deliveries: Iterable[SentDelivery]) -> None:
             for delivery in deliveries:
                 self.flight.sent(left[delivery.tag], delivery)
                 delivery.waiter = left[delivery.tag]
 
-        target.recalled = recalled
+        target.core.take_over = take_over
 
     # Taking
 
@@ -174,8 +172,8 @@ class Mover:
                 continue
             if not batch:
                 continue
-            if self._generation != source._generation:
-                self._generation = source._generation
+            if self._generation != source.losses:
+                self._generation = source.losses
                 self._again.lost()
             flight.duplicates += self._again.count(batch)
             now = anyio.current_time()
@@ -189,8 +187,8 @@ class Mover:
         source, most = self._source, self.settings.most
         if not self.settings.until_empty:
             return await source.receive_batch(most)
-        await source._ready()
-        generation = source._generation
+        await source.restored()
+        generation = source.losses
         if "drain" in source.connection.capabilities:
             await source.drain()
         elif not source.buffered:
@@ -200,7 +198,7 @@ class Mover:
         if source.buffered:
             return await source.receive_batch(most)
         # Of a link that was lost meanwhile nothing is known: its credit went with it.
-        return None if source.open and source._generation == generation else []
+        return None if source.open and source.losses == generation else []
 
     # Sending
 
@@ -269,13 +267,13 @@ class Mover:
         """Handle the target's outcome of a message, or the fact that none will come."""
         sent = transit.sent
         assert sent is not None
-        outcome = sent._known_outcome()
+        outcome = known_outcome(sent)
         if outcome is None:
             error = unknown(sent)
             if error is None:
                 sent.waiter = transit  # a state that is no outcome
                 return
-            sent.link.context._untold.discard(sent)
+            report_unknown(sent)
             self.flight.settled(transit, Phase.UNKNOWN)
             self.fail(error)
         elif type(outcome) is not Accepted:
@@ -341,7 +339,7 @@ class Mover:
             if isinstance(delivery.waiter, Transit):
                 self.flight.settled(delivery.waiter, Phase.UNKNOWN)
         if lost:
-            self._target.forgot = True
+            self._target.core.forgot = True
             self.fail(uncertain("target", len(lost)))
         return [delivery for delivery in deliveries if not delivery.handed_over]
 
@@ -389,7 +387,7 @@ class Mover:
                 flight.duplicates += 1
         if lost:
             if isinstance(self._source, Intake):
-                self._source.forgot = True
+                self._source.core.forgot = True
             self.fail(uncertain("source", lost))
         self._freed = self.settings.most
         self._free()
@@ -402,13 +400,13 @@ class Mover:
         Cancelling: is not noticed; it takes until the deadline at most.
         """
         self.stop()
-        flight, keep = self.flight, self._target._remembered is not None
+        flight, keep = self.flight, self._target.store is not None
         with until(deadline):
-            await self._until(lambda: not flight.out or self._target._over or self._source._over)
-        if self._source._over:
+            await self._until(lambda: not flight.out or self._target.over or self._source.over)
+        if self._source.over:
             self._drop_told()
             with until(deadline):
-                await self._until(lambda: not flight.out or self._target._over)
+                await self._until(lambda: not flight.out or self._target.over)
             flight.duplicates += self._again.unheard
         self._drop_told()
         back = []
@@ -424,7 +422,7 @@ class Mover:
 
     def _drop_told(self) -> None:
         """Stop waiting for the source to settle: its link, or the store, knows of the outcome."""
-        forgets = self._source._over and self._source._remembered is None
+        forgets = self._source.over and self._source.store is None
         for transit in [each for each in self.flight.held.values() if each.phase is Phase.TOLD]:
             self.flight.drop(transit)
             self.flight.duplicates += forgets

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..client.internals import ask
 from ..engine import QueryQueue, parse_address
 from ..errors import AmqpError
 from ..rabbitmq import management
@@ -103,7 +104,7 @@ async def _asked(connection: Connection, address: str) -> int | None:
         return None
     if "requests" in connection.capabilities:
         async with connection.session() as session:
-            facts = await session._request(QueryQueue(queue))
+            facts = await ask(session, QueryQueue(queue))
         return facts.messages if facts is not None else None
     if connection.profile.name == "rabbitmq" and connection.dialect == "1.0":
         async with management(connection) as node:

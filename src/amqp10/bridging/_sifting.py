@@ -56,7 +56,7 @@ class SiftingMover(Mover):
 
     def _fault(self) -> EndpointError | None:
         """Return the error that ended the target's link, if a message may have caused it."""
-        cause = self._target._cause if self._target._over and not self._source._over else None
+        cause = self._target.cause if not self._source.over else None
         about = isinstance(cause, LinkDetached | SessionEnded) and str(cause.condition) in ABOUT_A_MESSAGE | PERHAPS
         return cause if about else None  # type: ignore[return-value]
 
@@ -64,7 +64,7 @@ class SiftingMover(Mover):
         if self._stopped or self._fault() is None:
             super().set()
             return
-        self._target._told = True
+        self._target.report_end()
         self._wake()
         self._changed()
 
@@ -109,9 +109,9 @@ class SiftingMover(Mover):
 
     async def _attach(self) -> None:
         """See that there is a link to the target."""
-        if self._target._over:
+        if self._target.over:
             self._target = await self._anew()
-            self._target._waiters.add(self)  # type: ignore[arg-type]
+            self._target.watch(self)
 
     async def _alone(self, transit: Transit) -> EndpointError | None:
         """Send it once more, with nothing else on its way; what the link has ended over, if it has."""
@@ -121,7 +121,7 @@ class SiftingMover(Mover):
         flight.settled(transit, Phase.WAITING)
         await self._target.room(len(transit.source.payload))
         self._hand_over(transit, self._target, payload_of(transit), None)
-        await self._until(lambda: transit.phase is not Phase.OUT or self._is_done(transit) or self._target._over)
+        await self._until(lambda: transit.phase is not Phase.OUT or self._is_done(transit) or self._target.over)
         if self._is_done(transit):
             flight.duplicates += again and not transit.aside
             return None

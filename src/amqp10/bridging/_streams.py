@@ -11,20 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from ..client._delivery import is_stale
-from ..client._session import Session
-from ..client._stream import BodyWriter
-from ..client._streamed import STREAM_WINDOW, StreamedDelivery, StreamReceiver
+from ..client.internals import (
+    STREAM_WINDOW,
+    BodyWriter,
+    StreamedDelivery,
+    StreamReceiverCore,
+    is_stale,
+    own_session,
+)
 from ..engine import SessionTerms
 from ..errors import AmqpError, DeliveryAborted, DeliveryUncertain, LocalProtocolError, MessageNotAccepted
 from ..messaging import Error, Message, Rejected
-from ._ends import Ending
+from ._ends import Ending, EndingCore
 from ._mover import Mover
 from ._onward import onward
 
 if TYPE_CHECKING:
     from ..client import Connection, SentDelivery
-    from ..engine import ReceiverLink
     from ..messaging import Source
     from ._ends import Outlet
     from ._transit import Transit
@@ -35,7 +38,7 @@ class PartedDelivery(StreamedDelivery):
 
     __slots__ = ()
 
-    def _open(self) -> bool:
+    def has_head(self) -> bool:
         return bool(self.stream.parts) or self.stream.whole
 
     async def part(self) -> bytes | None:
@@ -53,7 +56,8 @@ class PartedDelivery(StreamedDelivery):
                 raise DeliveryAborted("the sender aborted the delivery before its end")
             if not is_stale(self):
                 part = self.link.read(self)
-                self.link.context._wake()
+                receiver: StreamReceiverCore = self.link.owner  # type: ignore[assignment]
+                receiver.wake()
                 if part is not None:
                     return part
                 if self.stream.whole:
@@ -61,20 +65,23 @@ class PartedDelivery(StreamedDelivery):
             await self._more()
 
 
-class StreamIntake(Ending, StreamReceiver):
+class StreamIntakeCore(EndingCore, StreamReceiverCore):
+    """The core of the receiving end, at the source."""
+
+    delivery_type = PartedDelivery
+
+
+class StreamIntake(Ending):
     """The receiving end, at the source."""
 
-    def _attach_to(self, session: Session) -> ReceiverLink:
-        link = super()._attach_to(session)
-        link.delivery_type = PartedDelivery
-        return link
+    core: StreamIntakeCore
 
 
 class PartWriter(BodyWriter):
     """Sends an encoded message part by part."""
 
     def __init__(self, sender: Outlet, first: bytes, message_format: int) -> None:
-        super().__init__(sender, Message(), None, False, None)
+        super().__init__(sender.core, Message(), None, False, None)
         self._first = first
         self._message_format = message_format
         self._one_section = True  # parts are sent as they are
@@ -110,7 +117,7 @@ class StreamMover(Mover):
             most = self._target.remote.max_message_size
             if isinstance(error, LocalProtocolError) and most and source.stream.size > most:
                 self._refused(transit, Rejected(Error("amqp:link:message-size-exceeded", str(error))))
-            elif self._target._over or self._source._over:
+            elif self._target.over or self._source.over:
                 raise
             else:
                 await self._give_back(transit)
@@ -142,11 +149,12 @@ class StreamMover(Mover):
             except (AmqpError, anyio.ClosedResourceError):
                 pass  # its link was lost, too
         self.flight.drop(transit)
-        await self._target._ready()
+        await self._target.restored()
 
 
 def stream_intake(connection: Connection, source: Source) -> StreamIntake:
     """Make the receiving end for a source."""
     plain = connection.receiver(source, stream=True, credit=1)
-    session = Session(connection, SessionTerms(incoming_window=STREAM_WINDOW))
-    return StreamIntake(connection, session, plain._terms, 0, require_filters=True, own=True)
+    session = own_session(connection, SessionTerms(incoming_window=STREAM_WINDOW))
+    core = StreamIntakeCore(connection.core, session, plain.core.terms, 0, require_filters=True, own=True)
+    return connection.core.link_type(StreamIntake)(core)

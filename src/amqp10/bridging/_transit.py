@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..client import SentDelivery
+    from ..client.internals import ReceiverCore
 
 
 class Phase(Enum):
@@ -148,7 +149,8 @@ class Flight:
             transit.source.accept()
         except (AmqpError, anyio.ClosedResourceError):
             self.drop(transit)
-            kept = transit.source.link.context._remembered
+            receiver: ReceiverCore = transit.source.link.owner  # type: ignore[assignment]
+            kept = receiver.store
             if kept is None:
                 self.duplicates += 1  # the source's link is over, and the message the source's again
                 return False

@@ -11,27 +11,14 @@ other there is one rule, close to what Artemis, ActiveMQ and Broker-J do:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from typing import Literal
+from typing import Final, Literal
 
 from ..engine import Address, parse_address
-from ..messaging import Error
-from ..types import Symbol
+from ._errors import Refused
 
 Kind = Literal["queue", "topic"]
-
-
-class AddressError(Exception):
-    """An address leads nowhere, or not so; `error` is what to tell the peer.
-
-    Args:
-        reply_code: for dialects that have codes, and a finer one than the condition's.
-    """
-
-    def __init__(self, condition: str, description: str, *, reply_code: int | None = None) -> None:
-        super().__init__(description)
-        info = None if reply_code is None else {Symbol("reply-code"): reply_code}
-        self.error = Error(Symbol(condition), description, info)
 
 
 _PREFIXES: tuple[tuple[str, Kind], ...] = (("queue://", "queue"), ("topic://", "topic"))
@@ -42,33 +29,37 @@ _CAPABILITIES: dict[str, Kind] = {
     "temporary-topic": "topic",
 }
 _TOPIC_NAMES = "topic."
+_HEX: Final = "[0-9a-f]"
+_MADE_UP: Final = re.compile(
+    rf"(temporary-(queue|topic)/|amqp10-){_HEX}{{8}}(-{_HEX}{{4}}){{3}}-{_HEX}{{12}}|amqp10\.gen-{_HEX}{{24}}"
+)
 
 
 QUEUES, _EXCHANGES = "/queues/", "/exchanges/"
 
 
 def exchange_in(address: str) -> Address | None:
-    """The exchange that an address means, and the routing key; None where it means a node.
+    """Return the exchange that an address means, and the routing key; None where it means a node.
 
     Raises:
-        AddressError: it is spelled wrong, or names none: queues are reached by their own addresses, and permissions.
+        Refused: it is spelled wrong, or names none: queues are reached by their own addresses, and permissions.
     """
     if not address.startswith(_EXCHANGES):
         return None
     parsed = _parsed(address)
     if not parsed.exchange:
-        raise AddressError("amqp:invalid-field", f"{address!r:.200} names no exchange; a queue is /queues/NAME")
+        raise Refused("amqp:invalid-field", f"{address!r:.200} names no exchange; a queue is /queues/NAME")
     return parsed
 
 
 def split_address(address: str, capabilities: Iterable[str] = ()) -> tuple[str, Kind | None]:
-    """The name in an address, and the kind that address or capabilities ask for; None when they do not say.
+    """Split an address into a name and the kind that address or capabilities ask for; None if they ask for none.
 
     Raises:
-        AddressError: it is spelled wrong, or means an exchange.
+        Refused: it is spelled wrong, or means an exchange.
     """
     if address.startswith(_EXCHANGES):
-        raise AddressError("amqp:not-allowed", f"{address!r} is an exchange: to send to, and to bind queues to")
+        raise Refused("amqp:not-allowed", f"{address!r} is an exchange: to send to, and to bind queues to")
     if address.startswith(QUEUES):
         address = "" if address == QUEUES else _parsed(address).key or ""
         return address, next((_CAPABILITIES[word] for word in capabilities if word in _CAPABILITIES), None)
@@ -82,7 +73,7 @@ def split_address(address: str, capabilities: Iterable[str] = ()) -> tuple[str, 
 
 
 def prefixed(name: str) -> tuple[str, Kind] | None:
-    """What a name means that begins as an address does which says its kind; None for any other.
+    """Read a name that begins as an address does which says its kind; return None for any other name.
 
     Dialects that have names of queues, and no addresses, carry such an address as a name.
     """
@@ -96,9 +87,17 @@ def _parsed(address: str) -> Address:
     try:
         return parse_address(address)
     except ValueError as error:
-        raise AddressError("amqp:invalid-field", str(error)) from None
+        raise Refused("amqp:invalid-field", str(error)) from None
 
 
 def usual_kind(name: str) -> Kind:
-    """What a name becomes when nothing else decides."""
+    """Return the kind that a name has when nothing else decides."""
     return "topic" if name.startswith(_TOPIC_NAMES) else "queue"
+
+
+def is_made_up(name: str) -> bool:
+    """Return whether the broker, or our client, made up the name of a node that is there for one link or connection.
+
+    When such a node is gone, nobody waits for a message to it.
+    """
+    return _MADE_UP.fullmatch(name) is not None

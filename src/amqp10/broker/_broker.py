@@ -23,7 +23,7 @@ import anyio
 from anyio.abc import ByteStream, TaskGroup, TaskStatus
 
 from ..client import Connection
-from ..engine import ConnectionTerms, SessionTerms, dialect, dialect_names
+from ..engine import ON_DEMAND_CAPABILITY, ConnectionTerms, SessionTerms, dialect, dialect_names
 from ..errors import LocalProtocolError
 from ..net import (
     TLS,
@@ -35,29 +35,39 @@ from ..net import (
 )
 from ..sasl import SERVER_ITERATIONS, StoredKeys
 from ..types import Symbol
-from ._access import Access
-from ._carrier import PeerTerms
-from ._entrance import Entrance
+from ._errors import Refused
 from ._limits import BrokerLimits
-from ._link_pairs import CAPABILITY as LINK_PAIRS
-from ._memory import memory_streams
-from ._node import Limits
-from ._router import AddressError, Router
-from ._serving import IN_MEMORY, Doorkeeper
-from ._store import MOST_STORED, Store
-from ._store_load import load
-from ._users import Authorize, User, read_users
+from ._management.link_pairs import CAPABILITY as LINK_PAIRS
+from ._peer import PeerTerms
+from ._queues.node import Limits
+from ._router import Router
+from ._serving.access import Access
+from ._serving.connections import IN_MEMORY, ConnectionManager
+from ._serving.listeners import Listeners
+from ._serving.memory import memory_streams
+from ._store.load import load
+from ._store.store import MOST_STORED, Store
+from ._tokens.rules import TokenRules
+from ._users.users import Authorize, User, may_the_same, read_users
 from ._virtual_hosts import USUAL, VirtualHost, store_of
+from .azure._controls import AzureControls
+from .azure._namespace import Namespace, NamespaceLinks
 
 if TYPE_CHECKING:
     from ..client import ConnectionSettings
-    from ._facts import ExchangeFacts, QueueFacts, TopicFacts
     from ._quarantine import Quarantine
+    from ._snapshots import ExchangeFacts, QueueFacts, TopicFacts
+    from .azure import AzureConfig
 
 _log = logging.getLogger("amqp10.broker")
 
-ON_DEMAND = "amqp10_on_demand"
-"""The capability that says, to our own clients in dialects that declare their nodes, that they need not."""
+
+def _shown(tls: TLSSettings) -> tuple[ssl.SSLContext, bytes | None]:
+    """Return the context of a server, and what its certificate is to SCRAM-PLUS, where that can be known."""
+    if not isinstance(tls, TLS):
+        return tls, None
+    context = tls.server_context()
+    return context, end_point_of(shown_certificate(context))
 
 
 class Broker:
@@ -79,7 +89,7 @@ class Broker:
     queue, with the reason in their message annotations `x-opt-dead-letter-...`.
 
     **Streams** are queues that nothing is taken from: receivers read from the offset that they name by `StreamOffset`,
-    each at its own pace, as often as they like. What is too old or too much, by the arguments they were declared with,
+    each at its own pace, any number of times. What is too old or too much, by the arguments they were declared with,
     goes from the beginning.
 
     **Exchanges** give a copy to each queue that is bound to them, by routing key or headers: senders reach them by
@@ -106,6 +116,7 @@ class Broker:
             nothing; a user with only a password may do everything.
         users_file: users in a JSON file, beside `users`; see `amqp10.broker.read_users`.
         authorize: a function that decides in place of permissions: (user, action, name, virtual host) -> bool.
+        tokens: the keys of tokens that peers show, at `$cbs` or to log in; None: tokens count for nothing.
         scram_iterations: of the keys that are derived of passwords: how much a login costs a client, and a thief of
             what goes by on the network each try to guess.
         anonymous: let peers in without a name, by ANONYMOUS or without SASL. None: where there are no users, nor
@@ -123,7 +134,7 @@ class Broker:
             one is refused. Their facts are those of `virtual_host(name)`; those of the broker itself are of "/".
         websocket: answer WebSockets (ws://, or wss:// with `tls`) at the same TCP port, at any path.
         websocket_origins: the web pages that may use it, "https://app.example" for instance, "*" for all. Browsers say
-            which page asks. Who says none, or the host and port that the request is for, is let in without.
+            which page asks. A request without an origin, or with the host and port that it is for, is let in.
         path: a Unix socket to listen on, too.
         store: the file that keeps what is durable, made if it is not there; None for memory only. One broker at a time.
             Each virtual host but "/" has a file of its own beside it, with its name at the end: "broker.db.staging".
@@ -131,6 +142,8 @@ class Broker:
             {"events": {"x-queue-type": "stream", "x-max-age": "7D"}}.
         exchanges: name -> type ("direct", "fanout", "topic", "headers") to begin with, beside `amq.direct` and so on.
         bindings: (exchange, binding key, queue) to begin with; the queues are made if need be.
+        azure: entities of Azure Service Bus and Event Hubs, in the virtual host "/" and in memory; see
+            `amqp10.broker.azure`. No other nodes are made on demand then.
         dialects: the names of those that it speaks, the one to answer strangers with first; None for all.
         auto_create: make nodes on demand.
         dead_letter: the queue of messages that nobody could take; None for none.
@@ -145,8 +158,8 @@ class Broker:
             `_AMQ_DUPL_ID`, as on Artemis: what is sent again is accepted and dropped. A store remembers the ids of
             messages that are still there. None for taking every message.
         check_user_id: refuse messages whose `user_id` is not the name that their sender logged in with, or cannot be
-            told. None: where clients have names: where there are users, or certificates. False: take what bridges
-            pass on that others sent.
+            told. None: where clients have names: where there are users, or certificates, but not with `azure`, for
+            Service Bus does not look. False: take what bridges pass on that others sent.
         max_message_size: the largest message that is taken, bytes.
         max_connections: how many peers at once that have opened. None: as many as leave a tenth of the file
             descriptors that the process may have when the broker is made; connections in memory have none, and do not
@@ -180,6 +193,7 @@ class Broker:
         users: Mapping[str, str | StoredKeys | User] | None = None,
         users_file: str | PathLike[str] | None = None,
         authorize: Authorize | None = None,
+        tokens: TokenRules | None = None,
         scram_iterations: int = SERVER_ITERATIONS,
         anonymous: bool | None = None,
         allow_insecure: bool = False,
@@ -194,6 +208,7 @@ class Broker:
         topics: Iterable[str] = (),
         exchanges: Mapping[str, str] | None = None,
         bindings: Iterable[tuple[str, str, str]] = (),
+        azure: AzureConfig | None = None,
         dialects: Iterable[str] | None = None,
         auto_create: bool = True,
         dead_letter: str | None = "dead-letter",
@@ -215,24 +230,26 @@ class Broker:
         container_id: str | None = None,
         properties: Mapping[str, Any] | None = None,
     ) -> None:
-        context = tls.server_context() if isinstance(tls, TLS) else tls
-        end_point = end_point_of(shown_certificate(context)) if isinstance(tls, TLS) and context is not None else None
+        context, end_point = _shown(tls) if tls is not None else (None, None)
         if websocket:
             require_wsproto()
         if certificate_name not in get_args(CertificateName):
             parts = ", ".join(get_args(CertificateName))
-            raise ValueError(f"certificate_name is one of {parts}, not {certificate_name!r}")
+            raise ValueError(f"certificate_name must be one of {parts}, not {certificate_name!r}")
         external = context is not None and context.verify_mode != ssl.CERT_NONE
         if users_file is not None:
             in_file = read_users(users_file)
             if twice := in_file.keys() & (users or {}).keys():
                 raise ValueError(f"{users_file} and users both have the user {min(twice)!r}")
             users = {**in_file, **(users or {})}
-        access = Access(users, anonymous, external, allow_insecure, authorize, scram_iterations)
+        self._external = external if tls is not None else None
+        self._access = access = Access(users, anonymous, external, allow_insecure, authorize, scram_iterations, tokens)
         if host is not None:
             access.check_host(host)
         if store is not None and max_message_size > MOST_STORED:
-            raise ValueError(f"a store takes messages of {MOST_STORED} bytes at most: give a max_message_size")
+            raise ValueError(f"max_message_size must be {MOST_STORED} or less with a store, not {max_message_size}")
+        if store is not None and azure is not None:
+            raise ValueError("store and azure do not go together: entities of Azure are in memory only")
         self._store_path = fspath(store) if store is not None else None
         self._stores: list[Store] = []  # while the broker runs
         self._handshake_timeout = handshake_timeout
@@ -245,14 +262,14 @@ class Broker:
             name: Router(
                 clock=anyio.current_time,
                 limits=Limits(messages=max_queue_messages, bytes=max_queue_bytes, credit=credit),
-                auto_create=auto_create,
+                auto_create=auto_create and azure is None,
                 dead_letter=dead_letter,
                 dead_letter_expired=dead_letter_expired,
                 max_delivery_count=max_delivery_count,
                 max_subscription_timeout=max_subscription_timeout,
                 transaction_timeout=transaction_timeout,
                 duplicate_ids=duplicate_ids,
-                check_user_id=check_user_id if check_user_id is not None else access.names,
+                check_user_id=check_user_id if check_user_id is not None else access.names and azure is None,
                 on_alarm=self._on_alarm,
                 peers=limits,
             )
@@ -261,15 +278,26 @@ class Broker:
         self._router = self._routers[USUAL]
         self._hosts = {name: VirtualHost(name, router) for name, router in self._routers.items()}
         self._usual = self._hosts[USUAL]
-        least_one = [credit, max_message_size, max_queue_messages, max_queue_bytes, max_connections]
-        least_one += [max_subscription_timeout, max_delivery_count, duplicate_ids]
-        if any(limit is not None and limit < 1 for limit in least_one):
-            raise ValueError("limits and credit are 1 at least; None, where it is allowed, for no limit")
+        at_least_one = {
+            "credit": credit,
+            "max_message_size": max_message_size,
+            "max_queue_messages": max_queue_messages,
+            "max_queue_bytes": max_queue_bytes,
+            "max_connections": max_connections,
+            "max_subscription_timeout": max_subscription_timeout,
+            "max_delivery_count": max_delivery_count,
+            "duplicate_ids": duplicate_ids,
+        }
+        for name, limit in at_least_one.items():
+            if limit is not None and limit < 1:
+                raise ValueError(f"{name} must be 1 or more, not {limit}")
         if transaction_timeout is not None and transaction_timeout <= 0:
-            raise ValueError("a transaction has some time: transaction_timeout is more than 0, or None for no limit")
+            raise ValueError(f"transaction_timeout must be more than 0, or None, not {transaction_timeout}")
         try:
             self._router.begin_with(queues, topics, exchanges or {}, bindings)
-        except AddressError as error:
+            namespace = Namespace(azure, self._router) if azure is not None else None
+            self._azure = AzureControls(namespace, tokens) if namespace is not None else None
+        except Refused as error:
             raise ValueError(str(error)) from None
         terms = PeerTerms(
             ConnectionTerms(
@@ -279,23 +307,26 @@ class Broker:
                     "ANONYMOUS-RELAY",
                     "SHARED-SUBS",
                     LINK_PAIRS,
-                    *((ON_DEMAND,) if auto_create else ()),
+                    *((ON_DEMAND_CAPABILITY,) if self._router.auto_create else ()),
                 ),
                 properties={Symbol("product"): "amqp10"} | {Symbol(k): v for k, v in (properties or {}).items()},
                 max_message_size=max_message_size,
                 channel_max=limits.sessions - 1,
+                all_fields=azure is not None,
             ).checked(),
             SessionTerms(),
             max_message_size,
             access.rights_of,
             self._routers,
+            tokens,
+            service=partial(NamespaceLinks, namespace, max_message_size) if namespace is not None else None,
         )
         # Loaded here, and not in the time that the first peer has for its handshake.
         spoken = [dialect(name) for name in (dialects if dialects is not None else dialect_names())]
         if not spoken:
-            raise ValueError("a broker speaks one dialect at least; None for all")
-        self._door = Doorkeeper(self._router, access.authenticator(), terms, max_connections, spoken, limits)
-        self._entrance = Entrance(
+            raise ValueError("dialects must name one or more dialects, or be None for all, not an empty sequence")
+        self._door = ConnectionManager(self._router, access.authenticator(), terms, max_connections, spoken, limits)
+        self._entrance = Listeners(
             self._door,
             host,
             port,
@@ -350,8 +381,10 @@ class Broker:
             return
         try:
             for name, router in self._routers.items():
-                store = Store(store_of(self._store_path, name), router.clock)
+                least_room = router.peers.disk_free
+                store = Store(store_of(self._store_path, name), router.clock, least_room=least_room)
                 store.on_failure = partial(self._door.cut, store)
+                store.on_room = partial(self._room_changed, store, router)
                 self._stores.append(store)
                 load(store, router)
         except BaseException:
@@ -359,7 +392,13 @@ class Broker:
                 store.file.close()
             self._stores.clear()
             raise
-        self._door.keeps = True
+
+    def _room_changed(self, store: Store, router: Router) -> None:
+        """Stop senders while the disk has little room, so that receivers can make some; or let them go on."""
+        if router.block("disk", store.short):
+            self._door.blocked_or_not()
+        told = f"senders are stopped: {store.short}" if store.short is not None else "senders may go on"
+        _log.warning("%s: %s", store.path, told)
 
     def _close_stores(self) -> None:
         stores, self._stores = self._stores, []
@@ -368,7 +407,7 @@ class Broker:
                 closing.callback(store.close)
 
     async def _run(self, *, task_status: TaskStatus[None]) -> None:
-        """The background: everything that runs, runs in here."""
+        """Run everything that the broker does in the background."""
         try:
             with self._background:
                 async with anyio.create_task_group() as tasks:
@@ -409,7 +448,7 @@ class Broker:
     # Coming in without a port
 
     def open_stream(self) -> ByteStream:
-        """A connection in memory, as bare bytes: the client's end of it.
+        """Open a connection in memory and return the client's end of it, as bare bytes.
 
         Raises:
             RuntimeError: the broker is not running.
@@ -421,7 +460,7 @@ class Broker:
         return theirs
 
     def connect(self, url: str = "amqp://localhost", **settings: Unpack[ConnectionSettings]) -> Connection:
-        """A client connection in memory, to be opened by `async with`; no port is needed.
+        """Make a client connection in memory, to be opened by `async with`; no port is needed.
 
         Args:
             url: for the credentials in it, where there are users.
@@ -448,7 +487,7 @@ class Broker:
         self._door.blocked_or_not()
 
     def unblock(self) -> None:
-        """Take messages again; but not while memory is short (`BrokerLimits.memory`)."""
+        """Take messages again; but not while memory or the disk is short (`BrokerLimits.memory`, `disk_free`)."""
         for router in self._routers.values():
             router.block("user", None)
         self._door.blocked_or_not()
@@ -458,7 +497,52 @@ class Broker:
         """Why it takes no messages at present; None: it does."""
         return self._router.blocked
 
+    # Changing who may come in
+
+    def replace_users(self, users: Mapping[str, str | StoredKeys | User]) -> int:
+        """Take these users in place of those it has had; return how many connections are closed by that.
+
+        Closed (`amqp:connection:forced`) are those of users who are gone, or may do other things now; a user whose
+        password alone has changed stays connected. Connections in memory are the application's own, and go on.
+
+        Raises:
+            ValueError: it was made without users: whether peers have names is decided then.
+        """
+        access = self._access
+        if access.users is None:
+            raise ValueError("this broker was made without users: Broker(users={...}) makes one that has some")
+        before, access.users = access.users, dict(users)
+        return self._door.replace_users(access.authenticator(), partial(may_the_same, before, access.users))
+
+    def replace_certificate(self, tls: TLSSettings) -> None:
+        """Show another certificate to those who connect from now on; connections that are there go on.
+
+        Raises:
+            OSError, ValueError: a file cannot be read, or is no certificate; it was made without TLS; or clients must
+                show certificates with one of both and not with the other.
+        """
+        context, end_point = _shown(tls)
+        if self._external is not (context.verify_mode != ssl.CERT_NONE):
+            was = "without TLS" if self._external is None else "with TLS that asks clients otherwise for certificates"
+            raise ValueError(f"this broker was made {was}: make a new one")
+        self._entrance.replace_tls(context, end_point)
+
     # Facts
+
+    def __repr__(self) -> str:
+        where = ", ".join(self._entrance.urls) or "listens nowhere"
+        return f"<Broker: {where}>"
+
+    @property
+    def azure(self) -> AzureControls:
+        """What a test does with the emulator of Azure: it moves the clock, and brings about faults.
+
+        Raises:
+            LookupError: this broker does not emulate Azure.
+        """
+        if self._azure is None:
+            raise LookupError("the broker has no entities of Azure: Broker(azure=AzureConfig(...)) has")
+        return self._azure
 
     @property
     def url(self) -> str:
@@ -494,15 +578,20 @@ class Broker:
         return self._door.opened
 
     @property
+    def refused_logins(self) -> int:
+        """Logins that were refused since it began; its log says where each came from."""
+        return self._door.refused_logins
+
+    @property
     def unroutable(self) -> int:
         """Messages that went nowhere and whose sender could not be told, for it had settled them."""
         return sum(router.unroutable for router in self._routers.values())
 
     def virtual_host(self, name: str) -> VirtualHost:
-        """One of its virtual hosts, as it is now.
+        """Return one of its virtual hosts, as it is now.
 
         Raises:
-            KeyError: there is none of that name.
+            KeyError: no virtual host has that name.
         """
         return self._hosts[name]
 
@@ -522,18 +611,18 @@ class Broker:
         return self._usual.topics
 
     def queue(self, name: str, virtual_host: str = USUAL) -> QueueFacts:
-        """The queue of that name as it is now.
+        """Return the queue of that name as it is now.
 
         Raises:
-            KeyError: there is none.
+            KeyError: no queue has that name.
         """
         return self._hosts[virtual_host].queue(name)
 
     def topic(self, name: str) -> TopicFacts:
-        """The topic of that name as it is now.
+        """Return the topic of that name as it is now.
 
         Raises:
-            KeyError: there is none.
+            KeyError: no topic has that name.
         """
         return self._usual.topic(name)
 
@@ -543,10 +632,10 @@ class Broker:
         return self._usual.exchanges
 
     def exchange(self, name: str) -> ExchangeFacts:
-        """The exchange of that name as it is now.
+        """Return the exchange of that name as it is now.
 
         Raises:
-            KeyError: there is none.
+            KeyError: no exchange has that name.
         """
         return self._usual.exchange(name)
 

@@ -11,7 +11,7 @@ _traced: set[object] = set()  # places in the code whose traceback is in the log
 
 
 def report(what: str, error: Exception) -> None:
-    """Log a fault as an error, with its traceback the first time only: who causes many is not to fill the log."""
+    """Log a fault as an error, with its traceback the first time only, so that a peer cannot fill the log."""
     frames = traceback.extract_tb(error.__traceback__)
     place = (type(error), frames[-1].filename, frames[-1].lineno) if frames else type(error)
     new = place not in _traced

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final
 
-from ._address import AddressError
+from ._errors import Refused
 
 if TYPE_CHECKING:
-    from ._node import Node
+    pass
 
 LONGEST_KEY: Final = 255
 """Octets of a routing key or a binding key that is matched: what the older AMQPs can say."""
@@ -19,9 +19,8 @@ LOW_WATERMARK: Final = 0.8
 HARD_LIMIT: Final = 1.25
 """How much of `memory` may be in use, by what was on its way when senders were stopped, before messages are refused."""
 
-_OPTIONAL: Final = frozenset(
-    {"memory", "connections_by_user", "nodes_by_user", "exchanges_by_user", "bindings_by_user", "memory_by_user"}
-)
+_BY_USER: Final = ("connections", "link_octets", "nodes", "exchanges", "bindings", "arguments", "memory")
+_OPTIONAL: Final = {"memory", *(f"{each}_by_user" for each in _BY_USER)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +36,9 @@ class BrokerLimits:
         handshakes_by_address: the same, of one address; those of a Unix socket count as one.
         sessions: sessions (channels) of one connection.
         links: links (consumers, producers) of one connection.
+        link_octets: octets of what all sessions and links of one connection say of themselves: termini with their
+            filters, properties, capabilities, and the maps of deliveries that links are resumed with.
+        link_octets_by_user: the same, of all connections of one user; None: four times `link_octets`.
         connections_by_user: connections of one user that have opened; None: nine tenths of
             `Broker(max_connections=...)`.
         nodes: queues, topics and subscriptions of the broker.
@@ -49,6 +51,7 @@ class BrokerLimits:
         bindings_by_queue: bindings that lead to one queue, topic or exchange.
         arguments: octets of the encoded arguments of one queue, exchange or binding.
         all_arguments: the same, of all of them together that peers declared.
+        arguments_by_user: of these, those that one user declared; None: half of `all_arguments`.
         name: octets of an address, of a link's name and of a container id.
         kept_links: links of one user that can be resumed and are not attached; of more, the one that has waited
             longest ends.
@@ -56,13 +59,17 @@ class BrokerLimits:
             for any number.
         memory_by_user: of these, those that one user sent, at which this user's senders are stopped; None: half of
             `memory`.
-        idle_timeout: seconds; who wants to hear something more often is refused.
+        disk_free: octets. If the store has less room, on its disk and within its file, senders are stopped until there
+            is a tenth more; 0: they never are.
+        idle_timeout: seconds; a peer that asks for a shorter one is refused.
     """
 
     handshakes: int = 1000
     handshakes_by_address: int = 500
     sessions: int = 256
     links: int = 4096
+    link_octets: int = 4_194_304
+    link_octets_by_user: int | None = None
     connections_by_user: int | None = None
     nodes: int = 20_000
     nodes_by_connection: int = 5000
@@ -74,22 +81,24 @@ class BrokerLimits:
     bindings_by_queue: int = 5000
     arguments: int = 65_536
     all_arguments: int = 8_388_608
+    arguments_by_user: int | None = None
     name: int = 2048
     kept_links: int = 1000
     memory: int | None = 1_073_741_824
     memory_by_user: int | None = None
+    disk_free: int = 52_428_800
     idle_timeout: float = 0.25
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            least = {"idle_timeout": 0, "sessions": 2}.get(field.name, 1)
+            least = {"idle_timeout": 0, "disk_free": 0, "sessions": 2}.get(field.name, 1)
             if value is None and field.name in _OPTIONAL:
                 continue
             if not isinstance(value, int | float) or value < least:
-                raise ValueError(f"BrokerLimits({field.name}=...) is {least} or more, not {value!r}")
+                raise ValueError(f"BrokerLimits({field.name}=...) must be {least} or more, not {value!r}")
         if self.sessions > 0xFFFF:
-            raise ValueError(f"BrokerLimits(sessions=...) is 65535 or less, not {self.sessions}")
+            raise ValueError(f"BrokerLimits(sessions=...) must be 65535 or less, not {self.sessions}")
 
 
 class Account:
@@ -103,6 +112,8 @@ class Account:
         most_nodes: how many these may be.
         look_for_idle: the router's own mark: when to look for those of them that nobody uses.
         exchanges, bindings: how many it made that are still there.
+        arguments: octets of the arguments of what it declared and is still there.
+        said: octets of what the sessions and links of its connections say of themselves.
         held: octets of memory that the messages take which it sent, about.
         blocked: why its senders are stopped; None: they are not.
         reason: why they are stopped when they are.
@@ -110,13 +121,16 @@ class Account:
 
     def __init__(self, user: str, limits: BrokerLimits, on_turn: Callable[[Account], None]) -> None:
         self.user = user
-        self.nodes: set[Node] = set()
+        self.nodes: set[object] = set()
         self.look_for_idle = -math.inf
-        self.exchanges = self.bindings = self.held = 0
+        self.exchanges = self.bindings = self.arguments = self.said = self.held = 0
         self.blocked: str | None = None
         self.most_nodes = _or_half(limits.nodes_by_user, limits.nodes)
         self._most_exchanges = _or_half(limits.exchanges_by_user, limits.exchanges)
         self._most_bindings = _or_half(limits.bindings_by_user, limits.bindings)
+        self._most_arguments = _or_half(limits.arguments_by_user, limits.all_arguments)
+        of_user = limits.link_octets_by_user
+        self._most_said = of_user if of_user is not None else 4 * limits.link_octets
         self._most = limits.memory_by_user
         if self._most is None and limits.memory is not None:
             self._most = _or_half(None, limits.memory)
@@ -127,7 +141,7 @@ class Account:
         """Refuse one more node than the user may have.
 
         Raises:
-            AddressError: it has as many.
+            Refused: it has as many.
         """
         check_count(f"queues, topics and subscriptions of {self._whose}", len(self.nodes), self.most_nodes)
 
@@ -139,6 +153,14 @@ class Account:
         """Refuse one more binding; see `check_nodes`."""
         check_count(f"bindings of {self._whose}", self.bindings, self._most_bindings)
 
+    def check_arguments(self, octets: int) -> None:
+        """Check that `octets` more of arguments may be kept; see `check_nodes`."""
+        check_count(f"octets of all arguments of {self._whose}", self.arguments + octets - 1, self._most_arguments)
+
+    def check_said(self, octets: int) -> None:
+        """Check that `octets` more of what sessions and links say may be kept; see `check_nodes`."""
+        check_count(f"octets of what sessions and links of {self._whose} say", self.said + octets - 1, self._most_said)
+
     @property
     def _whose(self) -> str:
         return f"user {self.user!r:.80}"
@@ -149,7 +171,7 @@ class Account:
         return self._most is not None and self.held > self._most * HARD_LIMIT
 
     def hold(self, octets: int) -> None:
-        """Messages of the user take so much more memory now, or less."""
+        """Count `octets` more of memory for messages of the user; less, if it is negative."""
         self.held += octets
         if self._due:
             self._on_turn(self)
@@ -177,7 +199,7 @@ class Maker:
     """
 
     def __init__(self) -> None:
-        self.nodes: set[Node] = set()
+        self.nodes: set[object] = set()
         self.account: Account | None = None
 
 
@@ -189,31 +211,29 @@ def check_key(key: str) -> None:
     """Refuse a binding key that is longer than any routing key that is matched.
 
     Raises:
-        AddressError: it is.
+        Refused: it is.
     """
     octets = len(key.encode(errors="surrogatepass"))
     if octets > LONGEST_KEY:
-        raise AddressError("amqp:invalid-field", f"a binding key has {LONGEST_KEY} octets at most, not {octets}")
+        raise Refused("amqp:invalid-field", f"a binding key has {LONGEST_KEY} octets at most, not {octets}")
 
 
 def check_name(what: str, name: str, most: int) -> None:
     """Refuse a name that is too long.
 
     Raises:
-        AddressError: it is.
+        Refused: it is.
     """
     if len(name) * 4 > most and (octets := len(name.encode(errors="surrogatepass"))) > most:
-        raise AddressError("amqp:invalid-field", f"{what} has {most} octets at most, not {octets}")
+        raise Refused("amqp:invalid-field", f"{what} has {most} octets at most, not {octets}")
 
 
 def check_count(what: str, there: int, most: int) -> None:
     """Refuse one more of what there may be `most` of.
 
     Raises:
-        AddressError: `amqp:resource-limit-exceeded`: there are that many. In 0-9-1 it is what RabbitMQ says of its
+        Refused: `amqp:resource-limit-exceeded`: there are that many. In 0-9-1 it is what RabbitMQ says of its
             limits, which ends the channel and not the connection.
     """
     if there >= most:
-        raise AddressError(
-            "amqp:resource-limit-exceeded", f"{what}: {most} at most, and {there} are there", reply_code=406
-        )
+        raise Refused("amqp:resource-limit-exceeded", f"{what}: {most} at most, and {there} are there", reply_code=406)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 from ._faults import report
 
 if TYPE_CHECKING:
-    from ._entry import Clock
-    from ._node import Node
+    from ._queues.message import Clock
+    from ._queues.node import Node
 
 _log = logging.getLogger("amqp10.broker")
 
@@ -57,11 +57,11 @@ class QuarantineJournal(ABC):
 
     @abstractmethod
     def added(self, message: QuarantinedMessage) -> None:
-        """A durable message was set aside; its queue has forgotten it in the same pass."""
+        """Record that a durable message was set aside; its queue has forgotten it in the same pass."""
 
     @abstractmethod
     def removed(self, message: QuarantinedMessage) -> None:
-        """A durable message was released or dropped, or made room for a newer one."""
+        """Record that a durable message was released or dropped, or made room for a newer one."""
 
 
 Release = Callable[[QuarantinedMessage, "Node | None", "str | None"], None]
@@ -109,7 +109,7 @@ class Quarantine:
         """Return the message with that number.
 
         Raises:
-            KeyError: there is none, or none any more.
+            KeyError: no message in the quarantine has that number.
         """
         return self._messages[number]
 

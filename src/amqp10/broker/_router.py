@@ -9,42 +9,47 @@ import itertools
 import math
 import uuid
 import weakref
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import DecodeError
 from ..messaging import Error, read_properties
 from ..types import Symbol, encode
-from ._address import AddressError as AddressError
-from ._address import Kind, exchange_in, prefixed, split_address, usual_kind
-from ._arguments import Arguments, queue_type
-from ._coordinator import OpenTransactions
-from ._dead_letters import DeadLetters
-from ._declared import DeclaredQueue, QueueTerms
-from ._duplicates import RecentIds
-from ._entry import SAYS_NOTHING, Entry
+from ._address import Kind, exchange_in, is_made_up, prefixed, split_address, usual_kind
+from ._deadlines import Deadlines
+from ._errors import Refused as Refused
 from ._faults import report
-from ._kept_sessions import KeptSessions
 from ._limits import HARD_LIMIT, LOW_WATERMARK, Account, BrokerLimits, Maker, check_count, check_name
-from ._node import Limits, Node, NodeFull
-from ._prepared import PreparedBranches
 from ._quarantine import Quarantine
-from ._queue import Queue
-from ._stream import Retention, Stream
-from ._subscriptions import Subscriptions
-from ._suspended import KeptLinks
-from ._topic import Subscription, Topic
-from ._topology import RESERVED, Route, Topology, count
-from ._users import EVERYTHING, Action, Rights
+from ._queues.arguments import Arguments, QueueDeclaration, queue_type
+from ._queues.declared import DeclaredQueue
+from ._queues.duplicates import RecentIds
+from ._queues.message import SAYS_NOTHING, QueuedMessage
+from ._queues.node import Limits, Node, NotTaken
+from ._queues.queue import Queue
+from ._queues.quorum import QuorumQueue
+from ._queues.stream import Retention, Stream
+from ._queues.topic import Subscription, Topic
+from ._retained.links import ResumableLinks
+from ._retained.sessions import ResumableSessions
+from ._retained.subscriptions import SubscriptionJournal, Subscriptions
+from ._routing.dead_letters import DeadLetters
+from ._routing.routes import Route
+from ._routing.topology import RESERVED, Topology, TopologyJournal, count
+from ._transactions.local import OpenTransactions
+from ._transactions.prepared import BranchJournal, PreparedBranches
+from ._users.users import EVERYTHING, Action, Rights
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..messaging import Source, Target, TerminusDurability
-    from ._entry import Clock
-    from ._exchange import Exchange
-    from ._quarantine import QuarantinedMessage
-    from ._store import Store
+    from ._quarantine import QuarantinedMessage, QuarantineJournal
+    from ._queues.journal import QueueJournal
+    from ._queues.message import Clock
+    from ._retained.links import LinkJournal
+    from ._routing.exchanges import Exchange
 
 
 RETRY = 1.0
@@ -60,11 +65,44 @@ _IDLE_PAUSE = 1.0
 """Seconds between two looks for nodes that nobody uses, where there is no room for more and there were few."""
 
 
+class NameSpace(Protocol):
+    """What addresses mean where they are more than names, of nodes that the router has or has not."""
+
+    def name_of(self, address: str) -> str:
+        """Return the name of the node that an address means."""
+
+
 class Timed(Protocol):
     """Something for which time passes."""
 
     def expire(self, now: float) -> float | None:
         """Let end what is to end by now; return when the next is to."""
+
+
+class Journal(TopologyJournal, SubscriptionJournal, BranchJournal):
+    """A store, as what is kept in it sees it.
+
+    Attributes:
+        quarantine: records the messages in quarantine.
+        keeper: records links that can be resumed.
+        failure: why the last commit failed; None if it did not.
+    """
+
+    quarantine: QuarantineJournal
+    keeper: LinkJournal
+    failure: Exception | None
+
+    @abstractmethod
+    def add_node(self, node: Node) -> QueueJournal:
+        """Keep a queue or a topic from now on."""
+
+    @abstractmethod
+    def fits(self, octets: int) -> bool:
+        """Return whether messages of `octets` octets fit; count them if they do."""
+
+    @abstractmethod
+    async def wait_durable(self) -> None:
+        """Wait until all that was recorded so far is on the disk."""
 
 
 class Router:
@@ -82,6 +120,7 @@ class Router:
         maker: the connection whose events are being handled; what is made is its own, and limited. None for the broker.
         links: those that can be resumed.
         transactions: those that are open, of all peers.
+        name_space: what addresses mean; None: no more than they say.
         quarantine: messages that could not be handled.
         blocked: why no messages are taken at present; None: they are. `block` changes it.
         held: octets of all messages in memory, about.
@@ -134,13 +173,15 @@ class Router:
         self._duplicate_ids = duplicate_ids
         self._touched: dict[Node, None] = {}
         self._numbers = itertools.count(1)
-        self.subscriptions = Subscriptions(clock, self._alarm, max_subscription_timeout)
-        self.links = KeptLinks(clock, self._alarm, self.peers.kept_links)
-        self.sessions = KeptSessions(clock, self._alarm)
+        self._deadlines: Deadlines[Timed] = Deadlines()
+        self.subscriptions = Subscriptions(clock, self.alarm, max_subscription_timeout)
+        self.links = ResumableLinks(clock, self.alarm, self.peers.kept_links)
+        self.sessions = ResumableSessions(clock, self.alarm)
         self.prepared = PreparedBranches()
-        self.transactions = OpenTransactions(clock, self._alarm, self.quarantine, transaction_timeout)
-        self.store: Store | None = None
-        self._queues: dict[Queue, None] = {}  # with the subscriptions: all that time passes for
+        self.transactions = OpenTransactions(clock, self.alarm, self.quarantine, transaction_timeout)
+        self.store: Journal | None = None
+        self._queues: dict[Queue, None] = {}  # with the subscriptions
+        self.name_space: NameSpace | None = None
 
     def begin_with(
         self,
@@ -152,12 +193,12 @@ class Router:
         """Make what a broker begins with: names, exchanges by their types, and (exchange, key, queue).
 
         Raises:
-            AddressError: one of them cannot be, or is there as something else.
+            Refused: one of them cannot be, or is there as something else.
         """
         for name in queues:
             arguments = queues[name] if isinstance(queues, Mapping) else {}
             if name and arguments:
-                self.declare_queue(name, QueueTerms(arguments=dict(arguments)))
+                self.declare_queue(name, QueueDeclaration(arguments=dict(arguments)))
             else:
                 self.declare(name, "queue")
         for name in topics:
@@ -173,29 +214,29 @@ class Router:
         """Make a node, or find it if it is there and of that kind.
 
         Raises:
-            AddressError: it is there and of the other kind, the name is empty or too long, or there are too many nodes.
+            Refused: it is there and of the other kind, the name is empty or too long, or there are too many nodes.
         """
         if not name:
-            raise AddressError("amqp:invalid-field", "an address may not be empty")
+            raise Refused("amqp:invalid-field", "an address may not be empty")
         if name == self._dead_letter_name and kind == "topic":
             # A topic keeps nothing: dead letters would be lost in silence.
-            raise AddressError("amqp:precondition-failed", f"{name!r} is the queue of dead letters, not a topic")
+            raise Refused("amqp:precondition-failed", f"{name!r} is the queue of dead letters, not a topic")
         node = self.nodes.get(name)
         if node is None:
             self.make_room(name)
             node = self._make_topic(name) if kind == "topic" else self._make_queue(name)
             self._add(node)
             if self.store is not None:
-                node.shelf = self.store.add_node(node)
+                node.journal = self.store.add_node(node)
         elif isinstance(node, Topic) != (kind == "topic"):
-            raise AddressError("amqp:precondition-failed", f"{name!r} is not a {kind}")
+            raise Refused("amqp:precondition-failed", f"{name!r} is not a {kind}")
         return node
 
-    def declare_queue(self, name: str, terms: QueueTerms, owner: object | None = None) -> Queue:
+    def declare_queue(self, name: str, terms: QueueDeclaration, owner: object | None = None) -> Queue:
         """Make a queue by somebody's terms. It is not there yet.
 
         Raises:
-            AddressError: its arguments make no sense, or there are too many nodes.
+            Refused: its arguments make no sense, or there are too many nodes.
         """
         self.make_room(name)
         settings = self._queue_settings(name)
@@ -203,12 +244,23 @@ class Router:
             queue: Queue = Stream(name, terms, Retention.read(terms), **settings)
         else:
             arguments = Arguments.read(terms.arguments)
-            queue = DeclaredQueue(name, terms, arguments, owner=owner, ended=self.delete, **settings)
+            kind = QuorumQueue if queue_type(terms.arguments) == "quorum" else DeclaredQueue
+            queue = kind(name, terms, arguments, owner=owner, ended=self.delete, **settings)
         self._queues[queue] = None
         self._add(queue)
         if self.store is not None and terms.durable and not terms.exclusive:
-            queue.shelf = self.store.add_node(queue)
+            queue.journal = self.store.add_node(queue)
         return queue
+
+    def adopt(self, node: Node) -> None:
+        """Add a node that somebody else made.
+
+        Raises:
+            Refused: another node has the name.
+        """
+        if node.name in self.nodes:
+            raise Refused("amqp:precondition-failed", f"there is a node {node.name!r} already")
+        self._add(node)
 
     def resolve(
         self,
@@ -220,10 +272,11 @@ class Router:
         rights: Rights = EVERYTHING,
         action: Action | None = None,
     ) -> Node:
-        """The node that an address means, made if need be and allowed (`on_demand`, by who asks).
+        """Return the node that an address means, made if need be and allowed (`on_demand`).
 
-        That of the AMQP management draft is made by who receives the requests: to others it would look as if somebody
-        answered them. The broker's own names are of nodes that it made, and which are gone.
+        Only a receiver can create `$management` (AMQP management draft): if a sender created it, the sender would
+        believe that somebody answers. A missing node under one of the broker's own names, or under the name of a
+        temporary node, is never made again: it is gone, with whoever had it.
 
         Args:
             rights: of who asks; to make a node it has to be allowed to configure it.
@@ -231,10 +284,11 @@ class Router:
                 and for their owner to read.
 
         Raises:
-            AddressError: there is none and none is made on demand, it is of another kind than asked for, or who asks
+            Refused: the node is missing and not made on demand, it is of another kind than asked for, or who asks
                 may not do that.
         """
         name, kind = split_address(address, capabilities)
+        name = self.name_of(name)
         node = self.nodes.get(name)
         if node is None and not on_demand and (said := prefixed(name)) is not None:
             name, kind = said
@@ -243,9 +297,11 @@ class Router:
             rights.check(action, name)
         if node is None and name == MANAGEMENT and not receiving:
             reason = f"nobody answers requests at {MANAGEMENT!r}; what declares and deletes here is '/management'"
-            raise AddressError("amqp:not-found", reason)
+            raise Refused("amqp:not-found", reason)
+        if node is None and is_made_up(name):
+            raise Refused("amqp:not-found", f"there is no node {name!r}: it was temporary, and is gone")
         if node is None and (name.startswith(RESERVED) or not (self.auto_create and on_demand)):
-            raise AddressError("amqp:not-found", f"there is no node {name!r}")
+            raise Refused("amqp:not-found", f"there is no node {name!r}")
         if kind is None:
             if node is not None:
                 return node
@@ -262,7 +318,7 @@ class Router:
         Others than the owner may send to it, and not receive from it.
 
         Raises:
-            AddressError: the owner may not configure nodes of such a name.
+            Refused: the owner may not configure nodes of such a name.
         """
         kind = split_address("", capabilities)[1] or "queue"
         name = f"temporary-{kind}/{uuid.uuid4()}"
@@ -276,11 +332,11 @@ class Router:
     def make_room(self, name: str) -> None:
         """Look whether there is room for one more queue, topic or subscription, before a peer makes it.
 
-        Where there is none, queues and topics end that peers made on demand and nobody uses: nothing is in them, and
+        If not, queues and topics end that peers made on demand and nobody uses: nothing is in them, and
         no link, binding or declaration says that anyone counts on them.
 
         Raises:
-            AddressError: the name is too long, or there is no room.
+            Refused: the name is too long, or there is no room.
         """
         maker, limits = self.maker, self.peers
         if maker is None or name == self._dead_letter_name:
@@ -296,9 +352,9 @@ class Router:
                 account.look_for_idle = self._end_idle(account.nodes, account.most_nodes)
             account.check_nodes()
 
-    def _end_idle(self, nodes: Iterable[Node], most: int) -> float:
+    def _end_idle(self, nodes: Iterable[object], most: int) -> float:
         """End those of the nodes that nobody uses; return when to look again: not for each that is to be made."""
-        idle = [node for node in nodes if self._idle(node)]
+        idle = [node for node in nodes if isinstance(node, Node) and self._idle(node)]
         for node in idle:
             self.delete(node)
         return -math.inf if len(idle) > most // 10 else self.clock() + _IDLE_PAUSE
@@ -340,38 +396,38 @@ class Router:
         self._made(node)
         if self._duplicate_ids is not None:
             node.recent = RecentIds(self._duplicate_ids)
-        self.topology.changed()
+        self.topology.changed(node.name)
 
-    def keep(self, store: Store) -> None:
-        """What is here and not temporary survives the broker from now on."""
+    def keep(self, store: Journal) -> None:
+        """Keep all nodes that are not temporary in a store from now on."""
         self.store = self.subscriptions.store = self.topology.store = self.prepared.store = store
         self.quarantine.journal = store.quarantine
         self.links.keeper = store.keeper
         for node in self.nodes.values():
-            if node.shelf is None and not node.temporary:
-                node.shelf = store.add_node(node)
+            if node.journal is None and not node.temporary:
+                node.journal = store.add_node(node)
         self.topology.keep()
 
     def delete(self, node: Node) -> None:
         """End a node, with what is in it; its links are detached with `amqp:resource-deleted`."""
         if self.nodes.get(node.name) is node:
             del self.nodes[node.name]
-            self.topology.changed()
+            self.topology.changed(node.name)
             self.topology.forget(node)
-        if node.shelf is not None:
-            node.shelf.drop()
+        if node.journal is not None:
+            node.journal.drop()
         self._unmade(node)
         self._count_no_more(node)
         if isinstance(node, Topic):
             self._topics.pop(node, None)
             for subscription in node.subscriptions.values():
-                self._queues.pop(subscription, None)
+                self._remove_queue(subscription)
                 self._unmade(subscription)
                 self._count_no_more(subscription)
-                if subscription.shelf is not None:
-                    subscription.shelf.drop()
+                if subscription.journal is not None:
+                    subscription.journal.drop()
         elif isinstance(node, Queue):
-            self._queues.pop(node, None)
+            self._remove_queue(node)
         node.delete(Error(Symbol("amqp:resource-deleted"), f"{node.name!r} was deleted"))
 
     def _make_queue(self, name: str, *, temporary: bool = False) -> Queue:
@@ -381,7 +437,7 @@ class Router:
 
     def _make_topic(self, name: str, *, temporary: bool = False) -> Topic:
         topic = Topic(
-            name, limits=self.limits, touch=self._touch, make_subscription=self._make_subscription, temporary=temporary
+            name, limits=self.limits, touch=self.touch, make_subscription=self._make_subscription, temporary=temporary
         )
         self._topics[topic] = None
         return topic
@@ -393,20 +449,24 @@ class Router:
         self._made(subscription)
         return subscription
 
+    def _remove_queue(self, queue: Queue) -> None:
+        self._queues.pop(queue, None)
+        self._deadlines.set(queue, None)
+
     def _end_subscription(self, subscription: Subscription) -> None:
-        self._queues.pop(subscription, None)
+        self._remove_queue(subscription)
         self._unmade(subscription)
         self._count_no_more(subscription)
         subscription.topic.unsubscribe(subscription)
-        if subscription.shelf is not None:
-            subscription.shelf.drop()
+        if subscription.journal is not None:
+            subscription.journal.drop()
 
     def _queue_settings(self, name: str) -> dict[str, Any]:
         return {
             "clock": self.clock,
             "limits": self.limits,
-            "touch": self._touch,
-            "alarm": self._alarm,
+            "touch": self.touch,
+            "alarm": self.alarm,
             "set_aside": self._set_aside,
             "dead_letter": self._dead_letters.take,
             "dead_letter_expired": self._dead_letter_expired,
@@ -415,7 +475,7 @@ class Router:
         }
 
     def durability(self, terminus: Source | Target, *, subscription: bool, resumable: bool) -> TerminusDurability:
-        """What of a terminus survives the broker (§3.5.5): what was asked for, as far as there is a store that has it.
+        """Return what of a terminus survives the broker (§3.5.5): what was asked for, as far as a store keeps it.
 
         Args:
             subscription: it is that of a subscription which is kept.
@@ -433,13 +493,13 @@ class Router:
         return "configuration" if subscription else "none"
 
     def route(self, address: str, payload: bytes, *, on_demand: bool = True, rights: Rights = EVERYTHING) -> Route:
-        """Where a message goes whose sender says this address: to a node, or through an exchange to any number.
+        """Route a message by the address that its sender names: to a node, or through an exchange to any number.
 
         Raises:
-            AddressError: there is no such exchange or node, and none is made; or nobody may send to it.
+            Refused: there is no such exchange or node, and none is made; or nobody may send to it.
             DecodeError: the message has to be read for it, and cannot be.
         """
-        route = self.topology.known.get((address, on_demand))
+        route = self.topology.remembered.by_address.get((address, on_demand))
         if route is not None:
             count(route)
             return route
@@ -457,16 +517,20 @@ class Router:
         topology.remember(address, on_demand, route)
         return route
 
+    def name_of(self, name: str) -> str:
+        """Return the name of the node that the name in an address means."""
+        return name if self.name_space is None else self.name_space.name_of(name)
+
     def name_by(self, key: str) -> str:
-        """The name that a key of the default exchange means: itself, or what it says in the spelling of an address."""
+        """Return the queue name of a key of the default exchange: the key, or the name in an address that it spells."""
         said = None if key in self.nodes else prefixed(key)
         return key if said is None else said[0]
 
     def ways(self, exchange: Exchange | None, key: str, payload: bytes) -> tuple[Node, ...]:
-        """Where a message goes by one more routing key; without an exchange, by the default one."""
+        """Route a message by one more routing key; without an exchange, by the default one."""
         return self.topology.route(exchange or self.topology.exchanges[""], key, payload).nodes
 
-    def _set_aside(self, queue: Queue, entry: Entry, error: Exception) -> None:
+    def _set_aside(self, queue: Queue, entry: QueuedMessage, error: Exception) -> None:
         self.quarantine.set_aside(
             queue.name, entry.payload, entry.message_format, error, durable=entry.durable, node=queue
         )
@@ -478,9 +542,9 @@ class Router:
             ValueError: it cannot go there.
         """
         try:
-            entry = Entry.read(message.payload, message.message_format, self.clock())
+            entry = QueuedMessage.read(message.payload, message.message_format, self.clock(), kept=True)
         except DecodeError:
-            entry = Entry(message.payload, message.message_format)
+            entry = QueuedMessage(message.payload, message.message_format)
         entry.durable = message.durable
         if to is None:
             if node is None or node.deleted:
@@ -494,8 +558,8 @@ class Router:
         for place, each in enumerate(nodes):
             try:
                 each.put(entry.copy() if place else entry)
-            except NodeFull as full:
-                refused = full
+            except NotTaken as refusal:
+                refused = refusal
         if refused is not None and len(nodes) == 1:
             raise ValueError(f"{refused}, and refuses the message")
         self.flush()
@@ -504,7 +568,7 @@ class Router:
         payload = message.payload if message.message_format == 0 else SAYS_NOTHING
         try:
             nodes = self.route(to, payload).nodes
-        except (AddressError, DecodeError) as error:
+        except (Refused, DecodeError) as error:
             raise ValueError(f"the message cannot go to {to!r}: {error}") from None
         if not nodes:
             raise ValueError(f"the address {to!r} leads to no queue for the message")
@@ -512,7 +576,8 @@ class Router:
 
     # Passes
 
-    def _touch(self, node: Node) -> None:
+    def touch(self, node: Node) -> None:
+        """Run a node at the end of this pass: it has changed."""
         self._touched[node] = None
 
     def flush(self) -> None:
@@ -564,7 +629,7 @@ class Router:
         self._on_alarm()
 
     def _watch(self) -> None:
-        """Have `regulate` called if it is time to stop senders, or to let them go on."""
+        """Ask for a call of `regulate` if it is time to stop senders, or to let them go on."""
         limit = self.peers.memory
         if limit is None:
             return
@@ -591,11 +656,13 @@ class Router:
         return told
 
     def block(self, whose: str, reason: str | None) -> bool:
-        """Take no messages, or again where nobody else says so; return whether it is said to peers otherwise now.
+        """Block or unblock on behalf of `whose`; return whether the reason told to peers has changed.
+
+        Messages are taken again when nobody blocks.
 
         Args:
-            whose: who says so; nobody ends what another began.
-            reason: None for not any more.
+            whose: names the caller; a block ends only by the name that began it.
+            reason: why no messages are taken; None unblocks.
         """
         before = self.blocked
         self._reasons.pop(whose, None)
@@ -604,19 +671,26 @@ class Router:
         self.blocked = next(iter(self._reasons.values()), None)
         return self.blocked != before
 
-    def _alarm(self, deadline: float) -> None:
+    def alarm(self, timed: Timed, deadline: float) -> None:
+        """Call `expire` of something at that time of the broker's clock."""
+        self._deadlines.hasten(timed, deadline)
         if self.next_expiry is None or deadline < self.next_expiry:
             self.next_expiry = deadline
             self._on_alarm()
 
     def expire(self) -> float | None:
-        """Let messages die whose time has come; return when the next one does, on the broker's clock."""
+        """Let messages die whose time has come; return when the next one does, on the broker's clock.
+
+        Only what has something that is due is visited, so that a pass does not cost more the more queues there are.
+        """
         now = self.clock()
-        timed: tuple[Timed, ...] = (self.links, self.subscriptions, self.transactions, self.sessions, *self._queues)
-        deadlines = [_expire(each, now) for each in timed]
-        for queue in self._queues:
-            self._count(queue)
-        self.next_expiry = min((deadline for deadline in deadlines if deadline is not None), default=None)
+        for timed in self._deadlines.take(now):
+            following = _expire(timed, now)
+            if following is not None:
+                self._deadlines.hasten(timed, following)
+            if isinstance(timed, Queue):
+                self._count(timed)
+        self.next_expiry = self._deadlines.first
         return self.next_expiry
 
 

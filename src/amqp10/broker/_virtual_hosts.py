@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 from ..messaging import Error
 from ..types import Symbol
-from ._facts import ExchangeFacts, QueueFacts, TopicFacts, exchange_facts, queue_facts, topic_facts
-from ._queue import Queue
-from ._topic import Topic
+from ._queues.queue import Queue
+from ._queues.topic import Topic
+from ._snapshots import ExchangeFacts, QueueFacts, TopicFacts, exchange_facts, queue_facts, topic_facts
 
 if TYPE_CHECKING:
     from ._quarantine import Quarantine
@@ -33,9 +33,9 @@ def virtual_host_of(hostname: str | None, known: Container[str], *, names_hosts:
     """
     if not hostname:
         return USUAL
-    name = hostname.removeprefix(_PREFIX)
-    if name in known:
-        return name
+    for name in (hostname, hostname.removeprefix(_PREFIX)):
+        if name in known:
+            return name
     return USUAL if names_hosts and not hostname.startswith(_PREFIX) else None
 
 
@@ -90,10 +90,10 @@ class VirtualHost:
         return tuple(exchange_facts(exchange) for exchange in self._router.topology.exchanges.values())
 
     def queue(self, name: str) -> QueueFacts:
-        """The queue of that name.
+        """Return the queue of that name.
 
         Raises:
-            KeyError: there is none.
+            KeyError: no queue has that name.
         """
         node = self._router.nodes.get(name)
         if not isinstance(node, Queue):
@@ -101,10 +101,10 @@ class VirtualHost:
         return queue_facts(node)
 
     def topic(self, name: str) -> TopicFacts:
-        """The topic of that name.
+        """Return the topic of that name.
 
         Raises:
-            KeyError: there is none.
+            KeyError: no topic has that name.
         """
         node = self._router.nodes.get(name)
         if not isinstance(node, Topic):
@@ -112,9 +112,9 @@ class VirtualHost:
         return topic_facts(node)
 
     def exchange(self, name: str) -> ExchangeFacts:
-        """The exchange of that name.
+        """Return the exchange of that name.
 
         Raises:
-            KeyError: there is none.
+            KeyError: no exchange has that name.
         """
         return exchange_facts(self._router.topology.exchanges[name])

@@ -18,12 +18,13 @@ from ..bridging import Bridge, BridgePlan, BridgeReport
 from ..bridging import bridge as make_bridge
 from ..bridging._guarantee import Role, reconnect_for
 from ..client import Connection, DeliveryStore, MemoryDeliveryStore, SQLiteDeliveryStore
+from ..client.internals import url_settings
 from ..engine import dialect_names
 from ..errors import InsecureTransport
 from ..messaging import Filter, Source
 from ..net import parse_url, visible
 from ._main import Failure, Interrupted, start, words
-from ._options import Peer, seconds, with_password
+from ._options import Peer, sasl_option, seconds, with_password
 from ._receive import with_selector
 
 EVERY = 0.2  # seconds between two looks at the counts
@@ -35,7 +36,7 @@ def with_ends(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add --from and --to, and the options of each connection."""
     file = click.Path(exists=True, dir_okay=False)
     for end, name in (("to", "target"), ("from", "source")):
-        options = [
+        options: list[Callable[[Callable[..., Any]], Callable[..., Any]]] = [
             click.option(
                 f"--{end}", name, nargs=2, required=True, metavar="URL ADDRESS", help=f"where messages {WHAT[end]}"
             ),
@@ -58,6 +59,7 @@ def with_ends(function: Callable[..., Any]) -> Callable[..., Any]:
             click.option(f"--{end}-tls-upgrade", is_flag=True, help="ask for TLS by AMQP's own header"),
             click.option(f"--{end}-proxy", metavar="URL", help="an HTTP proxy to go through"),
             click.option(f"--{end}-allow-insecure", is_flag=True, help="send the password in the clear"),
+            sasl_option(f"{end}-"),
         ]
         for option in reversed(options):
             function = option(function)
@@ -69,6 +71,8 @@ def peer_of(end: str, url: str, options: dict[str, Any]) -> Peer:
     said = {name.removeprefix(f"{end}_"): options.pop(name) for name in list(options) if name.startswith(f"{end}_")}
     try:
         url = with_password(url, said["password_file"], f"AMQP10_{end.upper()}_PASSWORD")
+        bare, settings = url_settings(url)
+        url = str(bare)
         endpoint = parse_url(url)
         if said["tls_key"] and not said["tls_certificate"]:
             raise ValueError(f"--{end}-tls-key goes with --{end}-tls-certificate")
@@ -82,8 +86,11 @@ def peer_of(end: str, url: str, options: dict[str, Any]) -> Peer:
             tls_upgrade=said["tls_upgrade"],
             proxy=said["proxy"],
             dialect=said["dialect"],
+            mechanisms=said["sasl"],
+            settings=settings,
         )
         peer.route().check(endpoint, peer.tls())
+        peer.sasl()
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint=f"--{end}") from None
     return peer

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import logging
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from importlib.util import find_spec
+from typing import Any
+
 import anyio
 import click
+from click.core import ParameterSource
 
-from ..broker import Broker, BrokerLimits
+from ..broker import Broker, BrokerLimits, TokenRules, read_config, read_users
+from ..broker.azure import EMULATOR_RULE, AzureConfig, connection_string
 from ..engine import dialect_names
-from ..net import TLS, is_loopback
-from ._main import start
+from ..net import TLS, is_loopback, visible
+from ._main import Failure, start
+from ._metrics import serving
+from ._options import LogFormat, log_format_option, log_to_stderr
+
+_log = logging.getLogger("amqp10.broker")
 
 
 def users_of(pairs: tuple[str, ...]) -> dict[str, str]:
@@ -22,7 +36,54 @@ def users_of(pairs: tuple[str, ...]) -> dict[str, str]:
     return users
 
 
+def users_now(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the users of a broker's arguments, with those that its file of users has now.
+
+    Raises:
+        OSError, ValueError: the file cannot be read, or has a user that is said elsewhere, too.
+    """
+    users = dict(said.get("users") or {})
+    if said.get("users_file"):
+        in_file = read_users(said["users_file"])
+        if twice := in_file.keys() & users.keys():
+            raise ValueError(f"{said['users_file']}: the user {min(twice)!r} is said elsewhere, too")
+        users |= in_file
+    return users
+
+
+async def reload_on_hangup(running: Broker, begun: Mapping[str, Any], again: Callable[[], Mapping[str, Any]]) -> None:
+    """Read users and certificates anew at each SIGHUP; where something is wrong with them the old ones stay.
+
+    Args:
+        begun: the arguments that the broker was made with.
+        again: reads them anew.
+    """
+    if sys.platform == "win32":
+        await anyio.sleep_forever()
+    has_users = begun.get("users") is not None or begun.get("users_file") is not None
+    with anyio.open_signal_receiver(signal.SIGHUP) as signals:
+        async for _ in signals:
+            try:
+                said = again()
+                users, tls = users_now(said), said.get("tls")
+                if users and not has_users:
+                    raise ValueError("this broker was made without users: start it anew to have some")
+                if tls is not None:
+                    running.replace_certificate(tls)  # before the users: with a wrong one all stays as it was
+                closed = running.replace_users(users) if has_users else 0
+            except (OSError, ValueError) as error:
+                _log.error("SIGHUP: the old ones stay: %s", visible(str(error)))
+            else:
+                _log.warning("SIGHUP: read anew: %d users; connections closed: %d", len(users), closed)
+
+
 @click.command()
+@click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="a file of settings, TOML or JSON; options come before it",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="the address to listen on")
 @click.option("--port", type=click.IntRange(0, 65535), default=5672, show_default=True, help="0 for any that is free")
 @click.option("--user", "users", multiple=True, metavar="NAME:PASSWORD", help="a user who may connect; repeatable")
@@ -39,6 +100,18 @@ def users_of(pairs: tuple[str, ...]) -> dict[str, str]:
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="a queue to begin with; repeatable")
 @click.option("--stream", "streams", multiple=True, metavar="NAME", help="a stream to begin with; repeatable")
 @click.option("--topic", "topics", multiple=True, metavar="NAME", help="a topic to begin with; repeatable")
+@click.option(
+    "--azure",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="CONFIG.json",
+    help="emulate Azure with the entities of this file, as Microsoft's emulators of Service Bus and Event Hubs take it",
+)
+@click.option(
+    "--azure-administration-port",
+    type=click.IntRange(0, 65_535),
+    help="with --azure: answer administration clients at this port, 5300 in Microsoft's emulator, by HTTP, or by HTTPS "
+    "with --tls-certificate",
+)
 @click.option(
     "--store",
     type=click.Path(dir_okay=False),
@@ -83,7 +156,17 @@ def users_of(pairs: tuple[str, ...]) -> dict[str, str]:
     metavar="ORIGIN",
     help="a web page that may use it, https://app.example; repeatable",
 )
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    help="serve what it counts to Prometheus at this port, with the extra amqp10[metrics]",
+)
+@click.option(
+    "--metrics-host", default="127.0.0.1", show_default=True, help="the address that the metrics are served at"
+)
+@log_format_option
 def broker(
+    config: str | None,
     host: str,
     port: int,
     users: tuple[str, ...],
@@ -93,6 +176,8 @@ def broker(
     queues: tuple[str, ...],
     streams: tuple[str, ...],
     topics: tuple[str, ...],
+    azure: str | None,
+    azure_administration_port: int | None,
     store: str | None,
     dialects: tuple[str, ...],
     duplicate_ids: int | None,
@@ -105,50 +190,98 @@ def broker(
     client_ca: str | None,
     websocket: bool,
     origins: tuple[str, ...],
+    metrics_port: int | None,
+    metrics_host: str,
+    log_format: LogFormat | None,
 ) -> None:
     """Run the embedded broker until it is stopped: for development, tests and small services.
 
     It keeps messages in memory, with --store durable ones on the disk: it may be killed then, and started again.
 
+    SIGHUP reads users and certificates anew.
+
     Without --user, --users-file and --anonymous it listens on loopback only, and lets everyone in.
     """
-    if not users and not users_file and not anonymous and not client_ca and not is_loopback(host):
-        raise click.UsageError(
-            f"beyond loopback ({host}) say who may connect: --user NAME:PASSWORD, --users-file, or --anonymous"
-        )
     if (tls_key or client_ca) and not tls_certificate:
         raise click.UsageError("--tls-key and --client-ca go with --tls-certificate")
     if origins and not websocket:
         raise click.UsageError("--websocket-origin goes with --websocket")
+    log_to_stderr(log_format or "text", logging.WARNING)
+    if azure_administration_port is not None and not azure:
+        raise click.UsageError("--azure-administration-port goes with --azure")
     try:
-        made = Broker(
-            host=host,
-            port=port,
-            users=users_of(users) or None,
-            users_file=users_file,
-            anonymous=True if anonymous else None,
-            allow_insecure=allow_insecure,
-            tls=TLS(certificate=tls_certificate, key=tls_key, ca=client_ca) if tls_certificate else None,
-            websocket=websocket,
-            websocket_origins=origins,
-            queues={**{name: {} for name in queues}, **{name: {"x-queue-type": "stream"} for name in streams}},
-            topics=topics,
-            store=store,
-            dialects=dialects or None,
-            auto_create=not no_auto_create,
-            duplicate_ids=duplicate_ids,
-            limits=BrokerLimits(memory=memory_limit) if memory_limit else None,
-            max_connections=max_connections,
-            check_user_id=False if trust_user_id else None,
+        service_bus = AzureConfig.read(azure) if azure else None
+    except (OSError, ValueError) as error:
+        raise click.BadParameter(str(error), param_hint="--azure") from None
+    arguments: dict[str, Any] = {
+        "users": users_of(users),
+        "users_file": users_file,
+        "anonymous": anonymous,
+        "allow_insecure": allow_insecure,
+        "websocket": websocket,
+        "websocket_origins": origins,
+        "queues": {**{name: {} for name in queues}, **{name: {"x-queue-type": "stream"} for name in streams}},
+        "topics": topics,
+        "azure": service_bus,
+        "tokens": TokenRules([EMULATOR_RULE]) if service_bus is not None else None,
+        "store": store,
+        "dialects": dialects,
+        "duplicate_ids": duplicate_ids,
+        "limits": BrokerLimits(memory=memory_limit) if memory_limit else None,
+        "max_connections": max_connections,
+    }
+    given = {name: value for name, value in arguments.items() if value}
+    given |= {"auto_create": False} if no_auto_create else {}
+    given |= {"check_user_id": False} if trust_user_id else {}
+    context = click.get_current_context()
+    for name, value in {"host": host, "port": port}.items():
+        if config is None or context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            given[name] = value
+
+    def settings() -> dict[str, Any]:
+        """Return the broker's arguments as the files and options say them now."""
+        tls = TLS(certificate=tls_certificate, key=tls_key, ca=client_ca) if tls_certificate else None
+        return {"port": port, **(read_config(config) if config else {}), **given, **({"tls": tls} if tls else {})}
+
+    try:
+        said = settings()
+    except (OSError, ValueError) as error:
+        raise click.BadParameter(str(error), param_hint="--config") from None
+    certificates = isinstance(said.get("tls"), TLS) and said["tls"].ca is not None
+    named = said.get("users") is not None or said.get("users_file") or said.get("anonymous") or certificates
+    if not named and not is_loopback(said.get("host", host)):
+        raise click.UsageError(
+            f"beyond loopback ({said.get('host', host)}) say who may connect: --user NAME:PASSWORD, --users-file, or "
+            "--anonymous"
         )
+    try:
+        made = Broker(**said)
     except ValueError as error:  # an empty name, or one for a queue and for a topic
         raise click.UsageError(str(error)) from None
 
-    kept = f"store {store}" if store else "in memory"
+    if metrics_port is not None and find_spec("prometheus_client") is None:
+        raise Failure("--metrics-port needs the package prometheus-client: pip install 'amqp10[metrics]'", 2)
+    kept = f"store {said['store']}" if said.get("store") else "in memory"
 
     async def run() -> None:
-        async with made as running:
-            click.echo(f"amqp10 broker on {' and '.join(running.urls)} ({kept}; Ctrl-C stops it)")
-            await anyio.sleep_forever()
+        async with AsyncExitStack() as stack:
+            running = await stack.enter_async_context(made)
+            told = f"amqp10 broker on {' and '.join(running.urls)} ({kept}; Ctrl-C stops it)"
+            if service_bus is not None:
+                text = connection_string(running.url, EMULATOR_RULE)
+                if service_bus.queues or service_bus.topics:
+                    told += f"\nService Bus: {text}"
+                if service_bus.event_hubs:
+                    told += f"\nEvent Hubs: {text}"
+            if azure_administration_port is not None:
+                administration = running.azure.administration(
+                    said.get("host", host), azure_administration_port, tls=said.get("tls")
+                )
+                told += f"\nadministration at {await stack.enter_async_context(administration)}"
+            if metrics_port is not None:
+                found = await stack.enter_async_context(serving(running, metrics_host, metrics_port))
+                told += f"\nmetrics at http://{metrics_host}:{found}/metrics"
+            click.echo(told)
+            await reload_on_hangup(running, said, settings)
 
     start(run)

@@ -220,7 +220,7 @@ class Run:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="records of your own (CSV with a header, or zipped)",
 )
-@click.option("--records", "limit", type=click.IntRange(1), help="only so many")
+@click.option("--records", "limit", type=click.IntRange(1), help="read at most this many")
 def demo(peer: Peer | None, address: str, path: Path | None, limit: int | None) -> None:
     """Publish the records of a real data set, take them with two competing receivers, and account for each.
 

@@ -49,12 +49,40 @@ COMMANDS = {
     "send": "_send",
     "receive": "_receive",
     "browse": "_receive",
+    "work": "_work",
     "bridge": "_bridge",
     "probe": "_probe",
+    "check": "_check",
+    "trace": "_trace.command",
     "demo": "_demo",
     "pipeline": "_pipeline",
     "hash-password": "_hash_password",
 }
+
+EXAMPLES = {
+    "broker": ["amqp10 broker", "amqp10 broker --port 5673 --user ann:secret --store broker.db"],
+    "send": [
+        "amqp10 send amqp://localhost orders hello",
+        "amqp10 send amqp://localhost orders --json-lines < orders.jsonl",
+    ],
+    "receive": [
+        "amqp10 receive amqp://localhost orders --count 1",
+        "amqp10 receive amqp://localhost orders --format json --wait 2 > orders.jsonl",
+    ],
+    "browse": ["amqp10 browse amqp://localhost orders --selector \"region = 'eu'\""],
+    "work": ["amqp10 work shop.orders:handle amqp://localhost orders --concurrency 20 --dead-letters orders.dead"],
+    "bridge": ["amqp10 bridge --from amqp://localhost orders --to amqps://ann@broker.example orders --until-empty"],
+    "probe": ["amqp10 probe amqps://broker.example"],
+    "check": ["amqp10 check amqps://ann@broker.example orders"],
+    "trace": ["amqp10 trace amqp://localhost --listen 5673 --output trace.html"],
+    "demo": ["amqp10 demo"],
+    "pipeline": [
+        "amqp10 pipeline --from amqp://localhost --address orders --to parquet:/lake/orders",
+        "amqp10 pipeline --from amqp://a --address in --to amqp://b --to-address out --checkpoint /c",
+    ],
+    "hash-password": ["amqp10 hash-password"],
+}
+"""What `--help` of each command ends with."""
 
 
 class Failure(Exception):
@@ -87,13 +115,17 @@ class LazyGroup(click.Group):
             return None
         module = importlib.import_module(f"amqp10.cli.{COMMANDS[name]}")
         command: click.Command = getattr(module, name.replace("-", "_"))
+        command.epilog = "\n".join(["\b", "Examples:", *(f"  {example}" for example in EXAMPLES[name])])
         return command
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="amqp10")
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "AMQP10"})
+@click.version_option(package_name="amqp10", allow_from_autoenv=False)
 def cli() -> None:
-    """AMQP from the command line: run a broker, send, receive, browse, move messages, look at a server.
+    """Use AMQP from the command line: run a broker or a worker, send, receive, browse, move messages, look at a server.
+
+    Each option may be a variable of the environment: AMQP10_WORK_CONCURRENCY is --concurrency of work. The URL "-"
+    means AMQP10_URL, or what is in the file AMQP10_URL_FILE.
 
     \b
     Exit codes:

@@ -3,22 +3,45 @@
 from __future__ import annotations
 
 import functools
+import json
+import logging
 import os
 import urllib.parse
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Unpack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal, Unpack, get_args
 
 import click
 
-from ..client import Connection, ConnectionSettings
+from ..client import Connection, ConnectionSettings, from_environment
+from ..client.internals import environment_settings, first_line, secret, url_settings
+from ..client.internals import with_password as password_added
 from ..engine import dialect_names
 from ..net import TLS, Proxy, Route, parse_url
-from ..sasl import Anonymous, External, Mechanism, from_credentials
+from ..sasl import SCRAM_MECHANISMS, Anonymous, External, Mechanism, Plain, from_credentials
 
 MOST_SECONDS = 4_294_967
 """What a time-to-live can say (§3.2.1): 2^32 ms, some 49 days."""
+
+
+FROM_ENVIRONMENT = "-"
+"""In place of a URL: the one that AMQP10_URL says."""
+
+
+MECHANISMS = tuple(each.name for each in (*SCRAM_MECHANISMS, Plain, External, Anonymous))
+"""What `--sasl` can name."""
+
+
+def mechanism_names(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    """Parse an option that names SASL mechanisms."""
+    if value is None:
+        return None
+    names = tuple(name.strip().upper() for name in value.split(","))
+    unknown = [name for name in names if name not in MECHANISMS]
+    if unknown:
+        raise click.BadParameter(f"{unknown[0]!r:.40} is not one of {', '.join(MECHANISMS)}")
+    return names
 
 
 def seconds(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
@@ -37,24 +60,15 @@ def with_password(url: str, file: str | None, variable: str) -> str:
         ValueError: the URL is malformed, a file is given and the URL has no user or has a password, or the file
             cannot be read or is empty.
     """
-    endpoint = parse_url(url)
+    bare, _ = url_settings(url)
+    endpoint = parse_url(str(bare))
     if file is not None:
         if endpoint.user is None or endpoint.password is not None:
             raise ValueError("a password file goes with a URL that has a user and no password, amqp://user@host")
-        try:
-            password = Path(file).read_text().partition("\n")[0].rstrip("\r")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ValueError(f"{file} cannot be read as text: {error}") from None
-        if not password:
-            raise ValueError(f"{file}: the first line, which is the password, is empty")
-    else:
-        password = os.environ.get(variable, "")
-    if not password or endpoint.user is None or endpoint.password is not None:
+        return password_added(url, first_line(file))
+    if endpoint.user is None or endpoint.password is not None:
         return url
-    parts = urllib.parse.urlsplit(url)
-    user, _, host = parts.netloc.rpartition("@")
-    quoted = urllib.parse.quote(password, safe="")
-    return parts._replace(netloc=f"{user.removesuffix(':')}:{quoted}@{host}").geturl()
+    return password_added(url, secret(variable, os.environ))
 
 
 @dataclass(frozen=True)
@@ -71,6 +85,8 @@ class Peer:
     tls_upgrade: bool = False
     proxy: str | None = None
     dialect: str | None = None
+    mechanisms: tuple[str, ...] | None = None
+    settings: ConnectionSettings = field(default_factory=ConnectionSettings, repr=False)  # where no option says it
 
     @property
     def shown(self) -> str:
@@ -82,33 +98,104 @@ class Peer:
 
     def tls(self) -> TLS | None:
         if self.ca is None and self.certificate is None and self.verify:
-            return None
+            said = self.settings.get("tls")
+            return said if isinstance(said, TLS) else None
         return TLS(ca=self.ca, certificate=self.certificate, key=self.key, verify=self.verify)
 
     def sasl(self) -> tuple[Mechanism, ...] | None:
+        """Return the logins that may be used; None for what the URL says.
+
+        Raises:
+            ValueError: those that were named need a user in the URL.
+        """
         endpoint = parse_url(self.url)
+        if self.mechanisms is not None:
+            logins = from_credentials(endpoint.user, endpoint.password, allow_insecure=self.allow_insecure)
+            here = {each.name: each for each in (*logins, External(), Anonymous())}
+            for name in self.mechanisms:
+                if name not in here:
+                    raise ValueError(f"a login by {name} needs a user in the URL, amqp://user@host")
+            return tuple(here[name] for name in self.mechanisms)
         if self.allow_insecure and endpoint.user is not None:
             return from_credentials(endpoint.user, endpoint.password, allow_insecure=True)
-        if self.certificate is not None and endpoint.user is None:
+        if endpoint.user is None and (tls := self.tls()) is not None and tls.certificate is not None:
             # The certificate may be the login, or only what the transport asks for.
             return External(), Anonymous()
         return None
 
     def route(self) -> Route:
-        return Route(Proxy(self.proxy) if self.proxy is not None else None, self.tls_upgrade)
+        proxy = self.proxy or self.settings.get("proxy")
+        upgrade = self.tls_upgrade or self.settings.get("tls_upgrade", False)
+        return Route(Proxy(proxy) if isinstance(proxy, str) else proxy, upgrade)
 
     def connect(self, usual_dialect: str = "1.0", **settings: Unpack[ConnectionSettings]) -> Connection:
         """Make the connection, not opened yet, from the options and `settings`."""
-        said: ConnectionSettings = {
-            "tls": self.tls(),
-            "tls_upgrade": self.tls_upgrade,
-            "proxy": self.proxy,
-            "sasl": self.sasl(),
-            "container_id": self.container_id,
-            "dialect": self.dialect or usual_dialect,
-        }
+        said: ConnectionSettings = {"dialect": usual_dialect}
+        said.update(self.settings)
+        route = self.route()
+        said.update({"tls": self.tls(), "tls_upgrade": route.tls_upgrade, "proxy": route.proxy})
+        if "tokens" not in said:
+            said["sasl"] = self.sasl()
+        if self.container_id is not None:
+            said["container_id"] = self.container_id
+        if self.dialect is not None:
+            said["dialect"] = self.dialect
         said.update(settings)
         return Connection(self.url, **said)
+
+
+# Fields of every log record: what is beside them is what the line is about.
+_USUAL_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class JSONLines(logging.Formatter):
+    """Each record as one line, an object of JSON: time, level, logger, message, its fields, and the exception."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        said: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        said |= {name: value for name, value in vars(record).items() if name not in _USUAL_FIELDS}
+        if record.exc_info and record.exc_info[1] is not None:
+            error = record.exc_info[1]
+            said["exception"] = {
+                "type": f"{type(error).__module__}.{type(error).__qualname__}",
+                "message": str(error),
+                "traceback": self.formatException(record.exc_info),
+            }
+        return json.dumps(said, default=str)
+
+
+LogFormat = Literal["text", "json"]
+
+log_format_option = click.option(
+    "--log-format",
+    type=click.Choice(get_args(LogFormat)),
+    envvar="AMQP10_LOG_FORMAT",
+    help="log lines for people, or each as an object of JSON; or AMQP10_LOG_FORMAT in the environment",
+)
+
+
+def log_to_stderr(form: LogFormat, level: int) -> None:
+    """Write the log of this process to standard error."""
+    handler = logging.StreamHandler()
+    text = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler.setFormatter(JSONLines() if form == "json" else text)
+    logging.basicConfig(level=level, handlers=[handler])
+
+
+def sasl_option(end: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option that names mechanisms."""
+    option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+        f"--{end}sasl",
+        metavar="NAMES",
+        callback=mechanism_names,
+        help="log in by these mechanisms only, such as SCRAM-SHA-256-PLUS,SCRAM-SHA-512-PLUS",
+    )
+    return option
 
 
 def with_peer(argument: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -128,12 +215,21 @@ def with_peer(argument: bool = True) -> Callable[[Callable[..., Any]], Callable[
             allow_insecure: bool,
             container_id: str | None,
             dialect: str | None,
+            sasl: tuple[str, ...] | None,
             **rest: Any,
         ) -> Any:
             peer = None
             if url is not None:
                 try:
+                    settings = environment_settings(os.environ)
+                    if url == FROM_ENVIRONMENT:
+                        [url, *more], settings = from_environment()
+                        if more:
+                            raise ValueError("AMQP10_URL has several URLs, and a command takes one")
                     url = with_password(url, password_file, "AMQP10_PASSWORD")
+                    bare, said = url_settings(url)
+                    url = str(bare)
+                    settings.update(said)
                     endpoint = parse_url(url)
                 except ValueError as error:
                     raise click.BadParameter(str(error), param_hint="URL") from None
@@ -150,20 +246,23 @@ def with_peer(argument: bool = True) -> Callable[[Callable[..., Any]], Callable[
                     tls_upgrade,
                     proxy,
                     dialect,
+                    sasl,
+                    settings,
                 )
                 try:
                     peer.route().check(endpoint, peer.tls())
+                    peer.sasl()
                 except ValueError as error:
                     raise click.UsageError(str(error)) from None
             return function(peer=peer, **rest)
 
         file = click.Path(exists=True, dir_okay=False)
-        options = [
+        options: list[Callable[[Callable[..., Any]], Callable[..., Any]]] = [
             click.argument("url") if argument else click.option("--url", help="the broker, amqp://user:password@host"),
             click.option(
                 "--password-file",
                 type=file,
-                help="its first line is the password of the URL's user; or AMQP10_PASSWORD in the environment",
+                help="its first line is the password of the URL's user; or AMQP10_PASSWORD, AMQP10_PASSWORD_FILE",
             ),
             click.option("--tls-ca", type=file, help="certificates (PEM) that sign the server's"),
             click.option(
@@ -184,6 +283,7 @@ def with_peer(argument: bool = True) -> Callable[[Callable[..., Any]], Callable[
                 type=click.Choice([*dialect_names(), "auto"]),
                 help="the protocol; auto asks the server for its highest",
             ),
+            sasl_option(),
         ]
         decorated: Callable[..., Any] = wrapper
         for option in reversed(options):

@@ -89,10 +89,6 @@ def pipeline(
     """Move messages with Spark through restarts of this job and of the broker: each once into files and tables, and at
     least once into a queue, where messages are as they were.
 
-    \b
-    amqp10 pipeline --from amqp://guest:guest@localhost --address orders --to parquet:/lake/orders
-    amqp10 pipeline --from amqp://a --address in --to amqp://b --to-address out --trigger '5 seconds' --checkpoint /c
-
     The first SIGINT or SIGTERM lets the batch under way come to its end, and so does a file that --option stopFile=FILE
     names, once it is there; a second signal does not wait. The same command goes on from the checkpoint.
     """

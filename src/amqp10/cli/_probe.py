@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..dialects.v1_0._frames import SASL_HEADER, FrameReader
-from ..dialects.v1_0._performatives import SaslMechanisms
+from ..dialects.v1_0.wire.frames import SASL_HEADER, FrameReader
+from ..dialects.v1_0.wire.performatives import SaslMechanisms
 from ..engine import dialect
 from ..errors import AmqpError
 from ..net import Endpoint, connect, parse_url, visible
@@ -118,7 +118,7 @@ def mechanisms_in(answer: bytes) -> list[str]:
 
 
 def _tells_enough(answer: bytes) -> bool:
-    """Another header, or the beginning of connection.start, whose place tells 0-8 and the draft of 0-9 apart."""
+    """Return whether there is a header, or enough of connection.start to tell 0-8 and the draft of 0-9 apart."""
     return len(answer) >= (12 if answer[:1] == b"\x01" else 8)
 
 

@@ -1,45 +1,59 @@
 """What users hold: connections, sessions, links, deliveries; and the helpers for one-off use."""
 
-from ._browser import Browser as Browser
 from ._connection import Connection as Connection
-from ._delivery import Delivery as Delivery
-from ._delivery import SentDelivery as SentDelivery
-from ._management import Management as Management
-from ._observe import ConnectionAttempted as ConnectionAttempted
-from ._observe import ConnectionBlocked as ConnectionBlocked
-from ._observe import ConnectionEvent as ConnectionEvent
-from ._observe import ConnectionGivenUp as ConnectionGivenUp
-from ._observe import ConnectionInterrupted as ConnectionInterrupted
-from ._observe import ConnectionRestored as ConnectionRestored
-from ._observe import ConnectionUnblocked as ConnectionUnblocked
-from ._observe import DeclarationRefused as DeclarationRefused
-from ._observe import LinkInterrupted as LinkInterrupted
-from ._observe import LinkRestored as LinkRestored
-from ._oneoff import receive as receive
-from ._oneoff import send as send
-from ._receiver import Receiver as Receiver
-from ._reconnect import Address as Address
-from ._reconnect import ConnectionDetails as ConnectionDetails
-from ._reconnect import Reconnect as Reconnect
-from ._request import ReplyReceiver as ReplyReceiver
-from ._request import Requester as Requester
-from ._respond import Request as Request
-from ._respond import Responder as Responder
-from ._sender import Sender as Sender
+from ._environment import from_environment as from_environment
+from ._events import ConnectionAttempted as ConnectionAttempted
+from ._events import ConnectionBlocked as ConnectionBlocked
+from ._events import ConnectionEvent as ConnectionEvent
+from ._events import ConnectionGivenUp as ConnectionGivenUp
+from ._events import ConnectionInterrupted as ConnectionInterrupted
+from ._events import ConnectionRestored as ConnectionRestored
+from ._events import ConnectionUnblocked as ConnectionUnblocked
+from ._events import DeclarationRefused as DeclarationRefused
+from ._events import TokenRefused as TokenRefused
+from ._events import TokenRenewed as TokenRenewed
+from ._health import Health as Health
+from ._health import LinkHealth as LinkHealth
+from ._links.link import DeliveriesStale as DeliveriesStale
+from ._links.link import LinkInterrupted as LinkInterrupted
+from ._links.link import LinkLost as LinkLost
+from ._links.link import LinkRestored as LinkRestored
+from ._links.link import MessagesRepeated as MessagesRepeated
+from ._links.link import MessagesUncertain as MessagesUncertain
+from ._links.link import ReceiverActivity as ReceiverActivity
+from ._one_shot import receive as receive
+from ._one_shot import send as send
+from ._receiving.browser import Browser as Browser
+from ._receiving.delivery import Delivery as Delivery
+from ._receiving.receiver import Receiver as Receiver
+from ._requests.management import Management as Management
+from ._requests.requester import ReplyReceiver as ReplyReceiver
+from ._requests.requester import Requester as Requester
+from ._requests.responder import Request as Request
+from ._requests.responder import Responder as Responder
+from ._sending.body_writer import BodyWriter as BodyWriter
+from ._sending.delivery import SentDelivery as SentDelivery
+from ._sending.sender import Sender as Sender
 from ._session import Session as Session
+from ._settings import Address as Address
+from ._settings import CbsTokens as CbsTokens
+from ._settings import ConnectionDetails as ConnectionDetails
 from ._settings import ConnectionSettings as ConnectionSettings
-from ._store import DeliveryStore as DeliveryStore
-from ._store import LinkKey as LinkKey
-from ._store import MemoryDeliveryStore as MemoryDeliveryStore
-from ._store import StoredDelivery as StoredDelivery
-from ._store_sqlite import SQLiteDeliveryStore as SQLiteDeliveryStore
-from ._stream import BodyWriter as BodyWriter
-from ._transaction import Transaction as Transaction
+from ._settings import DialectName as DialectName
+from ._settings import LoginTokens as LoginTokens
+from ._settings import Reconnect as Reconnect
+from ._stores.sqlite import SQLiteDeliveryStore as SQLiteDeliveryStore
+from ._stores.store import DeliveryStore as DeliveryStore
+from ._stores.store import LinkKey as LinkKey
+from ._stores.store import MemoryDeliveryStore as MemoryDeliveryStore
+from ._stores.store import StoredDelivery as StoredDelivery
+from ._transactions.transaction import Transaction as Transaction
 
 __all__ = (
     "Address",
     "BodyWriter",
     "Browser",
+    "CbsTokens",
     "Connection",
     "ConnectionAttempted",
     "ConnectionBlocked",
@@ -51,14 +65,23 @@ __all__ = (
     "ConnectionSettings",
     "ConnectionUnblocked",
     "DeclarationRefused",
+    "DeliveriesStale",
     "Delivery",
     "DeliveryStore",
+    "DialectName",
+    "Health",
+    "LinkHealth",
     "LinkInterrupted",
     "LinkKey",
+    "LinkLost",
     "LinkRestored",
+    "LoginTokens",
     "Management",
     "MemoryDeliveryStore",
+    "MessagesRepeated",
+    "MessagesUncertain",
     "Receiver",
+    "ReceiverActivity",
     "Reconnect",
     "ReplyReceiver",
     "Request",
@@ -69,7 +92,10 @@ __all__ = (
     "SentDelivery",
     "Session",
     "StoredDelivery",
+    "TokenRefused",
+    "TokenRenewed",
     "Transaction",
+    "from_environment",
     "receive",
     "send",
 )

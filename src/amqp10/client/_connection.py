@@ -2,47 +2,371 @@
 
 Connection ──owns──> task group ──runs──> Pump ──drives──> Engine
     ^                                       |
-    └──────────── events, each pass ────────┘      -> Session, Sender, Receiver by `context`
+    └──────────── events, each pass ────────┘      -> Session, Sender, Receiver, the owners
 """
 
 from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
 from types import TracebackType
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, Self, Unpack
 
 import anyio
 from anyio.abc import ByteStream, TaskGroup
 
-from ..engine import ConnectionEnded, ConnectionOpened, ConnectionTerms, Engine, Event, SessionTerms
+from ..engine import (
+    NO_LINK_OWNER,
+    NO_SESSION_OWNER,
+    Authenticated,
+    ConnectionEnded,
+    ConnectionOpened,
+    ConnectionTerms,
+    Engine,
+    EngineOwner,
+    Event,
+    LinkAttached,
+    LinkEnded,
+    LinkTerms,
+    PeerBlocked,
+    SessionBegun,
+    SessionTerms,
+    SessionUnmapped,
+)
 from ..engine import dialect as find_dialect
-from ..errors import AmqpError, ConnectionLost, LocalProtocolError, StoreError
+from ..errors import AmqpError, ConnectionLost, LocalProtocolError, StoreError, Unsupported
+from ..messaging import Error
 from ..net import Proxy, Pump, Route, StreamFacts, TLSSettings, WebSocket
 from ..profiles import Profile
 from ..profiles import profile as find_profile
-from ._dispatch import dispatch
-from ._elsewhere import Elsewhere
-from ._endpoint import Endpoint, only
-from ._facts import Facts
-from ._leaving import Leaving, leave_all
-from ._lifeline import Lifeline
-from ._link import Link
-from ._links import Links
-from ._observe import ConnectionGivenUp, ConnectionInterrupted, ConnectionRestored, Observers
-from ._reconnect import Address, Reconnect
-from ._recovery import Recovery
-from ._session import Session
-from ._settings import ConnectionSettings, SASLSettings
-from ._store import DeliveryStore
-from ._subscription import Subscribing, SubscriptionReceiver
+from ._connecting.supervisor import TransportSupervisor
+from ._core.close_deadline import CloseDeadlines, leave_all
+from ._core.connection import ConnectionCore, LinkCore, SessionCore, TokenKeeper
+from ._environment import url_settings
+from ._errors import only
+from ._events import (
+    ConnectionBlocked,
+    ConnectionGivenUp,
+    ConnectionInterrupted,
+    ConnectionRestored,
+    ConnectionUnblocked,
+    Observer,
+    Observers,
+)
+from ._factory import LinkFactory
+from ._health import Health, HealthMonitor
+from ._links.redirects import LinkRedirects
+from ._recovery.restorer import Restorer
+from ._session import ClientSession, Session
+from ._settings import Address, ConnectionSettings, DialectName, LoginTokens, Reconnect, SASLSettings, Tokens
+from ._stores.store import DeliveryStore
+from ._tokens.keepers import token_keeper
 
 
-class Connection(Endpoint, Facts, Links):
+class ClientConnection(ConnectionCore, EngineOwner):
+    """The core of a connection: it opens and closes it, runs its task, and tells links what happened.
+
+    Attributes:
+        face: what the user holds.
+    """
+
+    supervisor: TransportSupervisor
+    redirects: LinkRedirects
+    recovery: Restorer | None
+    tokens: TokenKeeper | None
+
+    def __init__(
+        self,
+        face: Connection,
+        terms: ConnectionTerms,
+        session_terms: SessionTerms,
+        *,
+        close_timeout: float,
+        delivery_store: DeliveryStore | None,
+        profile: Profile | None,
+        named: bool,
+    ) -> None:
+        super().__init__("connection")
+        self.face = face
+        self.terms = terms
+        self.close_timeout = close_timeout
+        self._named_profile = self._profile = profile
+        self.delivery_store = delivery_store
+        self.observers = Observers(lambda: self.where)
+        self.health = HealthMonitor()
+        self._session_terms = session_terms
+        self.named = named
+        self._default: ClientSession | None = None
+        self.links: dict[LinkCore, SessionCore] = {}  # attached, or being so, or to be so again; and on which session
+        self.close_deadlines = CloseDeadlines()
+        # Of subscriptions whose links are there: the link's name, and that of the subscription's first link.
+        self.subscriptions: dict[LinkCore, tuple[str, str]] = {}
+        self.mechanism: str | None = None
+        self.failure: Exception | None = None  # why there never was a connection
+        self._engine: Engine | None = None
+        self.pump: Pump | None = None
+        self._pumped = False
+        self._crash: BaseException | None = None
+        # Made when the block is entered, for a connection may be made where no event loop runs.
+        self._background: anyio.CancelScope
+        self._shield: anyio.CancelScope
+        self._tasks: TaskGroup | None = None
+        self._opener: int | None = None  # the task that entered the block
+        self._scopes: set[anyio.CancelScope] = set()
+        self._losing = False  # the events that are told just now end with a loss that is no end
+
+    # Opening
+
+    async def __aenter__(self) -> Self:
+        self.enter()
+        self._opener = anyio.get_current_task().id
+        # Cancelling the block must reach neither the background task, which has the closing still to do, nor the
+        # waiting for it: the first has a shield of its own, the second a scope around the group, shut while closing.
+        self._background = anyio.CancelScope(shield=True)
+        self._shield = anyio.CancelScope()
+        self._shield.__enter__()
+        self._tasks = tasks = anyio.create_task_group()
+        await tasks.__aenter__()
+        try:
+            tasks.start_soon(self._background_main)
+            await self.until(lambda: self.open or self.over)
+            if self.over:
+                with anyio.move_on_after(self.close_timeout):
+                    await self.until(lambda: self._pumped)
+                raise self.failure or self.lost()
+        except BaseException:
+            self._shield.shield = True
+            self.closed = True
+            await self._stop_tasks()
+            raise
+        return self
+
+    async def _background_main(self) -> None:
+        """Run the background task. A fault of this package's own ends the connection like any other cause."""
+        try:
+            with self._background:
+                await self.supervisor.run(self)
+        except Exception as error:
+            self._crash = only(error)
+            if self._engine is not None:
+                self._engine.receive_eof()
+                self.handle(self._engine.events())
+            self._on_ended(self._reason(None))
+        finally:
+            self._pumped = True
+            self.changed()
+
+    async def keep(self) -> None:
+        """Store what links have unsettled, before anything is written that relies on it."""
+        assert self.delivery_store is not None
+        try:
+            await self.delivery_store.commit()
+        except StoreError as error:
+            self._crash = error
+            raise
+
+    def adopt(self) -> None:
+        """Take over the engine and pump that the supervisor has made."""
+        self._engine, self.pump = self.supervisor.engine, self.supervisor.pump
+
+    # What happened
+
+    def handle(self, events: list[Event]) -> None:
+        """Tell those concerned; called by the pump with the events of each pass."""
+        last = events[-1] if events else None
+        if isinstance(last, ConnectionEnded):
+            if self.tokens is not None and (why := self.tokens.explained(last.error)) is not last.error:
+                ends = (ConnectionEnded, SessionUnmapped, LinkEnded)
+                events = [replace(event, error=why) if isinstance(event, ends) else event for event in events]
+                last = events[-1]
+                assert isinstance(last, ConnectionEnded)
+            # A connection that opens and ends in one pass gets no opened event: nobody could have used it.
+            events = [event for event in events if not isinstance(event, ConnectionOpened)]
+            ended = self.closed or self._crash is not None or last.error is None
+            self._losing = not ended and self.supervisor.keeps(self, last.error)  # type: ignore[arg-type]
+            if self.recovery is not None:
+                self.recovery.losing = self._losing
+        try:
+            self.dispatch(events)
+        except Exception as error:
+            self._crash = error
+            raise
+
+    def _reason(self, error: AmqpError | None) -> AmqpError | None:
+        """Why something ended; a fault of our own goes first, for what the engine says then is its consequence."""
+        if self._crash is None:
+            if error is not None:
+                error = self.supervisor.judged(error)
+            if error is not None and self._engine is not None and self._engine.remote is not None:
+                self.profile.explain(error)
+            return error
+        if isinstance(self._crash, ConnectionLost | StoreError):
+            return self._crash
+        cause = ConnectionLost(f"the connection's own task failed: {self._crash!r}")
+        cause.__cause__ = self._crash
+        return cause
+
+    def _on_authenticated(self, event: Authenticated) -> None:
+        self.mechanism = event.mechanism
+
+    def _on_peer_blocked(self, event: PeerBlocked) -> None:
+        self.health.changed(blocked=event.reason is not None)
+        self.observers.tell(ConnectionUnblocked() if event.reason is None else ConnectionBlocked(event.reason))
+
+    def _on_session_begun(self, event: SessionBegun) -> None:
+        session = event.session
+        if session.owner is NO_SESSION_OWNER:
+            session.begin()
+            session.end(Error("amqp:not-implemented", "this client takes no sessions that its peer begins"))
+        super()._on_session_begun(event)
+
+    def _on_link_attached(self, event: LinkAttached) -> None:
+        if event.link.owner is NO_LINK_OWNER:
+            event.link.refuse(Error("amqp:not-implemented", "this client takes no links that its peer attaches"))
+        super()._on_link_attached(event)
+
+    def _on_connection_opened(self, event: ConnectionOpened) -> None:
+        self.adopt()
+        again = self.interrupted
+        self.open, self.interrupted = not self.over, False
+        self.health.changed()
+        self._profile = self._named_profile
+        downtime = self.supervisor.opened(self.remote.properties)
+        if again:
+            self.observers.tell(ConnectionRestored(f"{self.supervisor.endpoint}", downtime))
+            if self.recovery is not None:
+                self.recovery.restored()
+        if self.tokens is not None:
+            self.tokens.connected()
+        self.changed()
+
+    def _on_connection_ended(self, event: ConnectionEnded) -> None:
+        self._on_ended(self._reason(event.error))
+
+    def _on_ended(self, error: AmqpError | None) -> None:
+        if self.over:
+            return
+        if self._losing:
+            self._losing = False
+            if self.recovery is not None:
+                self.recovery.losing = False
+            if self.open:
+                self.interrupt(error)
+                self.health.changed()
+                self.observers.tell(ConnectionInterrupted(error))
+            return
+        cause = self.failure or error or (self.loss if self.interrupted else None)
+        self.end_for_good(error)
+        self.health.changed()
+        if self.recovery is not None:
+            self.recovery.given_up(error)
+        if cause is not None:
+            level = logging.INFO if self.recovery is None else None  # the error is raised to whoever uses it
+            self.observers.tell(ConnectionGivenUp(cause), level)
+        self.observers.end()
+
+    def not_connected(self, error: Exception) -> None:
+        """End: there is no connection, and no further attempt."""
+        self.failure = error
+        if not isinstance(error, AmqpError):
+            lost = ConnectionLost(f"the connection could not be restored: {error}")
+            lost.__cause__ = error
+            error = lost
+        self._on_ended(error)
+
+    def forked(self) -> None:
+        """End: this is a child process, and the connection is the parent's."""
+        engine = self._engine
+        if engine is None or self.over:
+            return
+        self._crash = ConnectionLost("the connection belongs to the process that this one was forked from")
+        self.observers.logs = False  # each child would say of each connection that it is lost
+        recovery, self.recovery = self.recovery, None
+        engine.receive_eof()
+        self.handle(engine.events())
+        if recovery is not None:
+            recovery.given_up(self._crash)
+        self._on_ended(self._crash)  # if it was interrupted
+
+    # Sessions and links
+
+    def new_session(self, terms: SessionTerms, *, restorable: bool = True) -> ClientSession:
+        return ClientSession(self, terms, restorable=restorable)
+
+    def default_session(self) -> ClientSession:
+        """Return the session of links that ask for none; begun when first needed, and again if the peer ended it."""
+        if self._default is None or not (self._default.open or self._default.interrupted):
+            session = ClientSession(self, self._session_terms)
+            session.begin()
+            self._default = session
+        return self._default
+
+    async def follow_redirect(
+        self, cause: AmqpError | None, terms: LinkTerms, sender: bool
+    ) -> tuple[ConnectionCore, LinkTerms]:
+        return await self.redirects.follow(cause, terms, sender)
+
+    def closed_for_resuming(self, error: AmqpError) -> bool:
+        return self.recovery is not None and self.recovery.closed_for_resuming(error)
+
+    # Closing
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._opener != anyio.get_current_task().id:
+            self.closed = True
+            self.open = False
+            self._background.cancel()
+            raise LocalProtocolError(
+                "a connection is closed by the task that opened it: keep its `async with` in one task, such as the "
+                "lifespan of a web application or an anyio fixture; other tasks may use the connection meanwhile"
+            ) from exc
+        self._shield.shield = True
+        self.closed = True
+        self.open = False
+        self.health.changed()
+        with self.close_deadlines.exit(self.close_timeout, outermost=True) as this:
+            try:
+                await leave_all([link for link in self.links if link.ever_attached], this.links_by)
+                if self.interrupted:
+                    self._background.cancel()
+                elif self._engine is not None and not self.over:
+                    if self._default is not None and self._default.open:
+                        self._default.in_engine.end()
+                    self._engine.close()
+                    self.wake()
+                with anyio.CancelScope(deadline=this.by):
+                    await self.until(lambda: self._pumped)
+            finally:
+                await self._stop_tasks()
+        if self._crash is not None and exc is None:
+            raise self._crash
+
+    async def _stop_tasks(self) -> None:
+        """Leave the task group. What it raises for one cause is that cause."""
+        tasks = self._tasks
+        assert tasks is not None
+        self._background.cancel()
+        for scope in self._scopes:
+            scope.cancel()
+        if not self.over and self.interrupted:
+            self._on_ended(None)
+        try:
+            await tasks.__aexit__(None, None, None)
+        except BaseExceptionGroup as group:
+            raise only(group) from None
+        finally:
+            self._shield.__exit__(None, None, None)
+
+
+class Connection(LinkFactory):
     """An AMQP connection; `async with` opens it, owns all that runs in the background, and closes it.
 
-        async with Connection("amqp://guest:guest@localhost") as connection: ...
+        async with Connection("amqp://localhost:5672") as connection: ...
 
     An exception of the block leaves it as it is, never inside an exception group. When the connection dies, whoever
     waits on it gets the cause, and so does every later call; the block itself is not cancelled. With `reconnect` it
@@ -51,7 +375,8 @@ class Connection(Endpoint, Facts, Links):
     Args:
         url: amqp://, amqps://, a WebSocket (ws://, wss://) or a Unix socket (amqp+unix://); user and password in it
             choose the SASL mechanism. Several of them, tried in turn; or a callable, a coroutine function or not, that
-            returns one for each attempt, or `ConnectionDetails` with credentials of its own.
+            returns one for each attempt, or `ConnectionDetails` with credentials of its own. Parameters of a URL, as in
+            amqps://host?idle_timeout=30&reconnect=true, hold in place of the arguments of these names.
         reconnect: how to stay up; None: a connection that is lost is over.
         delivery_store: what keeps the unsettled deliveries of links whose `name` is given, for links of that name and
             this `container_id` in a later connection, or process: a `SQLiteDeliveryStore` for one. Nothing is written
@@ -63,6 +388,8 @@ class Connection(Endpoint, Facts, Links):
         websocket: what the request of a ws:// or wss:// URL says, beyond what is usual: a `WebSocket`.
         sasl: a mechanism, or several to choose from, the strongest that the peer offers. None: those that the URL's
             credentials allow, ANONYMOUS without any. False: no SASL layer at all (§5.3).
+        tokens: tokens that are renewed: to log in with, `LoginTokens`, in place of `sasl`; or to put at the peer's node
+            `$cbs`, `CbsTokens`, as Azure Service Bus wants it.
         container_id: this container's name (§2.4.1); made up when None.
         hostname: the virtual host asked for (§2.7.1); when None, the name that TLS sends, which is the URL's host
             unless `tls` says another. RabbitMQ wants "vhost:NAME"; dialects before 1.0 understand that, too, and the
@@ -85,12 +412,11 @@ class Connection(Endpoint, Facts, Links):
         profile: what broker it is, by a name or a `Profile` of `amqp10.profiles`; None: as the peer says it is.
 
     Raises:
-        ValueError: the URL cannot be understood, a limit is none, or settings do not fit together.
+        ValueError: the URL cannot be understood, a limit is not valid, or settings do not fit together.
+        TypeError: an argument is of another type, as `tls=True` is.
         LookupError: there is no such profile.
         Unsupported: there is no such dialect.
     """
-
-    _kind: ClassVar[str] = "connection"
 
     def __init__(
         self,
@@ -103,6 +429,7 @@ class Connection(Endpoint, Facts, Links):
         proxy: str | Proxy | None = None,
         websocket: WebSocket | None = None,
         sasl: SASLSettings = None,
+        tokens: Tokens | None = None,
         container_id: str | None = None,
         hostname: str | None = None,
         idle_timeout: float | None = 60.0,
@@ -114,88 +441,95 @@ class Connection(Endpoint, Facts, Links):
         incoming_window: int = 2048,
         connect_timeout: float | None = 20.0,
         close_timeout: float = 5.0,
-        dialect: str = "1.0",
+        dialect: DialectName | str = "1.0",
         profile: str | Profile | None = None,
     ) -> None:
-        super().__init__()
-        self.connection = self
-        self.close_timeout = close_timeout
-        route = Route(Proxy(proxy) if isinstance(proxy, str) else proxy, tls_upgrade, websocket)
-        self._named_profile = find_profile(profile) if isinstance(profile, str) else profile
-        self._profile = self._named_profile
-        self._terms = ConnectionTerms(
+        url, said = url_settings(url)
+        settings: ConnectionSettings = {
+            "reconnect": reconnect,
+            "delivery_store": delivery_store,
+            "tls": tls,
+            "tls_upgrade": tls_upgrade,
+            "proxy": proxy,
+            "websocket": websocket,
+            "sasl": sasl,
+            "tokens": tokens,
+            "container_id": container_id,
+            "hostname": hostname,
+            "idle_timeout": idle_timeout,
+            "max_frame_size": max_frame_size,
+            "channel_max": channel_max,
+            "properties": properties,
+            "offered_capabilities": offered_capabilities,
+            "desired_capabilities": desired_capabilities,
+            "incoming_window": incoming_window,
+            "connect_timeout": connect_timeout,
+            "close_timeout": close_timeout,
+            "dialect": dialect,
+            "profile": profile,
+            **said,
+        }
+        self.core = self._made_core(url, settings)
+        self._native: Any = None
+
+    def _made_core(self, url: Address, settings: ConnectionSettings) -> ClientConnection:
+        reconnect, container_id, tokens = settings["reconnect"], settings["container_id"], settings["tokens"]
+        store, proxy, profile = settings["delivery_store"], settings["proxy"], settings["profile"]
+        terms = ConnectionTerms(
             container_id=container_id if container_id is not None else f"amqp10-{secrets.token_hex(8)}",
-            hostname=hostname,
-            max_frame_size=max_frame_size,
-            channel_max=channel_max,
-            idle_timeout=idle_timeout,
-            offered_capabilities=tuple(offered_capabilities),
-            desired_capabilities=tuple(desired_capabilities),
-            properties=dict(properties or {}),
+            hostname=settings["hostname"],
+            max_frame_size=settings["max_frame_size"],
+            channel_max=settings["channel_max"],
+            idle_timeout=settings["idle_timeout"],
+            offered_capabilities=tuple(settings["offered_capabilities"]),
+            desired_capabilities=tuple(settings["desired_capabilities"]),
+            properties=dict(settings["properties"] or {}),
         ).checked()
-        self._lifeline = Lifeline(
+        core = ClientConnection(
+            self,
+            terms,
+            SessionTerms(incoming_window=settings["incoming_window"]).checked(),
+            close_timeout=settings["close_timeout"],
+            delivery_store=store,
+            profile=find_profile(profile) if isinstance(profile, str) else profile,
+            named=container_id is not None,
+        )
+        core.tokens = keeper = token_keeper(core, tokens)
+        if isinstance(tokens, LoginTokens) and settings["sasl"] is not None:
+            raise ValueError("LoginTokens choose the mechanism: leave sasl out, and see LoginTokens(mechanisms=...)")
+        dialect = settings["dialect"]
+        core.supervisor = TransportSupervisor(
             url,
             settings=reconnect,
             dialect=find_dialect(dialect) if dialect != "auto" else None,
-            terms=self._terms,
-            hostname=hostname,
-            tls=tls,
-            sasl=sasl,
-            route=route,
-            connect_timeout=connect_timeout,
-            before_write=self._keep if delivery_store is not None else None,
-        )
-        if delivery_store is not None and container_id is None:
-            raise ValueError("a delivery store finds links again by the container_id too: give one")
-        self._delivery_store = delivery_store
-        self._elsewhere = Elsewhere(
-            self,
-            lambda endpoint: Connection(
-                endpoint,  # type: ignore[arg-type]
-                reconnect=self._lifeline.settings_elsewhere,
-                delivery_store=delivery_store,
-                tls=self._lifeline.login[1],
-                tls_upgrade=tls_upgrade,
-                proxy=proxy,
-                websocket=websocket,
-                sasl=self._lifeline.login[0],
-                container_id=container_id,
-                idle_timeout=idle_timeout,
-                max_frame_size=max_frame_size,
-                channel_max=channel_max,
-                properties=properties,
-                offered_capabilities=offered_capabilities,
-                desired_capabilities=desired_capabilities,
-                incoming_window=incoming_window,
-                connect_timeout=connect_timeout,
-                close_timeout=close_timeout,
-                dialect=dialect,
-                hostname=hostname,
-                profile=profile,
+            terms=terms,
+            hostname=settings["hostname"],
+            tls=settings["tls"],
+            sasl=settings["sasl"],
+            route=Route(
+                Proxy(proxy) if isinstance(proxy, str) else proxy, settings["tls_upgrade"], settings["websocket"]
             ),
+            connect_timeout=settings["connect_timeout"],
+            before_write=core.keep if store is not None else None,
+            token_login=keeper.login if isinstance(tokens, LoginTokens) and keeper is not None else None,
         )
-        self._recovery = Recovery(self) if reconnect is not None else None
-        self._observers = Observers()
-        self._session_terms = SessionTerms(incoming_window=incoming_window).checked()
-        self._named = container_id is not None
-        self._default: Session | None = None
-        self._links: dict[Link, Session] = {}  # attached, or being so, or to be so again; and on which session
-        self._leaving = Leaving()
-        self._subscriptions: dict[SubscriptionReceiver, Subscribing] = {}  # whose links are there
-        self._mechanism: str | None = None
-        self._native: Any = None
-        self._failure: Exception | None = None  # why there never was a connection
-        self._engine: Engine | None = None
-        self._pump: Pump | None = None
-        self._pumped = False
-        self._crash: BaseException | None = None
-        # Made when the block is entered, for a connection may be made where no event loop runs.
-        self._background: anyio.CancelScope
-        self._shield: anyio.CancelScope
-        self._tasks: TaskGroup | None = None
-        self._opener: int | None = None  # the task that entered the block
-        self._scopes: set[anyio.CancelScope] = set()
-        self._losing = False  # the events that are told just now end with a loss that is no end
+        if store is not None and container_id is None:
+            raise ValueError("a delivery store finds links again by the container_id too: give one")
+
+        def elsewhere(endpoint: Any) -> ConnectionCore:
+            supervisor = core.supervisor
+            sasl, tls = supervisor.login
+            there: ConnectionSettings = {
+                **settings,
+                "reconnect": supervisor.settings_elsewhere,
+                "sasl": sasl,
+                "tls": tls,
+            }
+            return Connection(endpoint, **there).core
+
+        core.redirects = LinkRedirects(core, elsewhere)
+        core.recovery = Restorer(core) if reconnect is not None else None
+        return core
 
     @classmethod
     def over(
@@ -206,7 +540,7 @@ class Connection(Endpoint, Facts, Links):
         secure: bool = False,
         **settings: Unpack[ConnectionSettings],
     ) -> Connection:
-        """A connection over a byte stream that exists already, and is the connection's from now on.
+        """Make a connection over a byte stream that exists already, and is the connection's from now on.
 
         Args:
             stream: any anyio byte stream; memory streams and tunnels for instance.
@@ -222,18 +556,140 @@ class Connection(Endpoint, Facts, Links):
         if settings.get("dialect") == "auto":
             raise ValueError("a stream that is given cannot be asked what is spoken on it: name the dialect")
         connection = cls(url, **settings)
-        connection._lifeline.given = stream, StreamFacts(secure=secure)
+        connection.core.supervisor.given = stream, StreamFacts(secure=secure)
         return connection
 
-    def _described(self) -> str:
-        return f"to {self._where}"
+    # Facts
 
     @property
-    def _where(self) -> str:
-        """Where it leads, without credentials."""
-        return str(self._lifeline.endpoint or "what a callable says")
+    def open(self) -> bool:
+        """It can be used now."""
+        return self.core.open
 
-    # Opening
+    @property
+    def close_timeout(self) -> float:
+        """How long leaving may take, seconds."""
+        return self.core.close_timeout
+
+    @close_timeout.setter
+    def close_timeout(self, seconds: float) -> None:
+        self.core.close_timeout = seconds
+        self.core.close_deadlines.interrupted()  # also for an exit that follows another one at once
+
+    @property
+    def container_id(self) -> str:
+        """The name of this container."""
+        return self.core.container_id
+
+    @property
+    def dialect(self) -> str:
+        """The name of the dialect spoken; "auto" while that is not known."""
+        return self.core.dialect
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What the dialect can do; asking for anything else raises `Unsupported`."""
+        return self.core.capabilities
+
+    @property
+    def native(self) -> Any:
+        """What the dialect has and AMQP 1.0 has no word for: declaring, binding, deleting; see the dialect's page.
+
+        Raises:
+            Unsupported: it has nothing of its own, as AMQP 1.0.
+        """
+        if self._native is None:
+            dialect = self.core.supervisor.dialect
+            if dialect is None or dialect.native is None:
+                raise Unsupported(f"dialect {self.dialect!r} has no native API")
+            module, _, name = dialect.native.partition(":")
+            self._native = getattr(import_module(module), name)(self)
+        return self._native
+
+    @property
+    def mechanism(self) -> str | None:
+        """The SASL mechanism that was used; None before, and without a SASL layer."""
+        return self.core.mechanism
+
+    @property
+    def remote(self) -> ConnectionTerms:
+        """What the peer said in its open (§2.7.1): container, limits, capabilities, properties.
+
+        Raises:
+            LocalProtocolError: the connection is not open yet.
+        """
+        return self.core.remote
+
+    @property
+    def remote_container_id(self) -> str:
+        """The name of the peer's container."""
+        return self.remote.container_id
+
+    @property
+    def remote_properties(self) -> Mapping[Any, Any]:
+        """The peer's connection properties: product and version, mostly."""
+        return self.remote.properties
+
+    @property
+    def offered_capabilities(self) -> tuple[str, ...]:
+        """The extensions that the peer offers (§2.7.1)."""
+        return self.core.offered_capabilities
+
+    @property
+    def profile(self) -> Profile:
+        """What is known of the peer's product: how it spells addresses, what its answers mean (`amqp10.profiles`).
+
+        Raises:
+            LocalProtocolError: the connection is not open yet, and no profile was named.
+        """
+        return self.core.profile
+
+    @property
+    def url(self) -> str:
+        """Where the connection is, without credentials; or was last, or will be tried first."""
+        return self.core.url
+
+    def events(self) -> Observer:
+        """Return an async iterator of what happens from now on: interrupted, attempted, restored, given up.
+
+        It ends when the connection is over. The logger `amqp10.connection` has the same, and `health` counts it.
+        """
+        return self.core.observers.add()
+
+    def health(self) -> Health:
+        """Return how the connection is now: state, silence, credit, what is unsettled, how often what happened.
+
+        It is cheap: it waits for nothing, and looks at each link once. The page "Health and logs" has recipes.
+        """
+        return self.core.health.look(self.core)
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.core.described()}: {self.core.state()}>"
+
+    # Sessions
+
+    def session(
+        self,
+        *,
+        incoming_window: int = 2048,
+        handle_max: int = 1023,
+        properties: Mapping[Any, Any] | None = None,
+    ) -> Session:
+        """Make a session of its own, to be begun by `async with`.
+
+        Args:
+            incoming_window: transfer frames that it takes ahead before the engine refreshes the window (§2.5.6).
+            handle_max: the highest link handle this side takes.
+            properties: session properties (§2.7.2).
+
+        Raises:
+            ValueError: a limit is not valid.
+        """
+        terms = SessionTerms(incoming_window=incoming_window, handle_max=handle_max, properties=dict(properties or {}))
+        return Session(self.core.new_session(terms.checked()))
+
+    def _place(self) -> tuple[ConnectionCore, None]:
+        return self.core, None
 
     async def __aenter__(self) -> Self:
         """Connect, secure, authenticate, open.
@@ -250,231 +706,8 @@ class Connection(Endpoint, Facts, Links):
 
         Cancelling: the transport is closed, nothing is left behind.
         """
-        self._enter()
-        self._opener = anyio.get_current_task().id
-        # Cancelling the block must reach neither the background task, which has the closing still to do, nor the
-        # waiting for it: the first has a shield of its own, the second a scope around the group, shut while closing.
-        self._background = anyio.CancelScope(shield=True)
-        self._shield = anyio.CancelScope()
-        self._shield.__enter__()
-        self._tasks = tasks = anyio.create_task_group()
-        await tasks.__aenter__()
-        try:
-            tasks.start_soon(self._run)
-            await self._until(lambda: self.open or self._over)
-            if self._over:
-                with anyio.move_on_after(self.close_timeout):
-                    await self._until(lambda: self._pumped)
-                raise self._failure or self._lost()
-        except BaseException:
-            self._shield.shield = True
-            self._closed = True
-            await self._stop_tasks()
-            raise
+        await self.core.__aenter__()
         return self
-
-    async def _run(self) -> None:
-        """The background task. A fault of this package's own ends the connection like any other cause."""
-        try:
-            with self._background:
-                await self._lifeline.run(self)
-        except Exception as error:
-            self._crash = only(error)
-            if self._engine is not None:
-                self._engine.receive_eof()
-                self._handle(self._engine.events())
-            self._on_ended(self._reason(None))
-        finally:
-            self._pumped = True
-            self._changed()
-
-    async def _keep(self) -> None:
-        """What links have unsettled is safe, before anything is written that relies on it."""
-        assert self._delivery_store is not None
-        try:
-            await self._delivery_store.commit()
-        except StoreError as error:
-            self._crash = error
-            raise
-
-    def _adopt(self) -> None:
-        """The engine and pump that the lifeline has are the connection's from now on."""
-        self._engine, self._pump = self._lifeline.engine, self._lifeline.pump
-
-    def _start(self, function: Callable[..., Awaitable[None]], *args: Any) -> None:
-        """Run something in the background, for as long as the connection is open."""
-        if self._tasks is not None and not self._over:
-            self._tasks.start_soon(self._in_background, function, *args)
-
-    async def _in_background(self, function: Callable[..., Awaitable[None]], *args: Any) -> None:
-        with anyio.CancelScope() as scope:
-            self._scopes.add(scope)
-            try:
-                await function(*args)
-            finally:
-                self._scopes.discard(scope)
-
-    # What happened
-
-    def _handle(self, events: list[Event]) -> None:
-        """Tell those concerned; called by the pump with the events of each pass."""
-        last = events[-1] if events else None
-        if isinstance(last, ConnectionEnded):
-            # One that ends in the moment it opens never was one: nobody could have used it.
-            events = [event for event in events if not isinstance(event, ConnectionOpened)]
-            self._losing = self._lifeline.keeps(self, last.error)
-            if self._recovery is not None:
-                self._recovery.losing = self._losing
-        try:
-            dispatch(self, events)
-        except Exception as error:
-            self._crash = error
-            raise
-
-    def _reason(self, error: AmqpError | None) -> AmqpError | None:
-        """Why something ended; a fault of our own goes first, for what the engine says then is its consequence."""
-        if self._crash is None:
-            if error is not None:
-                error = self._lifeline.judged(error)
-            if error is not None and self._engine is not None and self._engine.remote is not None:
-                self.profile.explain(error)
-            return error
-        if isinstance(self._crash, ConnectionLost | StoreError):
-            return self._crash
-        cause = ConnectionLost(f"the connection's own task failed: {self._crash!r}")
-        cause.__cause__ = self._crash
-        return cause
-
-    def _on_opened(self) -> None:
-        self._adopt()
-        again = self._interrupted
-        self.open, self._interrupted = not self._over, False
-        self._profile = self._named_profile
-        downtime = self._lifeline.opened(self.remote.properties)
-        if again:
-            self._observers.tell(ConnectionRestored(f"{self._lifeline.endpoint}", downtime))
-            if self._recovery is not None:
-                self._recovery.restored()
-        self._changed()
-
-    def _on_ended(self, error: AmqpError | None) -> None:
-        if self._over:
-            return
-        if self._losing:
-            self._losing = False
-            if self._recovery is not None:
-                self._recovery.losing = False
-            if self.open:
-                self._interrupt(error)
-                self._observers.tell(ConnectionInterrupted(error))
-            return
-        cause = self._failure or error or (self._loss if self._interrupted else None)
-        super()._on_ended(error)
-        if self._recovery is not None:
-            self._recovery.given_up(error)
-        if cause is not None:
-            level = logging.INFO if self._recovery is None else None  # the error is raised to whoever uses it
-            self._observers.tell(ConnectionGivenUp(cause), level)
-        self._observers.end()
-
-    def _not_connected(self, error: Exception) -> None:
-        """There is no connection, and no further attempt."""
-        self._failure = error
-        if not isinstance(error, AmqpError):
-            lost = ConnectionLost(f"the connection could not be restored: {error}")
-            lost.__cause__ = error
-            error = lost
-        self._on_ended(error)
-
-    def _forked(self) -> None:
-        """This is a child process: the connection is the parent's."""
-        engine = self._engine
-        if engine is None or self._over:
-            return
-        self._crash = ConnectionLost("the connection belongs to the process that this one was forked from")
-        self._observers.logs = False  # each child would say of each connection that it is lost
-        recovery, self._recovery = self._recovery, None
-        engine.receive_eof()
-        self._handle(engine.events())
-        if recovery is not None:
-            recovery.given_up(self._crash)
-        self._on_ended(self._crash)  # if it was interrupted
-
-    # Sessions and links
-
-    def session(
-        self,
-        *,
-        incoming_window: int = 2048,
-        handle_max: int = 1023,
-        properties: Mapping[Any, Any] | None = None,
-    ) -> Session:
-        """A session of its own, to be begun by `async with`.
-
-        Args:
-            incoming_window: transfer frames that it takes ahead before the engine refreshes the window (§2.5.6).
-            handle_max: the highest link handle this side takes.
-            properties: session properties (§2.7.2).
-
-        Raises:
-            ValueError: a limit that is none.
-        """
-        terms = SessionTerms(incoming_window=incoming_window, handle_max=handle_max, properties=dict(properties or {}))
-        return Session(self, terms.checked())
-
-    def _default_session(self) -> Session:
-        """The session of links that ask for none; begun when first needed, and again if the peer ended it."""
-        if self._default is None or not (self._default.open or self._default._interrupted):
-            session = Session(self, self._session_terms)
-            session._begin()
-            self._default = session
-        return self._default
-
-    def _place(self) -> tuple[Connection, None]:
-        return self, None
-
-    # For sessions and links
-
-    @property
-    def _in_engine(self) -> Engine:
-        """The engine; links and sessions speak to it.
-
-        Raises:
-            LocalProtocolError: the connection was not opened.
-        """
-        if self._engine is None:
-            raise self._gone()
-        return self._engine
-
-    def _wake(self) -> None:
-        """Have the engine's output written soon; cheap, and idempotent until it was."""
-        if self._pump is not None:
-            self._pump.wake()
-
-    @property
-    def _waker(self) -> Callable[[], None]:
-        """What to call in place of `_wake`, once for each message, as long as the transport is this one."""
-        return self._pump.wake if self._pump is not None else self._wake
-
-    @property
-    def _output_full(self) -> bool:
-        """More is waiting to be written than should be; who sends waits in `_output_drained`."""
-        return self._pump is not None and self._pump.full
-
-    @property
-    def _output_awaited(self) -> bool:
-        """Others wait in `_output_drained`."""
-        return self._pump is not None and self._pump.awaited
-
-    async def _output_drained(self) -> None:
-        """Wait until the output has room, or the connection is over.
-
-        Cancelling: only stops the waiting.
-        """
-        if self._pump is not None:
-            await self._pump.drained()
-
-    # Closing
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
@@ -486,46 +719,4 @@ class Connection(Endpoint, Facts, Links):
 
         Cancelling: is not noticed; it takes `close_timeout` seconds at most, then the transport is cut.
         """
-        if self._opener != anyio.get_current_task().id:
-            self._closed = True
-            self.open = False
-            self._background.cancel()
-            raise LocalProtocolError(
-                "a connection is closed by the task that opened it: keep its `async with` in one task, such as the "
-                "lifespan of a web application or an anyio fixture; other tasks may use the connection meanwhile"
-            ) from exc
-        self._shield.shield = True
-        self._closed = True
-        self.open = False
-        with self._leaving.exit(self.close_timeout, outermost=True) as this:
-            try:
-                await leave_all([link for link in self._links if link._standing], this.links_by)
-                if self._interrupted:
-                    self._background.cancel()
-                elif self._engine is not None and not self._over:
-                    if self._default is not None and self._default.open:
-                        self._default._in_engine.end()
-                    self._engine.close()
-                    self._wake()
-                with anyio.CancelScope(deadline=this.by):
-                    await self._until(lambda: self._pumped)
-            finally:
-                await self._stop_tasks()
-        if self._crash is not None and exc is None:
-            raise self._crash
-
-    async def _stop_tasks(self) -> None:
-        """Leave the task group. What it raises for one cause is that cause."""
-        tasks = self._tasks
-        assert tasks is not None
-        self._background.cancel()
-        for scope in self._scopes:
-            scope.cancel()
-        if not self._over and self._interrupted:
-            self._on_ended(None)
-        try:
-            await tasks.__aexit__(None, None, None)
-        except BaseExceptionGroup as group:
-            raise only(group) from None
-        finally:
-            self._shield.__exit__(None, None, None)
+        await self.core.__aexit__(exc_type, exc, traceback)

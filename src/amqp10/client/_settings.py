@@ -1,17 +1,208 @@
-"""The keyword arguments of a connection, as one type: for what passes them on."""
+"""What a user says of a connection: where it leads, as whom, and how it stays up."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypedDict
+import math
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, Literal, TypedDict, get_args
 
-from ..net import Proxy, TLSSettings, WebSocket
+from ..net import Proxy, TLSSettings, WebSocket, backoff, check_host
 from ..profiles import Profile
 from ..sasl import Mechanism
-from ._reconnect import Reconnect
-from ._store import DeliveryStore
+from ..tokens import TokenSource
+from ._stores.store import DeliveryStore
 
 SASLSettings = Mechanism | Sequence[Mechanism] | Literal[False] | None
+Order = Literal["ordered", "random"]
+
+OnUncertain = Literal["resend", "raise"]
+
+OnStale = Literal["raise", "ignore"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconnect:
+    """How to stay up: `Connection(urls, reconnect=Reconnect())`.
+
+    A round tries each host once; between rounds there is a pause, which grows from `initial_delay` to `max_delay`. A
+    loss is followed by such a pause, too. Sessions and links come back by themselves, a link that only the peer
+    detached among them; what each call does meanwhile is said in "What happens when".
+
+    Attributes:
+        initial_delay, max_delay: the shortest and the longest pause, seconds.
+        multiplier: by how much the pause grows with each round.
+        jitter: the part of a pause that is left to chance, 0 to 1.
+        attempts: rounds after a loss before it is given up; `math.inf` for no end.
+        max_time: seconds after a loss before it is given up.
+        first_attempts, first_max_time: the same for the first connection; 1 round unless said.
+        attempt_timeout: seconds that one attempt may take, from connecting to the peer's open.
+        order: "ordered": each round begins with the first host; "random": each round has an order of its own.
+        follow_alternatives: go where the peer says: to the hosts that its open names for failover, and where a
+            redirect leads (§2.8.16, §2.8.18), as far as `redirect_hosts` allows. Never from TLS to a host without it.
+        redirect_hosts: hosts beside those of the URLs where the peer may send the connection or a link, at any port,
+            for the login goes there, too: names, addresses, "*.example.com" for every name below example.com, "*" for
+            any host.
+        on_uncertain: what to do with a message when it is not known whether it arrived: "resend" it, so that it
+            may be there twice, or "raise" `DeliveryUncertain` where its outcome is waited for.
+        on_stale: settling a delivery that the peer did not resume: "raise" `StaleDelivery`, or "ignore" it.
+        resume_timeout: seconds that the peer is asked to keep a link's state without its connection, so that it can be
+            resumed (§2.6.13); 0 to ask for nothing. While it does, what the link holds goes to nobody else.
+        declare_again: queues, exchanges and bindings that were declared by `connection.native` are declared again
+            before links are attached again.
+
+    Raises:
+        ValueError: a number or word is not valid.
+    """
+
+    initial_delay: float = 0.1
+    max_delay: float = 30.0
+    multiplier: float = 2.0
+    jitter: float = 0.5
+    attempts: float = math.inf
+    max_time: float = math.inf
+    first_attempts: float = 1
+    first_max_time: float = math.inf
+    attempt_timeout: float = 20.0
+    order: Order = "ordered"
+    follow_alternatives: bool = True
+    redirect_hosts: Sequence[str] = ()
+    on_uncertain: OnUncertain = "resend"
+    on_stale: OnStale = "raise"
+    resume_timeout: int = 60
+    declare_again: bool = True
+
+    def __post_init__(self) -> None:
+        for name, words in (("order", Order), ("on_uncertain", OnUncertain), ("on_stale", OnStale)):
+            if getattr(self, name) not in get_args(words):
+                raise ValueError(f"{name} is one of {', '.join(get_args(words))}, not {getattr(self, name)!r}")
+        if not 0 < self.initial_delay <= self.max_delay < math.inf:
+            raise ValueError(
+                "initial_delay must be positive, and max_delay finite and not smaller, "
+                f"not {self.initial_delay} and {self.max_delay}"
+            )
+        if self.multiplier < 1 or not 0 <= self.jitter <= 1:
+            raise ValueError(
+                f"multiplier must be at least 1 and jitter in 0..1, not {self.multiplier} and {self.jitter}"
+            )
+        if min(self.attempts, self.first_attempts) < 1 or min(self.max_time, self.first_max_time) <= 0:
+            raise ValueError("attempts and first_attempts must be at least 1, max_time and first_max_time positive")
+        if self.attempt_timeout <= 0 or not 0 <= self.resume_timeout <= 0xFFFF_FFFF:
+            raise ValueError(
+                "attempt_timeout must be positive and resume_timeout in 0..2**32 - 1, "
+                f"not {self.attempt_timeout} and {self.resume_timeout}"
+            )
+        if isinstance(self.redirect_hosts, str):
+            raise ValueError(f"redirect_hosts is a sequence of hosts, not one string: [{self.redirect_hosts!r}]")
+        for host in self.redirect_hosts:
+            if host != "*":
+                check_host(host.removeprefix("*."), "member of redirect_hosts")
+
+    def delay(self, failures: int, chance: float) -> float:
+        """Return the pause after `failures` rounds without success; `chance` is from [0, 1)."""
+        return backoff(failures, self.initial_delay, self.max_delay, self.multiplier, self.jitter, chance)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionDetails:
+    """Where to connect to, and as whom: what a callable in place of the URL returns for each attempt.
+
+    Attributes:
+        url: as for `Connection`.
+        sasl, tls: as for `Connection`; None: as they were given there.
+    """
+
+    url: str = field(repr=False)
+    sasl: SASLSettings = None
+    tls: TLSSettings | None = None
+
+
+TokenMechanism = Literal["OAUTHBEARER", "XOAUTH2", "PLAIN"]
+
+
+@dataclass(frozen=True, slots=True)
+class LoginTokens:
+    """Log in with tokens: `Connection(url, tokens=LoginTokens(provider))`.
+
+    Each connect, and each one after a loss, asks for a token and logs in with it. Before it ends, the next one is told
+    to the broker on the connection, where it takes that: RabbitMQ in 0-9-1, and from 4.1 on in 1.0; so does the
+    embedded broker. To others nothing is told; where they close the connection, `reconnect` logs in again.
+
+    Attributes:
+        source: what gives tokens.
+        scope: what it is asked for.
+        user: the name beside the token; None for the URL's. RabbitMQ takes the name from the token, and needs none.
+        mechanisms: the SASL mechanisms to choose from; with "PLAIN" the token is the password.
+        allow_insecure: the token may cross any transport readable.
+        timeout: seconds that the source, and the broker's answer, may take.
+        clock: the time in seconds since 1970.
+
+    Raises:
+        ValueError: there is no mechanism of that name, or a limit lets nothing through.
+    """
+
+    source: TokenSource = field(repr=False)
+    scope: str = ""
+    _: KW_ONLY
+    user: str | None = None
+    mechanisms: Sequence[TokenMechanism] = get_args(TokenMechanism)
+    allow_insecure: bool = False
+    timeout: float = 30.0
+    clock: Callable[[], float] = field(default=time.time, repr=False)
+
+    def __post_init__(self) -> None:
+        known = get_args(TokenMechanism)
+        if isinstance(self.mechanisms, str) or not self.mechanisms or not set(self.mechanisms) <= set(known):
+            raise ValueError(f"mechanisms are some of {', '.join(known)}, not {self.mechanisms!r}")
+        _check_timeout(self.timeout)
+
+
+@dataclass(frozen=True, slots=True)
+class CbsTokens:
+    """Put tokens at the peer's node `$cbs`, as Azure Service Bus and Event Hubs want it, for each address that is used.
+
+    A link waits until the token for its address is there, after a loss, too; before a token ends the next one is put.
+    A link whose token ran out is over, with `AuthenticationFailed`.
+
+    Attributes:
+        source: what gives tokens: a `SasKey`, a credential, a function.
+        scope: what it is asked for: "https://servicebus.azure.net/.default" for credentials of Microsoft Entra; None
+            for the audience, as a `SasKey` wants it.
+        audience: what a token is for: a function of a link's address; or one text for all links. None:
+            amqps://HOST/ADDRESS.
+        allow_insecure: tokens may cross any transport readable.
+        timeout: seconds that the source, and the peer's answer, may take.
+        clock: the time in seconds since 1970.
+
+    Raises:
+        ValueError: a limit lets nothing through.
+    """
+
+    source: TokenSource = field(repr=False)
+    scope: str | None = None
+    _: KW_ONLY
+    audience: str | Callable[[str], str] | None = None
+    allow_insecure: bool = False
+    timeout: float = 30.0
+    clock: Callable[[], float] = field(default=time.time, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_timeout(self.timeout)
+
+
+def _check_timeout(timeout: float) -> None:
+    if not timeout > 0:
+        raise ValueError(f"timeout must be more than 0 seconds, not {timeout}")
+
+
+Tokens = LoginTokens | CbsTokens
+
+DialectName = Literal["1.0", "0-10", "0-9-1", "0-9", "0-9-draft", "fast", "auto"]
+"""The dialects of this package, and "auto"; `register_dialect` makes others known. Editors offer these names."""
+
+Address = str | Sequence[str] | Callable[[], str | ConnectionDetails | Awaitable[str | ConnectionDetails]]
+"""Where a connection leads: a URL, several of them, or what says it anew for each attempt."""
 
 
 class ConnectionSettings(TypedDict, total=False):
@@ -24,6 +215,7 @@ class ConnectionSettings(TypedDict, total=False):
     proxy: str | Proxy | None
     websocket: WebSocket | None
     sasl: SASLSettings
+    tokens: Tokens | None
     container_id: str | None
     hostname: str | None
     idle_timeout: float | None
@@ -35,5 +227,5 @@ class ConnectionSettings(TypedDict, total=False):
     incoming_window: int
     connect_timeout: float | None
     close_timeout: float
-    dialect: str
+    dialect: DialectName | str
     profile: str | Profile | None

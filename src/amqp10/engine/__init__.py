@@ -1,24 +1,22 @@
-"""The contract between protocol and world: engines, events, dialects. `_api` is the page to read first."""
+"""The contract between protocol and world: engines, events, dialects.
+
+`_protocol` is the page to read first; `_owners` and `_dispatch` have who hears of events, `_fast_lane` what exists for
+speed.
+"""
 
 from ._addresses import Address as Address
 from ._addresses import parse_address as parse_address
 from ._addresses import route_address as route_address
-from ._api import Engine as Engine
-from ._api import Link as Link
-from ._api import ReceiverLink as ReceiverLink
-from ._api import SenderLink as SenderLink
-from ._api import Session as Session
-from ._api import SessionKeeper as SessionKeeper
-from ._arrived import PortioningReceiver as PortioningReceiver
-from ._arrived import Run as Run
-from ._backlog import Backlog as Backlog
 from ._capabilities import CAPABILITIES as CAPABILITIES
-from ._delivery import CopiedDelivery as CopiedDelivery
-from ._delivery import IncomingDelivery as IncomingDelivery
-from ._delivery import IncomingStream as IncomingStream
-from ._delivery import OutgoingDelivery as OutgoingDelivery
-from ._delivery import RoutedDelivery as RoutedDelivery
+from ._deliveries import CopiedDelivery as CopiedDelivery
+from ._deliveries import IncomingDelivery as IncomingDelivery
+from ._deliveries import IncomingStream as IncomingStream
+from ._deliveries import OutgoingDelivery as OutgoingDelivery
+from ._deliveries import RoutedDelivery as RoutedDelivery
+from ._deliveries import deliveries as deliveries
+from ._dialect import MANAGEMENT as MANAGEMENT
 from ._dialect import OTHER_PROTOCOLS as OTHER_PROTOCOLS
+from ._dialect import TOKENS as TOKENS
 from ._dialect import Dialect as Dialect
 from ._dialect import Tracer as Tracer
 from ._dialect import dialect as dialect
@@ -28,6 +26,7 @@ from ._dialect import foreign_header as foreign_header
 from ._dialect import is_a_header as is_a_header
 from ._dialect import register_dialect as register_dialect
 from ._dialect import takes_tokens as takes_tokens
+from ._dispatch import EngineOwner as EngineOwner
 from ._events import Authenticated as Authenticated
 from ._events import ConnectionEnded as ConnectionEnded
 from ._events import ConnectionOpened as ConnectionOpened
@@ -35,7 +34,6 @@ from ._events import CreditChanged as CreditChanged
 from ._events import DeliveriesReceived as DeliveriesReceived
 from ._events import DeliveriesResumed as DeliveriesResumed
 from ._events import DeliveriesUnresumed as DeliveriesUnresumed
-from ._events import Event as Event
 from ._events import FlowReceived as FlowReceived
 from ._events import LinkAttached as LinkAttached
 from ._events import LinkEnded as LinkEnded
@@ -52,44 +50,65 @@ from ._events import SessionResumed as SessionResumed
 from ._events import SessionUnmapped as SessionUnmapped
 from ._events import SettlementsReceived as SettlementsReceived
 from ._events import WindowOpened as WindowOpened
-from ._negotiate import Negotiation as Negotiation
-from ._requests import Acquire as Acquire
-from ._requests import Bind as Bind
-from ._requests import BindingFacts as BindingFacts
-from ._requests import BranchId as BranchId
-from ._requests import CompleteBranch as CompleteBranch
-from ._requests import DeclareExchange as DeclareExchange
-from ._requests import DeclareQueue as DeclareQueue
-from ._requests import DeleteExchange as DeleteExchange
-from ._requests import DeleteQueue as DeleteQueue
-from ._requests import ExchangeFacts as ExchangeFacts
-from ._requests import LimitBranch as LimitBranch
-from ._requests import PendingRequest as PendingRequest
-from ._requests import PrepareBranch as PrepareBranch
-from ._requests import PurgeQueue as PurgeQueue
-from ._requests import QueryBinding as QueryBinding
-from ._requests import QueryBranches as QueryBranches
-from ._requests import QueryExchange as QueryExchange
-from ._requests import QueryQueue as QueryQueue
-from ._requests import QueueFacts as QueueFacts
-from ._requests import Request as Request
-from ._requests import RequestRules as RequestRules
-from ._requests import Unbind as Unbind
+from ._fast_lane import Unsettled as Unsettled
+from ._fast_lane import count_unsettled as count_unsettled
+from ._negotiation import Negotiation as Negotiation
+from ._owners import NO_LINK_OWNER as NO_LINK_OWNER
+from ._owners import NO_SESSION_OWNER as NO_SESSION_OWNER
+from ._owners import LinkOwner as LinkOwner
+from ._owners import SessionOwner as SessionOwner
+from ._protocol import Engine as Engine
+from ._protocol import Event as Event
+from ._protocol import Link as Link
+from ._protocol import ReceiverLink as ReceiverLink
+from ._protocol import SenderLink as SenderLink
+from ._protocol import Session as Session
+from ._protocol import SessionKeeper as SessionKeeper
 from ._terms import ConnectionTerms as ConnectionTerms
 from ._terms import LinkTerms as LinkTerms
 from ._terms import ReceiverSettleMode as ReceiverSettleMode
 from ._terms import Role as Role
 from ._terms import SenderSettleMode as SenderSettleMode
 from ._terms import SessionTerms as SessionTerms
-from ._timed import TimedEngine as TimedEngine
+from ._topology_requests import ON_DEMAND_ARGUMENT as ON_DEMAND_ARGUMENT
+from ._topology_requests import ON_DEMAND_CAPABILITY as ON_DEMAND_CAPABILITY
+from ._topology_requests import Acquire as Acquire
+from ._topology_requests import Bind as Bind
+from ._topology_requests import BindingFacts as BindingFacts
+from ._topology_requests import BranchId as BranchId
+from ._topology_requests import CompleteBranch as CompleteBranch
+from ._topology_requests import DeclareExchange as DeclareExchange
+from ._topology_requests import DeclareQueue as DeclareQueue
+from ._topology_requests import DeleteExchange as DeleteExchange
+from ._topology_requests import DeleteQueue as DeleteQueue
+from ._topology_requests import ExchangeFacts as ExchangeFacts
+from ._topology_requests import LimitBranch as LimitBranch
+from ._topology_requests import PendingRequest as PendingRequest
+from ._topology_requests import PrepareBranch as PrepareBranch
+from ._topology_requests import PurgeQueue as PurgeQueue
+from ._topology_requests import QueryBinding as QueryBinding
+from ._topology_requests import QueryBranches as QueryBranches
+from ._topology_requests import QueryExchange as QueryExchange
+from ._topology_requests import QueryQueue as QueryQueue
+from ._topology_requests import QueueFacts as QueueFacts
+from ._topology_requests import Request as Request
+from ._topology_requests import RequestResult as RequestResult
+from ._topology_requests import RequestRules as RequestRules
+from ._topology_requests import RequestSession as RequestSession
+from ._topology_requests import Unbind as Unbind
 
 __all__ = (
     "CAPABILITIES",
+    "MANAGEMENT",
+    "NO_LINK_OWNER",
+    "NO_SESSION_OWNER",
+    "ON_DEMAND_ARGUMENT",
+    "ON_DEMAND_CAPABILITY",
     "OTHER_PROTOCOLS",
+    "TOKENS",
     "Acquire",
     "Address",
     "Authenticated",
-    "Backlog",
     "Bind",
     "BindingFacts",
     "BranchId",
@@ -108,6 +127,7 @@ __all__ = (
     "DeliveriesUnresumed",
     "Dialect",
     "Engine",
+    "EngineOwner",
     "Event",
     "ExchangeFacts",
     "FlowReceived",
@@ -118,6 +138,7 @@ __all__ = (
     "LinkAttached",
     "LinkEnded",
     "LinkIncomplete",
+    "LinkOwner",
     "LinkTerms",
     "Negotiation",
     "OutcomesMissed",
@@ -126,7 +147,6 @@ __all__ = (
     "PartsReceived",
     "PeerBlocked",
     "PendingRequest",
-    "PortioningReceiver",
     "PostsAccepted",
     "PrepareBranch",
     "PurgeQueue",
@@ -140,23 +160,27 @@ __all__ = (
     "Request",
     "RequestAnswered",
     "RequestReceived",
+    "RequestResult",
     "RequestRules",
+    "RequestSession",
     "Role",
     "RoutedDelivery",
-    "Run",
     "SenderLink",
     "SenderSettleMode",
     "Session",
     "SessionBegun",
     "SessionKeeper",
+    "SessionOwner",
     "SessionResumed",
     "SessionTerms",
     "SessionUnmapped",
     "SettlementsReceived",
-    "TimedEngine",
     "Tracer",
     "Unbind",
+    "Unsettled",
     "WindowOpened",
+    "count_unsettled",
+    "deliveries",
     "dialect",
     "dialect_names",
     "dialects",

@@ -57,7 +57,7 @@ def parse_address(text: str) -> Address:
 
 
 def route_address(exchange: str, key: str | None) -> str:
-    """The address of an exchange with a routing key; that of a queue if it is the default exchange."""
+    """Return the address of an exchange with a routing key; of a queue if it is the default exchange."""
     if not exchange:
         return QUEUES + quote(key or "", safe="")
     address = EXCHANGES + quote(exchange, safe="")

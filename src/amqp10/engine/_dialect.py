@@ -13,7 +13,7 @@ from ..errors import AmqpError, RemoteProtocolError, Unsupported
 
 if TYPE_CHECKING:
     from ..sasl import Authenticator, Mechanism
-    from ._api import Engine
+    from ._protocol import Engine
     from ._terms import ConnectionTerms
 
 
@@ -28,7 +28,7 @@ OTHER_PROTOCOLS = (*_TLS_RECORDS, _HTTP)
 
 
 def is_a_header(start: bytes) -> bool:
-    """Whether octets begin as a protocol header does: that of any AMQP, or the two octets of AMQP/Fast."""
+    """Return whether octets begin as a protocol header: that of any AMQP, or the two octets of AMQP/Fast."""
     return start[: len(_AMQP)] == _AMQP or start[:1] == _FAST
 
 
@@ -36,9 +36,13 @@ TOKENS: Final = "$cbs"
 """The node that takes security tokens in the bodies of messages (AMQP Claims-based Security 1.0 §3.1)."""
 
 
+MANAGEMENT: Final = "/management"
+"""RabbitMQ's management node, to which each request says in `to` what it is about."""
+
+
 def takes_tokens(address: object) -> bool:
-    """Return whether an address, a routing key or the like leads to `$cbs`, whose messages carry secrets."""
-    return isinstance(address, str) and unquote(address).endswith(TOKENS)
+    """Return whether an address, a routing key or the like leads to `$cbs` or `/auth/tokens`, which take secrets."""
+    return isinstance(address, str) and unquote(address).endswith((TOKENS, "/auth/tokens"))
 
 
 def foreign_header(octets: bytes) -> AmqpError:
@@ -66,11 +70,11 @@ class Tracer(ABC):
 
     @abstractmethod
     def sent(self, data: bytes) -> list[str]:
-        """What these bytes complete, of what this side writes; never raises."""
+        """Return the lines that these bytes complete, of what this side writes; never raises."""
 
     @abstractmethod
     def received(self, data: bytes) -> list[str]:
-        """The same for what the peer writes."""
+        """Return the lines that these bytes complete, of what the peer writes; never raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +107,9 @@ class Dialect:
     later: bool = False
 
     def spoken(self, answer: bytes) -> bool | None:
-        """Whether the first bytes that answered our header say that the server speaks this; None while they do not.
+        """Return whether the first bytes of the server's answer show that it speaks this dialect; None: not known yet.
 
-        A server that does not answers with a header of one that it does speak, or with nothing (§2.2).
+        A server that does not speak it answers with the header of another dialect, or with nothing (§2.2).
         """
         if self.greeting is not None:
             for at, octets in self.greeting:
@@ -131,14 +135,14 @@ _MODULES = {
 
 
 def register_dialect(name: str, where: str) -> None:
-    """Make another dialect known by a name, in this process: as the last one, where they are tried in turn.
+    """Make another dialect known by a name, in this process; where dialects are tried in turn, it comes last.
 
     Args:
         name: what users write in `Connection(dialect=...)`.
         where: "module:NAME" of its `Dialect`.
 
     Raises:
-        ValueError: the name is taken, or `where` is none of that kind.
+        ValueError: the name is taken, or `where` is not of the form "module:NAME".
     """
     if name in _MODULES or ":" not in where:
         raise ValueError(f"the dialect {name!r} is there already, or {where!r} is not module:NAME")
@@ -146,10 +150,10 @@ def register_dialect(name: str, where: str) -> None:
 
 
 def dialect(name: str) -> Dialect:
-    """The dialect of that name.
+    """Return the dialect with the name `name`.
 
     Raises:
-        Unsupported: there is none.
+        Unsupported: there is no dialect of that name.
     """
     try:
         module, _, attribute = _MODULES[name].partition(":")
@@ -160,10 +164,10 @@ def dialect(name: str) -> Dialect:
 
 
 def dialect_names() -> list[str]:
-    """The names of all, the preferred one first."""
+    """Return the names of all dialects, the preferred one first."""
     return list(_MODULES)
 
 
 def dialects() -> list[Dialect]:
-    """All of them, the preferred one first."""
+    """Return all dialects, the preferred one first."""
     return [dialect(name) for name in _MODULES]

@@ -1,8 +1,8 @@
-"""What an engine tells its owner. Said rarely, so frozen; messages themselves stay in `ReceiverLink.incoming`.
+"""The events that an engine tells its owner. They are rare, so frozen; messages stay in `ReceiverLink.incoming`.
 
-`error` is None for an orderly end, else an exception that says whose fault it was: the peer's words
-(`ConnectionClosed`, `SessionEnded`, `LinkDetached`), or `RemoteProtocolError` when we ended it because the peer
-broke the protocol. The reply that the protocol asks for is already in the output when the event is out.
+`error` is None for an orderly end, else an exception that names the side at fault: the peer's reason
+(`ConnectionClosed`, `SessionEnded`, `LinkDetached`), or `RemoteProtocolError` if we ended the endpoint because the peer
+broke the protocol. The reply that the protocol requires is already in the output when the event is told.
 """
 
 from __future__ import annotations
@@ -10,19 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ._protocol import Event
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..errors import AmqpError
     from ..messaging import TransactionalState
-    from ._api import Link, ReceiverLink, SenderLink, Session
-    from ._delivery import IncomingDelivery, OutgoingDelivery
-    from ._requests import PendingRequest
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """The base of all events."""
+    from ._deliveries import IncomingDelivery, OutgoingDelivery
+    from ._protocol import Link, ReceiverLink, SenderLink, Session
+    from ._topology_requests import PendingRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +32,7 @@ class Authenticated(Event):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOpened(Event):
-    """The peer's open is here; `Engine.remote` has it. A server that has not opened answers now (§2.4.1)."""
+    """The peer's open was received; `Engine.remote` has it. A server that has not opened answers now (§2.4.1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +47,9 @@ class ConnectionEnded(Event):
 
 @dataclass(frozen=True, slots=True)
 class PeerBlocked(Event):
-    """The peer takes no messages at present, and says why; `reason` None: it takes them again (RabbitMQ's extension of
-    0-9-1). Senders have no credit meanwhile.
+    """The peer takes no messages at present, for `reason`; None: it takes them again (RabbitMQ's extension of 0-9-1).
+
+    Senders have no credit meanwhile.
     """
 
     reason: str | None
@@ -59,7 +57,7 @@ class PeerBlocked(Event):
 
 @dataclass(frozen=True, slots=True)
 class SessionBegun(Event):
-    """The peer's begin is here: the answer to ours, or (`session.begun` False) a new one to answer with `begin`."""
+    """The peer's begin was received: the answer to ours, or (`session.begun` False) one to answer with `begin`."""
 
     session: Session
 
@@ -74,9 +72,9 @@ class SessionUnmapped(Event):
 
 @dataclass(frozen=True, slots=True)
 class SessionResumed(Event):
-    """A session goes on, on this connection: what it had said is said again, its links are what they were.
+    """A session goes on, on this connection: its unconfirmed output is sent again, and its links stay as they were.
 
-    A server hears of it at once: the session is no more that of the connection that began it.
+    A server hears of it at once: the session no longer belongs to the connection that began it.
     """
 
     session: Session
@@ -84,7 +82,7 @@ class SessionResumed(Event):
 
 @dataclass(frozen=True, slots=True)
 class LinkAttached(Event):
-    """The peer's attach is here: the answer to ours, or (`link.attached` False) a new one to answer.
+    """The peer's attach was received: the answer to ours, or (`link.attached` False) a new one to answer.
 
     Answer with `link.attach(terms)` or `link.refuse(...)`. When the peer refuses ours, its answer has a null
     terminus, this event is *not* sent, and `LinkEnded` comes with the reason (§2.6.3).
@@ -104,9 +102,9 @@ class LinkEnded(Event):
 
 @dataclass(frozen=True, slots=True)
 class CreditChanged(Event):
-    """A flow came for a sender link: `credit` and `drain` may have changed (§2.6.7).
+    """A flow was received for a sender link: `credit` and `drain` may have changed (§2.6.7).
 
-    With `drain`: send what there is, then call `link.drained()`.
+    With `drain`: send the messages that are ready, then call `link.drained()`.
     """
 
     link: SenderLink
@@ -114,11 +112,11 @@ class CreditChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class FlowReceived(Event):
-    """A flow came for a receiver link, or the sender aborted a delivery, or resumed one that was here already: `credit`
-    and `available` may have changed.
+    """A flow was received for a receiver link, or the sender aborted a delivery, or resumed one that was complete here:
+    `credit` and `available` may have changed.
 
-    `drained` True: it answers our drain, all credit is used up or given back (§2.6.7).
-    `wasted`: how much credit is gone for which nothing new comes to `incoming`: the sender gave it back, aborted the
+    `drained` True: the flow answers our drain; all credit is used up or given back (§2.6.7).
+    `wasted`: the credit that is gone without a new delivery in `incoming`: the sender gave it back, aborted the
     delivery, or "resumed" one that is not known here.
     """
 
@@ -136,16 +134,16 @@ class WindowOpened(Event):
 
 @dataclass(frozen=True, slots=True)
 class DeliveriesReceived(Event):
-    """`link.incoming` became non-empty in this pass; once a link and pass, not once a message."""
+    """`link.incoming` became non-empty in this pass; told once per link and pass, not once per message."""
 
     link: ReceiverLink
 
 
 @dataclass(frozen=True, slots=True)
 class PartsReceived(Event):
-    """A delivery of a link that streams went on: there is something to `read` again, it is whole, or it was aborted.
+    """A delivery of a link that streams went on: there are new parts to `read`, it is complete, or it was aborted.
 
-    Its first part is told by `DeliveriesReceived`; further ones only when all before them had been read.
+    `DeliveriesReceived` tells its first part; this event tells further ones only if all before them had been read.
     """
 
     delivery: IncomingDelivery
@@ -153,7 +151,7 @@ class PartsReceived(Event):
 
 @dataclass(frozen=True, slots=True)
 class OutcomesReceived(Event):
-    """The receiver told its state for these (§2.7.6): see `remote_state` and `remote_settled` of each."""
+    """The receiver sent its state of `deliveries` (§2.7.6): see `remote_state` and `remote_settled` of each."""
 
     link: SenderLink
     deliveries: Sequence[OutgoingDelivery]
@@ -161,9 +159,9 @@ class OutcomesReceived(Event):
 
 @dataclass(frozen=True, slots=True)
 class OutcomesMissed(Event):
-    """The receiver told, in a transaction, a state of deliveries among which are some that are over or never were.
+    """The receiver sent, in a transaction, a state for deliveries that are over or never existed.
 
-    What the transaction was to do with them cannot be done.
+    The transaction cannot do its work on those deliveries.
     """
 
     session: Session
@@ -172,7 +170,7 @@ class OutcomesMissed(Event):
 
 @dataclass(frozen=True, slots=True)
 class PostsAccepted(Event):
-    """The receiver accepted and settled so many of those that were posted for this waiter (`SenderLink.post`)."""
+    """The receiver accepted and settled `count` messages that were posted for `waiter` (`SenderLink.post`)."""
 
     link: SenderLink
     waiter: Any
@@ -181,7 +179,7 @@ class PostsAccepted(Event):
 
 @dataclass(frozen=True, slots=True)
 class SettlementsReceived(Event):
-    """The sender settled these, which we had not (receiver-settle-mode "second", or on its own accord)."""
+    """The sender settled `deliveries` before we did (receiver-settle-mode "second", or of its own accord)."""
 
     link: ReceiverLink
     deliveries: Sequence[IncomingDelivery]
@@ -189,8 +187,8 @@ class SettlementsReceived(Event):
 
 @dataclass(frozen=True, slots=True)
 class DeliveriesResumed(Event):
-    """These, received in an earlier attachment, live on in this one (§2.6.13): they can be settled, and those that a
-    link streams go on. One that was not whole comes to `incoming` when it is, and is not named here.
+    """This attachment resumed `deliveries` of an earlier one (§2.6.13): they can be settled, and on a link that streams
+    they go on. A delivery that was incomplete comes to `incoming` once it is complete, and is not among them.
     """
 
     link: ReceiverLink
@@ -199,10 +197,10 @@ class DeliveriesResumed(Event):
 
 @dataclass(frozen=True, slots=True)
 class DeliveriesUnresumed(Event):
-    """What became of these is not to be known (§2.6.13).
+    """The peer cannot tell what became of `deliveries` (§2.6.13), or has taken them back.
 
-    Sender: call `SenderLink.resend` or `SenderLink.forget` for each. Receiver: the sender remembers nothing of them;
-    they come again as new deliveries, or never, and nothing can be said of them any more.
+    Sender: call `SenderLink.resend` or `SenderLink.forget` for each. Receiver: the sender has forgotten the deliveries,
+    or released them itself (`remote_state`). They come again as new deliveries, or never, and can no longer be settled.
     """
 
     link: Link
@@ -211,8 +209,9 @@ class DeliveriesUnresumed(Event):
 
 @dataclass(frozen=True, slots=True)
 class LinkIncomplete(Event):
-    """All is settled that this attachment of an incomplete link could resume (§2.6.13): who attached it now detaches
-    (`closed=False`) and attaches again with `Link.suspended()`.
+    """An incomplete link has settled all deliveries that this attachment could resume (§2.6.13).
+
+    The side that attached it now detaches (`closed=False`) and attaches again with `Link.suspended()`.
     """
 
     link: Link
@@ -220,13 +219,13 @@ class LinkIncomplete(Event):
 
 @dataclass(frozen=True, slots=True)
 class RequestReceived(Event):
-    """The peer asks for something (`_requests`): call `session.answer` or `session.refuse`, in this pass or later."""
+    """The peer asks for something (`_topology_requests`): `session.answer` or `session.refuse` it, now or later."""
 
     request: PendingRequest[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class RequestAnswered(Event):
-    """A request of ours has its `result`, or its `error`."""
+    """A request of ours now has its `result` or its `error`."""
 
     request: PendingRequest[Any]

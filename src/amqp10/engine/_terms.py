@@ -1,6 +1,6 @@
-"""What each side says of an endpoint when it opens it, in AMQP 1.0's words; values only.
+"""The terms that each side sends when it opens an endpoint, named as in AMQP 1.0; values only.
 
-`checked` is for what this side is about to say: a peer may say what it likes.
+`checked` is for the terms that this side is about to send; those of a peer are not checked.
 """
 
 from __future__ import annotations
@@ -36,18 +36,20 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionTerms:
-    """One side's word on the connection (§2.7.1).
+    """One side's terms of the connection (§2.7.1).
 
     Attributes:
         container_id: the name of the container.
-        hostname: the virtual host asked for; None from a server.
+        hostname: the virtual host that a client asks for; None from a server.
         max_frame_size: the largest frame this side takes, bytes, 512 at least.
         channel_max: the highest channel number this side takes, 0..65535.
-        idle_timeout: seconds of silence after which this side gives the connection up; None for never.
-            Ours is what we enforce (half of it is advertised); the peer's is what it advertised.
-        path: of the URL, percent-decoded, or else the hostname that was given: the virtual host, in dialects that have
-            such.
-        max_message_size: the largest message this side takes, bytes, where no link can say it; None for any.
+        idle_timeout: seconds of silence after which this side gives the connection up; None: never. Ours is the limit
+            that we enforce (half of it is advertised); the peer's is the one that it advertised.
+        path: the path of the URL, percent-decoded, or else the hostname that was given: the virtual host, in dialects
+            that have virtual hosts.
+        max_message_size: the largest message this side takes, bytes, in dialects whose links can not tell it; None:
+            any.
+        all_fields: frames have all their fields, in AMQP 1.0; for peers that cannot do without those that are null.
     """
 
     container_id: str
@@ -60,19 +62,20 @@ class ConnectionTerms:
     properties: Mapping[Any, Any] = field(default_factory=dict)
     path: str = ""
     max_message_size: int | None = None
+    all_fields: bool = False
 
     @property
     def virtual_host(self) -> str | None:
-        """What dialects before 1.0 ask for: a hostname "vhost:NAME" says it, as for RabbitMQ in 1.0; or the path."""
+        """The virtual host for dialects before 1.0: NAME of the hostname "vhost:NAME", as for RabbitMQ, or the path."""
         if self.hostname is not None and self.hostname.startswith("vhost:"):
             return self.hostname.removeprefix("vhost:")
         return self.path or None
 
     def checked(self) -> Self:
-        """The same.
+        """Check the terms, and return them.
 
         Raises:
-            ValueError: a limit that no open can say.
+            ValueError: an open cannot express one of the limits.
         """
         _check("max_frame_size", self.max_frame_size, 512, _UINT_MAX)
         _check("channel_max", self.channel_max, 0, 0xFFFF)
@@ -82,15 +85,15 @@ class ConnectionTerms:
 
 @dataclass(frozen=True, slots=True)
 class SessionTerms:
-    """One side's word on a session (§2.7.2).
+    """One side's terms of a session (§2.7.2).
 
     Attributes:
-        incoming_window: how many transfer frames this side takes before it refreshes the window.
-        outgoing_window: how many transfer frames this side may hold back, as told to the peer.
+        incoming_window: the number of transfer frames that this side takes before it refreshes the window.
+        outgoing_window: the number of transfer frames that this side may hold back, as told to the peer.
         handle_max: the highest link handle this side takes.
         next_outgoing_id: the first transfer-id that this side will use.
-        timeout: seconds that the peer shall keep the session when its transport is lost, in dialects with
-            "session-resume"; it may keep it for less, or not at all. In the peer's word: those that it does.
+        timeout: seconds that the peer is asked to keep the session when its transport is lost, in dialects with
+            "session-resume"; it may keep it for less, or not at all. In the peer's terms: the seconds granted.
     """
 
     incoming_window: int = 2048
@@ -103,10 +106,10 @@ class SessionTerms:
     timeout: int = 0
 
     def checked(self) -> Self:
-        """The same.
+        """Check the terms, and return them.
 
         Raises:
-            ValueError: a limit that no begin can say, or a window through which nothing comes.
+            ValueError: a begin cannot express one of the limits, or the incoming window is 0.
         """
         _check("incoming_window", self.incoming_window, 1, _UINT_MAX)
         _check("handle_max", self.handle_max, 0, _UINT_MAX)
@@ -115,20 +118,20 @@ class SessionTerms:
 
 @dataclass(frozen=True, slots=True)
 class LinkTerms:
-    """One side's word on a link (§2.7.3).
+    """One side's terms of a link (§2.7.3).
 
     Attributes:
         name: names the link between the two containers, with its direction.
         source, target: the termini; None for a null terminus.
         settle_mode: how the sender settles.
         receiver_settle_mode: how the receiver settles.
-        unsettled: delivery-tag -> state of what this side still holds unsettled (§2.6.13); None for a link
-            that begins anew. Where deliveries are given to be resumed, the engine says theirs.
-        incomplete_unsettled: the map was too large to be said whole.
+        unsettled: delivery-tag -> state, for the deliveries that this side still holds unsettled (§2.6.13); None for a
+            link that begins anew. If deliveries are given to be resumed, the engine fills in their map.
+        incomplete_unsettled: the map was too large to be sent whole.
         initial_delivery_count: the sender's first delivery-count.
-        max_message_size: the largest message this side takes, bytes; None or 0 for any.
-        on_demand: a node that is not there may be made for the link. Never said on the wire: in dialects that declare
-            their nodes it is False.
+        max_message_size: the largest message this side takes, bytes; None or 0: any.
+        on_demand: a missing node may be made for the link. Never sent on the wire; False in dialects that declare
+            their nodes.
     """
 
     name: str
@@ -146,10 +149,11 @@ class LinkTerms:
     on_demand: bool = True
 
     def checked(self) -> Self:
-        """The same.
+        """Check the terms, and return them.
 
         Raises:
-            ValueError: no settle mode, a size that no attach can say, or a dynamic terminus with an address.
+            ValueError: a settle mode is unknown, an attach cannot express the size, or a dynamic terminus has an
+                address.
         """
         for terminus in (self.source, self.target):
             if isinstance(terminus, Source | Target) and terminus.dynamic and terminus.address is not None:

@@ -9,17 +9,32 @@ from ._body import AmqpSequence as AmqpSequence
 from ._body import AmqpValue as AmqpValue
 from ._body import Data as Data
 from ._codec import data_head as data_head
-from ._filters import DirectBinding as DirectBinding
-from ._filters import Filter as Filter
-from ._filters import HeadersBinding as HeadersBinding
-from ._filters import NoLocal as NoLocal
-from ._filters import TopicBinding as TopicBinding
-from ._filters import unapplied_filters as unapplied_filters
+from ._filters.filters import DirectBinding as DirectBinding
+from ._filters.filters import Filter as Filter
+from ._filters.filters import HeadersBinding as HeadersBinding
+from ._filters.filters import NoLocal as NoLocal
+from ._filters.filters import TopicBinding as TopicBinding
+from ._filters.filters import unapplied_filters as unapplied_filters
+from ._filters.properties import ApplicationPropertiesFilter as ApplicationPropertiesFilter
+from ._filters.properties import EndsWith as EndsWith
+from ._filters.properties import PropertiesFilter as PropertiesFilter
+from ._filters.properties import PropertyValues as PropertyValues
+from ._filters.properties import StartsWith as StartsWith
+from ._filters.selectors import EventPosition as EventPosition
+from ._filters.selectors import Selector as Selector
+from ._filters.selectors import SqlFilter as SqlFilter
+from ._filters.selectors import selector_literal as selector_literal
+from ._filters.streams import StreamFilter as StreamFilter
+from ._filters.streams import StreamMatchUnfiltered as StreamMatchUnfiltered
+from ._filters.streams import StreamOffset as StreamOffset
+from ._filters.streams import only_for_streams as only_for_streams
 from ._message import Message as Message
 from ._message import MessageChanges as MessageChanges
 from ._message import MessageFields as MessageFields
 from ._message import MessageId as MessageId
 from ._outcomes import ACCEPTED as ACCEPTED
+from ._outcomes import OUTCOME_NAMES as OUTCOME_NAMES
+from ._outcomes import OUTCOMES as OUTCOMES
 from ._outcomes import RELEASED as RELEASED
 from ._outcomes import Accepted as Accepted
 from ._outcomes import DeliveryState as DeliveryState
@@ -37,22 +52,9 @@ from ._patch import read_annotations as read_annotations
 from ._patch import read_header as read_header
 from ._patch import read_priority as read_priority
 from ._patch import read_properties as read_properties
-from ._property_filters import ApplicationPropertiesFilter as ApplicationPropertiesFilter
-from ._property_filters import EndsWith as EndsWith
-from ._property_filters import PropertiesFilter as PropertiesFilter
-from ._property_filters import PropertyValues as PropertyValues
-from ._property_filters import StartsWith as StartsWith
 from ._sections import Header as Header
 from ._sections import Properties as Properties
-from ._selectors import EventPosition as EventPosition
-from ._selectors import Selector as Selector
-from ._selectors import SqlFilter as SqlFilter
-from ._selectors import selector_literal as selector_literal
 from ._stream import StreamDecoder as StreamDecoder
-from ._stream_filters import StreamFilter as StreamFilter
-from ._stream_filters import StreamMatchUnfiltered as StreamMatchUnfiltered
-from ._stream_filters import StreamOffset as StreamOffset
-from ._stream_filters import only_for_streams as only_for_streams
 from ._terminus import NEWEST_CONNECTION as NEWEST_CONNECTION
 from ._terminus import ONLY_TO_RESUME as ONLY_TO_RESUME
 from ._terminus import Coordinator as Coordinator
@@ -77,6 +79,8 @@ __all__ = (
     "ACCEPTED",
     "NEWEST_CONNECTION",
     "ONLY_TO_RESUME",
+    "OUTCOMES",
+    "OUTCOME_NAMES",
     "RELEASED",
     "TXN_ID",
     "Accepted",

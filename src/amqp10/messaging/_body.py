@@ -93,7 +93,7 @@ class AmqpValue:
     __match_args__ = ("value",)
 
     def __init__(self, value: Any) -> None:
-        self.value = value
+        self.value: Any = value
 
     def __eq__(self, other: object) -> bool:
         return bool(self.value == other.value) if isinstance(other, AmqpValue) else NotImplemented

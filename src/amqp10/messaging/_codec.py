@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from ..errors import DecodeError, EncodeError
 from ..types import decode_from
-from ..types._decode import room_for
-from ..types._encode import BINARY_HEAD, WRITERS, pack_word, path_to_fault
+from ..types.codec import BINARY_HEAD, WRITERS, map_shapes, pack_word, path_to_fault, read_map, room_for, unpack_word
 from ._body import AmqpSequence, AmqpValue, Data
 from ._fields import HEADER_FIELDS, MAPS, PROPERTIES_FIELDS
 from ._layout import (
@@ -28,6 +27,9 @@ _SEQUENCE: Final = bytes((0, 0x53, AMQP_SEQUENCE))
 _VALUE: Final = bytes((0, 0x53, AMQP_VALUE))
 # Descriptor and size of a data section, by size.
 DATA_HEADS: Final = [_DATA + head for head in BINARY_HEAD]
+_DELIVERY_ANNOTATIONS: Final = MAPS[DELIVERY_ANNOTATIONS]
+_MESSAGE_ANNOTATIONS: Final = MAPS[MESSAGE_ANNOTATIONS]
+_APPLICATION_PROPERTIES: Final = MAPS[APPLICATION_PROPERTIES]
 _HEADER_NAMES: Final = frozenset(HEADER_FIELDS.defaults)
 
 
@@ -55,13 +57,13 @@ def write_head(out: bytearray, fields: Mapping[str, Any]) -> None:
     """
     if not _HEADER_NAMES.isdisjoint(fields):
         HEADER_FIELDS.write(out, fields)
-    if "delivery_annotations" in fields:
-        write_map(out, DELIVERY_ANNOTATIONS, fields)
-    if "message_annotations" in fields:
-        write_map(out, MESSAGE_ANNOTATIONS, fields)
+    if (entries := fields.get("delivery_annotations")) is not None:
+        _DELIVERY_ANNOTATIONS.write(out, entries)
+    if (entries := fields.get("message_annotations")) is not None:
+        _MESSAGE_ANNOTATIONS.write(out, entries)
     PROPERTIES_FIELDS.write(out, fields)
-    if "application_properties" in fields:
-        write_map(out, APPLICATION_PROPERTIES, fields)
+    if (entries := fields.get("application_properties")) is not None:
+        _APPLICATION_PROPERTIES.write(out, entries)
 
 
 def write_map(out: bytearray, code: int, fields: Mapping[str, Any]) -> None:
@@ -119,11 +121,17 @@ def read_body(payload: bytes, code: int, place: Place, room: list[int] | None = 
         DecodeError: a section is malformed, or not of the type that its descriptor promises.
     """
     _, value_at, end = place
-    if code == DATA and payload[value_at] == 0xA0 and value_at + 2 + payload[value_at + 1] == end:
-        return payload[value_at + 2 : end]
+    if code == DATA:
+        # Nearly always it is one section, short or long; where there are more, the first ends before all do.
+        if payload[value_at] == 0xA0 and value_at + 2 + payload[value_at + 1] == end:
+            return payload[value_at + 2 : end]
+        if payload[value_at] == 0xB0 and value_at + 5 + unpack_word(payload, value_at + 1)[0] == end:
+            return payload[value_at + 5 : end]
+    room = room or room_for(payload)
+    if code == AMQP_VALUE and (known := read_map(map_shapes.readers, payload, value_at, end, room)) is not None:
+        return known
     values = []
     wanted = _WANTED[code]
-    room = room or room_for(payload)
     while True:
         value, stop = decode_from(payload, value_at, room=room)
         if wanted is not None and type(value) is not wanted:

@@ -7,7 +7,7 @@ symbol belongs, and an `int` for a ulong where it identifies a message or keys a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -33,12 +33,31 @@ from ..types import (
     UShort,
     decode_from,
 )
-from ..types._composite import decode_fields
-from ..types._encode import (
+from ..types.codec import (
+    BROKEN,
+    DEFAULT_LIMITS,
+    PLAN_SCOPE,
+    READERS,
     WRITERS,
+    Entry,
+    Part,
+    Plans,
+    ShapeReader,
+    Shapes,
     Writer,
+    broken,
     close_compound,
+    decode_fields,
+    keep_key,
+    map_shapes,
     path_to_fault,
+    plans_of,
+    read_by,
+    read_map,
+    room_for,
+    values_reader,
+    write_entries,
+    write_reader,
     write_string,
     write_symbol,
     write_ubyte,
@@ -126,6 +145,12 @@ _TTL_WRITERS: Final = Writers("a timedelta", _as(_write_ttl, timedelta))
 # What a message-id may be read as (§3.2.11-14), if there is one.
 _MESSAGE_IDS: Final = frozenset((type(None), ULong, UUID, bytes, str))
 
+# What a field is written as that has one of these writers, by its type: see `Part`.
+_PLANNED: Final[dict[Writer, dict[type, type]]] = {
+    write_string: {str: str, Symbol: str},
+    write_symbol: {str: Symbol, Symbol: Symbol},
+    **{WRITERS[kind]: {kind: kind} for kind in (bytes, datetime, UUID)},
+}
 _NULLS: Final = [b"\x40" * n for n in range(16)]
 
 
@@ -139,12 +164,18 @@ class FieldsSection:
     """A section that is a list of named fields: header (§3.2.1) or properties (§3.2.4)."""
 
     def __init__(self, declared: type[Header] | type[Properties]) -> None:
-        self.code = declared.descriptor_code
+        self.code: int = declared.descriptor_code
         self.declared = declared
         self.defaults: dict[str, Any] = {field.name: field.default for field in declared.fields}
         self._head = bytes((0, 0x53, self.code, 0xC0, 0, 0))
         self._fields = [(field.name, _writers_of(field), field.default) for field in declared.fields]
         self._ids = [field.name for field in declared.fields if field.requires == "message-id"]
+        self._names = tuple(self.defaults)
+        self._defaults = any(default is not None for default in self.defaults.values())
+        self.plans = Plans(PLAN_SCOPE, self._head[:4], self._parts, self._count)
+        self._read = values_reader(declared)
+        self._whole = frozenset(field.name for field in declared.fields if field.type == "uint")
+        self.shapes = Shapes(self._entries, self._reader)
 
     def write(self, out: bytearray, fields: Mapping[str, Any]) -> None:
         """Append the section as these fields have it, or nothing when all of them have their defaults.
@@ -152,6 +183,30 @@ class FieldsSection:
         Raises:
             EncodeError: a field is of the wrong type or out of range; it is named.
         """
+        if self._defaults or not self.plans.write(out, fields):
+            self._write_by_field(out, fields)
+
+    def _parts(self, fields: Mapping[str, Any]) -> list[Part]:
+        """Return what is written of a message that has such fields: see `Plans`."""
+        numbers = {name: number for number, name in enumerate(fields) if fields[name] is not None}
+        parts: list[Part] = []
+        nulls = b""
+        for name, writers, _ in self._fields:
+            if name not in numbers:
+                nulls += b"\x40"
+                continue
+            kind = type(fields[name])
+            write = writers[kind]
+            parts.append(Part(numbers[name], nulls, _PLANNED.get(write, {}).get(kind, object), write))
+            nulls = b""
+        return parts
+
+    def _count(self, parts: Sequence[Part]) -> int:
+        """Return how many fields the section has then, nulls included."""
+        return sum(len(part.octets) + 1 for part in parts)
+
+    def _write_by_field(self, out: bytearray, fields: Mapping[str, Any]) -> None:
+        """Append the section as `write` does, with nothing known of the fields that there are."""
         start = len(out)
         out += self._head
         get = fields.get
@@ -191,6 +246,55 @@ class FieldsSection:
                 raise DecodeError(f"{name}: a {type(value).__name__} is no message-id")
         return section
 
+    def read_values(self, payload: bytes, place: Place, room: list[int]) -> dict[str, Any]:
+        """Decode the section at this place as the fields of a message, by name: what `read` gives as an object.
+
+        Raises:
+            DecodeError: as `read`.
+        """
+        value_at = place[1]
+        beginning = payload[value_at + 2 : value_at + 4] if payload[value_at] == 0xC0 else b""
+        readers = self.shapes.readers.get(beginning)
+        if readers is not None:
+            values = read_by(readers, payload, value_at + 3, place[2], room)
+            if values is not None:
+                return values
+        try:
+            fields, end = self._read(payload, value_at, room)
+        except DecodeError:
+            room[0] = DEFAULT_LIMITS.max_depth
+            raise
+        except BROKEN as e:
+            room[0] = DEFAULT_LIMITS.max_depth
+            raise broken(e) from None
+        if end != place[2]:
+            raise DecodeError(f"the {NAMES[self.code]} section is not as long as it says")
+        values = dict(zip(self._names, fields, strict=True))
+        for name in self._ids:
+            if type(values[name]) not in _MESSAGE_IDS:
+                raise DecodeError(f"{name}: a {type(values[name]).__name__} is no message-id")
+        if len(beginning) == 2 and not self._defaults:
+            self.shapes.note(beginning, payload, value_at + 3, beginning[0])
+        return _with_ttl(values)
+
+    def _entries(self, payload: bytes, at: int, count: int) -> list[Entry]:
+        """Return the fields that were read at `at`, as what their shape is made of."""
+        room = room_for(payload)
+        seen = []
+        for name in self._names[:count]:
+            seen.append(Entry(b"", name, payload[at]))
+            _, at = READERS[payload[at]](payload, at + 1, room)
+        return seen
+
+    def _reader(self, known: Sequence[tuple[bytes, Any, frozenset[int]]]) -> ShapeReader:
+        return write_reader(known, self._names[len(known) :], self._whole)
+
+
+def _with_ttl(values: dict[str, Any]) -> dict[str, Any]:
+    if values.get("ttl") is not None:
+        values["ttl"] = timedelta(milliseconds=values["ttl"])
+    return values
+
 
 class MapSection:
     """A section that is a map: the annotations and the footer (§3.2.2-3, §3.2.9), or application-properties."""
@@ -205,8 +309,10 @@ class MapSection:
         self._values = values
         self._read_keys = frozenset(read_keys)
         self._read_values = frozenset(_SIMPLE_TYPES) if simple else None
+        self._shaped = map_shapes.simple if simple else map_shapes.symbols
         # The same few keys come again and again: a str key that was written once is kept as it was written.
         self._known: dict[str, bytes] = {}
+        self.plans = plans_of(self._head[:4], self._write_key, values)
 
     def write(self, out: bytearray, entries: Mapping[Any, Any]) -> None:
         """Append the section with these entries, or nothing if `entries` is empty.
@@ -214,37 +320,35 @@ class MapSection:
         Raises:
             EncodeError: a key or a value is of the wrong type or out of range; the section and the key are named.
         """
-        if not isinstance(entries, Mapping):
+        if entries and self.plans.write(out, entries):
+            return
+        if type(entries) is not dict and not isinstance(entries, Mapping):
             raise EncodeError(f"{self.name}: a mapping is wanted, not {type(entries).__qualname__}")
         if not entries:
             return
         start = len(out) + 3
         out += self._head
-        known = self._known
-        values = self._values
-        count = 0
-        key: Any = None
-        value: Any = None
         try:
-            for key, value in entries.items():
-                if type(key) is str and key in known:
-                    out += known[key]
-                else:
-                    self._write_key(out, key)
-                values[type(value)](out, value)
-                count += 2
-        except EncodeError as e:
-            within = path_to_fault(value) if self._read_values is None else ""
-            raise EncodeError(f"{self.name}[{key!r:.80}]{within}: {e}") from None
-        close_compound(out, start, count)
+            write_entries(out, entries, self._known, self._write_key, self._values)
+        except EncodeError:
+            self._blame(entries)
+            raise
+        close_compound(out, start, 2 * len(entries))
 
     def _write_key(self, out: bytearray, key: Any) -> None:
         start = len(out)
         self._keys[type(key)](out, key)
-        if type(key) is str and len(key) <= _KEY_LENGTH:
-            if len(self._known) >= _KEYS_KEPT:
-                self._known.clear()
-            self._known[key] = bytes(out[start:])
+        keep_key(self._known, key, out, start)
+
+    def _blame(self, entries: Mapping[Any, Any]) -> None:
+        """Raise the EncodeError that names the key of the entry that cannot be written."""
+        for key, value in entries.items():
+            try:
+                self._keys[type(key)](bytearray(), key)
+                self._values[type(value)](bytearray(), value)
+            except EncodeError as e:
+                within = path_to_fault(value) if self._read_values is None else ""
+                raise EncodeError(f"{self.name}[{key!r:.80}]{within}: {e}") from None
 
     def read(self, payload: bytes, place: Place, room: list[int] | None = None) -> dict[Any, Any]:
         """Decode the entries of the section at this place; all sections of a message share `room`.
@@ -253,6 +357,11 @@ class MapSection:
             DecodeError: it is not a map, has a key twice, or a key or value of a type that has no place there.
         """
         _, value_at, section_end = place
+        if room is None:
+            room = room_for(payload)
+        known = read_map(self._shaped, payload, value_at, section_end, room)
+        if known is not None:
+            return known
         entries, end = decode_from(payload, value_at, room=room)
         if end != section_end:
             raise DecodeError(f"the {NAMES[self.code]} section is not as long as it says")
@@ -266,9 +375,6 @@ class MapSection:
             raise DecodeError(f"{self.name}: a value is not of a simple type")
         return entries
 
-
-_KEY_LENGTH: Final = 64
-_KEYS_KEPT: Final = 1024
 
 _ANNOTATION_KEYS: Final = Writers("a Symbol, str or int", _as(write_symbol, Symbol, str) | _as(write_ulong, ULong, int))
 _SIMPLE_WRITERS: Final = Writers("a value of a simple type", _own(*_SIMPLE_TYPES, bytearray, memoryview))

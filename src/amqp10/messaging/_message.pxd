@@ -1,4 +1,4 @@
-# What a compiled build knows beyond _message.py: see docs/howto/compiled.md.
+# What a compiled build knows beyond _message.py: see docs/operate/compiled.md.
 cimport cython
 
 

@@ -14,9 +14,10 @@ from uuid import UUID
 
 from ..errors import DecodeError, EncodeError
 from ..types import Timestamp
-from ..types._decode import DEFAULT_LIMITS
+from ..types.codec import DEFAULT_LIMITS
 from ._body import AmqpValue, Data
-from ._codec import DATA_HEADS, data_head, read_body, wide_data_head, write_body, write_head, write_map
+from ._codec import DATA_HEADS, read_body, wide_data_head, write_body, write_head, write_map
+from ._compiled import fast
 from ._fields import HEADER_FIELDS, MAPS, PROPERTIES_FIELDS, FieldsSection
 from ._layout import BODY, DATA, FOOTER, HEADER, NAMES, PROPERTIES, Place, scan
 from ._pieces import Pieces, Unmapped
@@ -61,7 +62,7 @@ class MessageChanges(MessageFields, total=False):
 _NAMES: Final = frozenset(MessageFields.__annotations__)
 _UNREAD: Final[Any] = object()
 _LISTS: Final = {HEADER: HEADER_FIELDS, PROPERTIES: PROPERTIES_FIELDS}
-_MAP_NAMES: Final = {section.name: code for code, section in MAPS.items()}
+_SECTIONS: Final = {section.name: section for section in MAPS.values()}
 # Apart from the class, for type checkers would take the fields, which are properties, for read-only beside them.
 _SLOTS: Final = ("_apart", "_body", "_fields", "_parsed", "_places", "_room", "_source")
 _WIDE_DATA: Final = wide_data_head(0)[:4]
@@ -73,6 +74,8 @@ _NO_PLACES: Final[dict[int, Place]] = {}
 
 def _field(name: str, section: FieldsSection, doc: str) -> Any:
     """Make the property of a field of the header or the properties."""
+    if fast is not None:
+        return fast.Field(name, section, doc)
     default = section.defaults[name]
 
     def get(self: Message) -> Any:
@@ -87,6 +90,8 @@ def _field(name: str, section: FieldsSection, doc: str) -> Any:
 
 def _map(name: str, doc: str) -> Any:
     """Make the property of a section that is a map."""
+    if fast is not None:
+        return fast.Map(name, _SECTIONS[name].code, doc)
 
     def get(self: Message) -> Any:
         value = self._fields.get(name)
@@ -126,9 +131,9 @@ class Message:
 
     _apart: bool  # only where it is true: the body was known at once, and is not in the payload
     _body: Any
-    _fields: dict[str, Any]  # what was set, and the maps that were read
+    _fields: dict[str, Any]  # what was set, and what was read
     _places: dict[int, Place] | None  # where the payload's sections are, once it was scanned
-    _parsed: dict[int, Any]  # Header and Properties of the payload, once they were read
+    _parsed: dict[int, dict[str, Any]]  # the fields of header and properties as they were read
     _room: list[int]  # what all sections together may have of what takes no bytes, once the payload was scanned
     _source: bytes | Unmapped | None  # of a decoded message the payload, or what that is made of when it is asked for
 
@@ -230,6 +235,8 @@ class Message:
             self._read_body()
             if self._places is None:
                 return  # it is one data section and nothing else
+        if fast is not None and fast.read_all(self):
+            return
         for code, place in self._scanned().items():
             if code in _LISTS:
                 self._list_section(_LISTS[code], place)
@@ -256,52 +263,54 @@ class Message:
         places = self._places
         if places is None:
             places = self._scanned()
-        parsed = self._parsed.get(section.code)
-        if parsed is None:
-            place = places.get(section.code)
-            if place is None:
-                return default
-            parsed = self._list_section(section, place)
-        value = getattr(parsed, name)
-        return timedelta(milliseconds=value) if name == "ttl" and value is not None else value
+        place = places.get(section.code)
+        if place is None:
+            return default
+        self._list_section(section, place)
+        return self._fields[name]
 
-    def _list_section(self, section: FieldsSection, place: Place) -> Any:
-        parsed = self._parsed.get(section.code)
-        if parsed is None:
+    def _list_section(self, section: FieldsSection, place: Place) -> None:
+        """Read header or properties, all fields at once; what was set stays."""
+        if section.code not in self._parsed:
             payload: Any = self._source  # there is a place in it, so it was looked at
-            parsed = self._parsed[section.code] = section.read(payload, place, self._room)
-        return parsed
+            values = self._parsed[section.code] = section.read_values(payload, place, self._room)
+            self._fields = values | self._fields
 
     def _read_map(self, name: str) -> dict[Any, Any]:
         """Return a map field as a dict, which is decoded or made on first use."""
         fields = self._fields
-        value: Any = fields.get(name)
-        if value is None and self._source is not None and name not in fields:
-            code = _MAP_NAMES[name]
+        if self._source is not None and name not in fields:
             places = self._places
             if places is None:
                 places = self._scanned()
-            place = places.get(code)
+            section = _SECTIONS[name]
+            place = places.get(section.code)
             if place is not None:
-                fields[name] = entries = MAPS[code].read(self._source, place, self._room)  # type: ignore[arg-type]
+                fields[name] = entries = section.read(self._source, place, self._room)  # type: ignore[arg-type]
                 return entries
+        value: Any = fields.get(name)
         fields[name] = entries = {} if value is None else dict(value)
         return entries
 
     def _read_body(self) -> Any:
         payload: Any = self._source
-        size = len(payload) - 8
-        if size >= 0 and _read_wide(payload) == (_WIDE_DATA, size):
-            self._body = body = payload[8:]
-            return body
-        places = self._scanned()
-        place = places.get(DATA)
-        if place is not None:
-            self._body = value = read_body(payload, DATA, place, self._room)
-            return value
-        code = next((code for code in BODY if code in places), None)
-        self._body = value = None if code is None else read_body(payload, code, places[code], self._room)
-        return value
+        places = self._places
+        if places is None:
+            size = len(payload) - 8
+            if size >= 0 and _read_wide(payload) == (_WIDE_DATA, size):
+                self._body = body = payload[8:]
+                return body
+        if fast is not None and fast.read_body(self):
+            return self._body
+        if places is None:
+            places = self._scanned()
+        for code in BODY:
+            place = places.get(code)
+            if place is not None:
+                self._body = value = read_body(payload, code, place, self._room)
+                return value
+        self._body = None
+        return None
 
     def encode(self) -> bytes:
         """Encode the message; sections that would be empty are left out.
@@ -318,15 +327,21 @@ class Message:
         body = self._body
         if not fields and type(body) is bytes and len(body) < 256:  # the most frequent; benchmarks/budget.py, "send"
             return DATA_HEADS[len(body)] + body
+        if fast is not None:
+            made: bytes | None = fast.encode(fields, body)
+            if made is not None:
+                return made
         out = bytearray()
         try:
             if fields:
                 write_head(out, fields)
             if type(body) is bytes and fields.get("footer") is None:
                 # What may be long is copied but once.
-                return b"".join((out, data_head(len(body)), body))
+                size = len(body)
+                return b"".join((out, DATA_HEADS[size] if size < 256 else wide_data_head(size), body))
             write_body(out, body)
-            write_map(out, FOOTER, fields)
+            if "footer" in fields:
+                write_map(out, FOOTER, fields)
         except RecursionError:
             raise EncodeError("the message is nested too deeply, or contains itself") from None
         return bytes(out)
@@ -358,8 +373,9 @@ class Message:
                 return raw if as_read == out else bytes(out)
             return bytes(out)
         names = _LISTS[code].defaults.keys()
-        if names.isdisjoint(self._fields):
-            return raw
+        fields, parsed = self._fields, self._parsed.get(code, {})
+        if all(name not in fields or (name in parsed and fields[name] is parsed[name]) for name in names):
+            return raw  # nothing was set
         _LISTS[code].write(out, {name: getattr(self, name) for name in names})
         return bytes(out)
 
@@ -424,7 +440,7 @@ class Message:
         if self._payload is not None:
             copy._places = self._places
             if self._places is not None:
-                copy._parsed, copy._room = self._parsed, self._room
+                copy._parsed, copy._room = dict(self._parsed), self._room
         kept = {name: dict(value) if type(value) is dict else value for name, value in self._fields.items()}
         copy._fields = kept | fields
         return copy
@@ -472,6 +488,30 @@ def decoded(kind: type[SomeMessage], payload: bytes | Pieces | Unmapped) -> Some
     return message
 
 
+def may_hold(message: Message, code: int, octets: bytes = b"") -> bool:
+    """Return whether a message has a section in which these octets occur, without decoding it; True if it was changed.
+
+    Args:
+        message: the message.
+        code: the descriptor of the section; one before the body.
+        octets: those of the name of an entry, for one.
+
+    Raises:
+        DecodeError: the message's sections cannot be told apart.
+    """
+    source = message._source
+    if message._fields or source is None:
+        return True
+    places = message._places
+    if places is None:
+        if type(source) is bytes and source.startswith(_DATA_FIRST):
+            return False
+        places = message._scanned()
+    place = places.get(code)
+    return place is not None and message._source.find(octets, place[0], place[2]) >= 0  # type: ignore[union-attr]
+
+
+_DATA_FIRST: Final = b"\x00\x53\x75"
 _DEFAULTS: Final = HEADER_FIELDS.defaults
 _SHOWN: Final = 60
 

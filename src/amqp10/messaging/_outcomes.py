@@ -87,7 +87,7 @@ class Returned(Released):
     __slots__ = ("error",)
 
     def __init__(self, error: Error) -> None:
-        self.error = error  # type: ignore[misc]
+        self.error: Error = error  # type: ignore[misc]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Released)
@@ -109,7 +109,7 @@ class Undone(Rejected):
 
     def __init__(self, error: Error, cause: Rejected | Released) -> None:
         super().__init__(error)
-        self.cause = cause
+        self.cause: Rejected | Released = cause
 
     __hash__ = None  # type: ignore[assignment]  # as that of all that can change
 
@@ -125,6 +125,10 @@ RELEASED: Final = Released()
 
 # A terminal state of a delivery (§3.4).
 Outcome = Accepted | Rejected | Released | Modified
+OUTCOMES: Final = (Accepted, Rejected, Released, Modified)
+"""The classes of `Outcome`, in the order of §3.4."""
+OUTCOME_NAMES: Final = tuple(str(kind.descriptor_name) for kind in OUTCOMES)
+"""What a source lists as its `outcomes` when it takes all of them (§3.5.3)."""
 # What a disposition or transfer may carry, the states of transactions (§4.5.6) among it. A state of no known type, such
 # as an extension's, stays `Described`.
 DeliveryState = Outcome | Received | Declared | TransactionalState | Described

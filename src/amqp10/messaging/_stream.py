@@ -37,8 +37,8 @@ class StreamDecoder:
 
     def __init__(self, limit: int = MOST_HELD) -> None:
         self.message: Message = Message()
-        self.finished = False
-        self.has_data = True
+        self.finished: bool = False
+        self.has_data: bool = True
         self._limit = limit
         self._opened = False  # the head is read
         self._data = b""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final, Literal
 
 from ..types import Composite, Described, Symbol, composite, field
-from ._filters import Filter, filter_set
+from ._filters.filters import Filter, filter_set
 from ._outcomes import Outcome
 
 # §3.5.5, §3.5.6 and §3.5.7, by their words.

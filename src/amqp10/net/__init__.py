@@ -1,27 +1,28 @@
 """The only sockets: URLs, TLS settings, byte streams, and the one loop that drives an engine over a stream."""
 
-from ._accept import accept as accept
-from ._accept import accept_websocket as accept_websocket
-from ._accept import listen_tcp as listen_tcp
-from ._accept import listen_unix as listen_unix
-from ._ask import ask as ask
-from ._ask import automatic as automatic
-from ._ask import choose_dialect as choose_dialect
-from ._connect import connect as connect
-from ._connect import require_wsproto as require_wsproto
+from ._connecting.backoff import backoff as backoff
+from ._connecting.connect import connect as connect
+from ._connecting.connect import require_wsproto as require_wsproto
+from ._connecting.options import Proxy as Proxy
+from ._connecting.options import Route as Route
+from ._connecting.options import WebSocket as WebSocket
+from ._connecting.probe import ask as ask
+from ._connecting.probe import automatic as automatic
+from ._connecting.probe import choose_dialect as choose_dialect
 from ._fork import keep_from_children as keep_from_children
+from ._listen import accept as accept
+from ._listen import accept_websocket as accept_websocket
+from ._listen import listen_tcp as listen_tcp
+from ._listen import listen_unix as listen_unix
 from ._pump import Pump as Pump
-from ._retry import backoff as backoff
-from ._route import Proxy as Proxy
-from ._route import Route as Route
-from ._route import WebSocket as WebSocket
-from ._stream import StreamFacts as StreamFacts
-from ._stream import TLSSettings as TLSSettings
-from ._tls import TLS as TLS
-from ._tls import CertificateName as CertificateName
-from ._tls import end_point_of as end_point_of
-from ._tls import shown_certificate as shown_certificate
-from ._trace import traced as traced
+from ._streams.base import StreamFacts as StreamFacts
+from ._streams.base import TLSSettings as TLSSettings
+from ._streams.base import describe as describe
+from ._streams.tls_settings import TLS as TLS
+from ._streams.tls_settings import CertificateName as CertificateName
+from ._streams.tls_settings import end_point_of as end_point_of
+from ._streams.tls_settings import shown_certificate as shown_certificate
+from ._streams.traced import traced as traced
 from ._url import PORTS as PORTS
 from ._url import Endpoint as Endpoint
 from ._url import check_host as check_host
@@ -49,6 +50,7 @@ __all__ = (
     "check_host",
     "choose_dialect",
     "connect",
+    "describe",
     "end_point_of",
     "is_loopback",
     "keep_from_children",

@@ -1,9 +1,11 @@
 """The one loop: read, give to the engine, tell the events, write what the engine has. Nothing of AMQP is decided here.
 
     reader: stream.receive ─> engine.receive_data ─> on_events(engine.events()) ─> wake the writer
-    writer: woken ─> engine.data_to_send, whole ─> on_events, where there are any ─> stream.send ─> again, until there
-            is nothing
+    writer: woken ─> let others add to the output ─> engine.data_to_send, whole ─> on_events, where there are any
+            ─> stream.send ─> again, until there is nothing
     timer:  sleep until the deadline that engine.tick gave ─> engine.tick ─> ...
+
+A task that waits for an answer next may write by itself while the writer sleeps (`write_now`).
 
 The writer takes everything there is at once, so whatever is queued while it writes goes out together with its next
 write: that is what makes thousands of small frames cheap (benchmarks/budget.py, "send": a write for each would be four
@@ -19,14 +21,16 @@ import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext, suppress
+from time import monotonic
 from typing import Final
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import ByteStream, TaskGroup
 
 from ..engine import ConnectionEnded, ConnectionOpened, Engine, Event
 from ..errors import ConnectionLost
-from ._stream import STREAM_ERRORS, LayerAttribute, describe
+from ._streams.base import STREAM_ERRORS, LayerAttribute, describe
 
 HIGH_WATER: Final = 1 << 20
 """Bytes waiting to be written above which `full` asks producers to wait."""
@@ -43,6 +47,15 @@ bytes(1 << 22)
 MOST_ANSWERS: Final = 1 << 24
 """Bytes of answers to what a peer says that are kept for it while it takes none; a peer that asks on is cut off."""
 
+ENOUGH: Final = 1 << 14
+"""Bytes that are written without waiting for what others may add."""
+
+GATHERING: Final = 0.005
+"""Seconds after which what is there is written though others still add to it."""
+
+MOST_IN_VAIN: Final = 64
+"""Writes at most after which it is tried again whether others add to one."""
+
 LAST_WRITE: Final = 5.0
 """Seconds that writing may still take once the connection has ended."""
 
@@ -58,6 +71,9 @@ class Pump:
         engine: started and opened by whoever made it.
         on_events: told what happened, after each read and each tick; called synchronously, must not block.
         before_write: awaited when output was taken from the engine, before the stream gets it.
+
+    Attributes:
+        received_at, sent_at: when something crossed the transport last, by `time.monotonic`; None: nothing has.
     """
 
     def __init__(
@@ -74,12 +90,20 @@ class Pump:
         self._engine = engine
         self._on_events = on_events
         self._before_write = before_write
+        self.received_at: float | None = None
+        self.sent_at: float | None = None
         self._awake = True  # the writer will look at the output without being told
         self._wakeup: anyio.Event | None = None  # what the writer sleeps on
         self._writing = 0  # bytes handed to the stream and not taken by it yet
         self._line: deque[list[anyio.Event]] = deque()  # of those who wait for room in the output, one event each
         self._readable: anyio.Event | None = None  # what the reader sleeps on while the engine takes no more
         self._answers = 0  # bytes that reading has led to since a write was last done
+        self._in_vain = 1  # writes without a wait for others after the next such wait, if nobody adds anything then
+        self._hurried = 0  # writes that are still to be done so
+        self._written = False  # at once, by who waits for an answer, since something was read
+        self._rest: Sequence[bytes | memoryview] = ()  # of what was written at once, and was not taken
+        # A store says before each write what is written, which takes time.
+        self._send_at_once = getattr(stream, "send_at_once", None) if before_write is None else None
         self._opened = self._ended = False
         self._sleep: anyio.CancelScope | None = None
         self._over = anyio.Event()
@@ -122,13 +146,37 @@ class Pump:
             raise self._crash
 
     def wake(self) -> None:
-        """Have the loop write the engine's output and resume reading soon. Cheap; call it after each operation."""
+        """Make the loop write the engine's output and resume reading soon. Cheap; call it after each operation."""
         if self._readable is not None:
             self._go_on_reading()
         if not self._awake:
             self._awake = True
             if self._wakeup is not None:
                 self._wakeup.set()
+
+    def write_now(self) -> None:
+        """Write the output at once, where nothing else is under way, and else wake the writer.
+
+        For whoever then waits for an answer: it spares a pass of the scheduler. Of several tasks that do so the first
+        writes, the output of the others goes out together.
+        """
+        busy = self._wakeup is None or self._rest or self._line or self._readable is not None
+        if busy or self._written or self._send_at_once is None or self._ended:
+            self.wake()
+            return
+        self._written = True
+        if buffers := self._engine.buffers_to_send():
+            self._rest = self._send_at_once(buffers)
+            self.sent_at = monotonic()
+            self._answers = 0
+        if self._rest:
+            self._writing = sum(map(len, self._rest))
+            self.wake()
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that are to be written, and were not taken by the stream yet."""
+        return self._engine.output_size + self._writing
 
     @property
     def full(self) -> bool:
@@ -182,6 +230,8 @@ class Pump:
             except STREAM_ERRORS as error:
                 self._lose(error)
                 return
+            self.received_at = monotonic()
+            self._written = False
             before = engine.output_size
             engine.receive_data(data)
             self._tell()
@@ -205,17 +255,24 @@ class Pump:
     async def _write(self) -> None:
         engine, layer, before = self._engine, self._layer, self._before_write
         send = getattr(self._stream, "send_buffers", self._send_joined)
+        hasty = hasattr(self._stream, "send_at_once")  # others run while it sends only if it has to wait
+        again = False
         with anyio.CancelScope(deadline=self._write_deadline) as self._write_scope:
             try:
                 while True:
                     self._awake = False
                     buffers = engine.buffers_to_send()
                     self._tell()  # of what a call of the owner's led to, or what was put off until now
-                    if buffers:
+                    if buffers or self._rest:
+                        if again and hasty:
+                            await anyio.lowlevel.checkpoint()
+                        again = True
+                        buffers, self._rest = [*self._rest, *buffers], ()
                         self._writing = sum(map(len, buffers))
                         if before is not None:
                             await before()
                         await send(buffers)
+                        self.sent_at = monotonic()
                         self._writing = self._answers = 0
                         self._release_waiters()
                     elif layer is not None and layer.owed:
@@ -226,6 +283,8 @@ class Pump:
                         self._wakeup = anyio.Event()
                         await self._wakeup.wait()
                         self._wakeup = None
+                        again = False
+                        await self._gather()
             except STREAM_ERRORS as error:
                 self._cause = self._cause or error
         if not self._ended:
@@ -233,6 +292,30 @@ class Pump:
             # comes to the end by itself. Where it does not, because only our direction is broken, it is not waited for.
             with anyio.move_on_after(LAST_WORDS):
                 await self._over.wait()
+
+    async def _gather(self) -> None:
+        """Let other tasks add to the output as long as each pass of the scheduler brings something.
+
+        A task a message makes one message a pass: a write for each, the peer's answer to each and the read of that
+        would cost more than the message itself. benchmarks/budget.py, "relay_task". Where a pass brings nothing the
+        next writes do without, each time twice as many.
+        """
+        if self._hurried:
+            self._hurried -= 1
+            return
+        engine = self._engine
+        first = size = engine.output_size
+        until = monotonic() + GATHERING
+        quiet = 0  # passes in a row: in one, this task may have run before those that add something
+        while size < ENOUGH and quiet < 2 and monotonic() < until and not self._ended:
+            await anyio.lowlevel.checkpoint()
+            before, size = size, engine.output_size
+            quiet = quiet + 1 if size == before else 0
+        if size > first:
+            self._in_vain = 1
+        elif first < ENOUGH:
+            self._hurried = self._in_vain
+            self._in_vain = min(2 * self._in_vain, MOST_IN_VAIN)
 
     async def _send_joined(self, buffers: Sequence[bytes | memoryview]) -> None:
         await self._stream.send(b"".join(buffers))

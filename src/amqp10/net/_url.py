@@ -15,7 +15,7 @@ from ipaddress import IPv6Address, ip_address
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 PORTS = {"amqp": 5672, "amqps": 5671, "amqp+unix": 0, "ws": 80, "wss": 443}
-SCHEMES = "amqp, amqps, amqp+unix, ws, wss"
+"""The TCP port of each scheme that there is, when a URL names none; 0 for what is no TCP."""
 
 _NAME = re.compile(r"(?!.{254})([a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}\.?", re.IGNORECASE | re.ASCII)
 _ZONE = re.compile(r"[a-z0-9._~-]{1,64}", re.IGNORECASE | re.ASCII)
@@ -184,18 +184,23 @@ def parse_url(url: str) -> Endpoint:
     Raises:
         ValueError: it is not a URL of this kind; the message never has the password.
     """
+    if "sb://" in url and "endpoint=" in url.lower():
+        raise ValueError(
+            "that is a connection string of Azure, not a URL: connect to amqps://NAMESPACE.servicebus.windows.net, "
+            "with tokens=CbsTokens(SasKey(NAME, KEY))"
+        )
     if "://" not in url:
         raise ValueError("an AMQP URL begins with amqp://, amqps://, amqp+unix://, ws:// or wss://")
     parts, host, port = _split(url)
     if parts.scheme not in PORTS:
-        raise ValueError(f"the scheme {parts.scheme!r} is not one of {SCHEMES}")
+        raise ValueError(f"the scheme {parts.scheme!r} is not one of {', '.join(PORTS)}")
     websocket = parts.scheme in ("ws", "wss")
     if (parts.query and not websocket) or parts.fragment:
-        raise ValueError("an AMQP URL has no query (but for WebSockets) and no fragment; settings are arguments")
+        raise ValueError("no query (but for WebSockets) and no fragment is taken in this URL; settings are arguments")
     user = unquote(parts.username) if parts.username is not None else None
     password = unquote(parts.password) if parts.password is not None else None
     if user == "":
-        raise ValueError("the URL has an empty user name")
+        raise ValueError("the user name in the URL must not be empty")
     if parts.scheme == "amqp+unix":
         if host or port is not None:
             raise ValueError("a Unix socket has a path and no host: amqp+unix:///path/of.sock")
@@ -203,7 +208,7 @@ def parse_url(url: str) -> Endpoint:
             raise ValueError("the path of the Unix socket is missing: amqp+unix:///path/of.sock")
         return Endpoint("amqp+unix", "", 0, user, password, unquote(parts.path))
     if not host:
-        raise ValueError("the URL has no host")
+        raise ValueError("the URL must have a host, as amqp://host")
     host = unquote(host)
     return Endpoint(
         parts.scheme,

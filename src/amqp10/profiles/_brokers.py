@@ -10,12 +10,13 @@ from ._profile import Fact, Profile, TransactionSupport
 _SEEN: Final = "tests/interop/"
 
 GENERIC: Final = Profile("generic", "AMQP 1.0")
-"""A peer of which nothing is known: addresses are names, and nothing else is said."""
+"""An unknown peer: addresses are names, and the profile states no other facts."""
 
 EMBEDDED: Final = Profile(
     "embedded",
     "amqp10's embedded broker",
     products=("amqp10",),
+    tokens_since="",
     early_outcomes=True,
     capabilities=True,
     hints={
@@ -24,9 +25,9 @@ EMBEDDED: Final = Profile(
     facts=(
         Fact(
             "A node is made when a link attaches: a topic if the terminus has the capability.",
-            "docs/concepts/broker.md",
+            "docs/embedded/index.md",
         ),
-        Fact("Without a store everything is in memory, durable messages too.", "docs/concepts/broker.md"),
+        Fact("Without a store everything is in memory, durable messages too.", "docs/embedded/index.md"),
     ),
 )
 
@@ -42,6 +43,7 @@ RABBITMQ: Final = Profile(
     transactions=None,
     reply_capabilities=("rabbitmq:volatile-queue",),
     replies_since="4.2",
+    tokens_since="4.1",
     resumes=False,
     hints={
         "no exclusive": "declare the queue exclusive, for its connection, or with a single active consumer",
@@ -79,6 +81,11 @@ RABBITMQ: Final = Profile(
             "Queues do not copy for browsers but take, though 4.0 confirms to copy; later versions answer move. "
             "Streams do copy.",
             _SEEN,
+        ),
+        Fact(
+            "Since 4.1 a connection that was opened with a token takes the next one by PUT /auth/tokens at its "
+            "management node.",
+            "https://github.com/rabbitmq/rabbitmq-server/pull/12599",
         ),
         Fact("A consumer's priority is the link property rabbitmq:priority, of type int.", _SEEN),
         Fact(
@@ -181,6 +188,7 @@ BROKER_J: Final = Profile(
     products=("Apache Qpid Broker-J",),
     early_outcomes=True,
     capabilities=True,
+    unlisted_outcomes=frozenset({"modified"}),
     keeps_window=False,
     transactions=TransactionSupport(outcomes=frozenset({"accepted", "rejected", "modified"}), spans_sessions=True),
     resumes=False,
@@ -197,7 +205,8 @@ BROKER_J: Final = Profile(
         ),
         Fact("It is the broker that grants receiver-settle-mode second in full.", _SEEN),
         Fact("A rejected message comes again, and counts as a failed delivery.", _SEEN),
-        Fact("In settle mode mixed it hangs up on an unsettled message behind a settled one.", _SEEN),
+        Fact("Its sources do not list the outcome modified, yet it applies it, and counts the failure.", _SEEN),
+        Fact("In settle mode mixed it hangs up on an unsettled message right behind a settled one.", _SEEN),
         Fact(
             "A non-empty unsettled map is refused with amqp:not-implemented (QPID-7845).",
             "https://issues.apache.org/jira/browse/QPID-7845",
@@ -354,10 +363,10 @@ PROFILES: Final = (
 
 
 def profile(name: str) -> Profile:
-    """The profile of that name.
+    """Return the profile called `name`.
 
     Raises:
-        LookupError: there is none; the message names those there are.
+        LookupError: no profile has this name; the message lists the names that exist.
     """
     for each in PROFILES:
         if each.name == name:
@@ -366,11 +375,11 @@ def profile(name: str) -> Profile:
 
 
 def recognize(properties: Mapping[Any, Any], host: str = "") -> Profile:
-    """The profile of a peer, by its open's properties (§2.7.1) or its host's name; `GENERIC` where neither is known.
+    """Return the profile of a peer, by the properties of its open (§2.7.1) or its host name; else `GENERIC`.
 
     Args:
-        properties: what the peer said of itself; brokers name their product there.
-        host: what was connected to.
+        properties: the properties of the peer's open, in which brokers name their product.
+        host: the name of the host connected to.
     """
     said = [str(properties[key]) for key in ("product", "platform") if key in properties]
     for each in PROFILES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 from urllib.parse import quote
 
 from ..errors import AmqpError, EndpointError, MessageNotAccepted, MessageReleased, Unsupported
@@ -13,6 +13,9 @@ from ..messaging import Source, Target
 from ..types import Symbol
 
 NodeKind = Literal["queue", "topic"]
+
+LONGEST_VERSION: Final = 100
+"""Characters of a version that are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,7 @@ class Profile:
             goes on with another link, once the outcomes on the old one are known.
         early_outcomes: it takes an outcome for a delivery that it is still sending (§2.6.12). As most get lost with it,
             the client says the outcome to others when the delivery is whole, or at the end of the link.
+        unlisted_outcomes: what it applies though its sources do not list it (§3.5.3): "modified", for one.
         keeps_window: it stops sending where the session's window ends (§2.5.6), in the middle of a message too. For one
             that does not, the window bounds nothing, and is not held against it.
         copies: where it answers that it copies, for browsing, messages stay in the queue; one that takes them all the
@@ -76,6 +80,8 @@ class Profile:
         reply_capabilities: what a dynamic source for replies must say, where one is only made on saying so; it is then
             attached with settle mode "settled".
         replies_since: the version since which it makes such nodes; "" for always.
+        tokens_since: the version since which it takes a new token for that of the login in 1.0, by `PUT /auth/tokens`;
+            "" for always. None: it does not, and not by connection.update-secret of 0-9-1 either.
         hints: what an outcome ("released") or an error condition means here; added to the exception as a note.
         facts: what else there is to know.
     """
@@ -90,6 +96,7 @@ class Profile:
     capabilities: bool = False
     aborts: bool = True
     early_outcomes: bool = False
+    unlisted_outcomes: frozenset[str] = frozenset()
     keeps_window: bool = True
     copies: bool = True
     resumes: bool = True
@@ -97,11 +104,12 @@ class Profile:
     transactions: TransactionSupport | None = TransactionSupport()
     reply_capabilities: tuple[str, ...] = ()
     replies_since: str = ""
+    tokens_since: str | None = None
     hints: Mapping[str, str] = field(default_factory=dict)
     facts: tuple[Fact, ...] = ()
 
     def target(self, name: str, kind: NodeKind = "queue", **fields: Any) -> Target:
-        """The target that sends to a node, spelled as this broker wants it.
+        """Return the target that sends to a node, spelled as this broker wants it.
 
         Args:
             name: the queue's or topic's name, as its administrator knows it.
@@ -113,7 +121,7 @@ class Profile:
         return Target(self._address(name, kind, self.queue, self.topic), **self._fields(kind, fields))
 
     def source(self, name: str, kind: NodeKind = "queue", **fields: Any) -> Source:
-        """The source that receives from a node, spelled as this broker wants it.
+        """Return the source that receives from a node, spelled as this broker wants it.
 
         Args:
             name: the queue's or topic's name, as its administrator knows it.
@@ -136,10 +144,19 @@ class Profile:
         """
         numbers = _numbers(version)
         if self.replies_since and numbers and numbers < _numbers(self.replies_since):
+            shown = version[:LONGEST_VERSION]
             raise Unsupported(
-                f"{self.title} {version} makes no node for replies, it does since {self.replies_since}"
+                f"{self.title} {shown} makes no node for replies, it does since {self.replies_since}"
                 f"{self._advice('replies')}"
             )
+
+    def takes_tokens(self, version: str) -> bool:
+        """Return whether a new token for that of the login can be told it on a connection in 1.0.
+
+        Args:
+            version: what its open says of it.
+        """
+        return self.tokens_since is not None and _numbers(version) >= _numbers(self.tokens_since)
 
     def _address(self, name: str, kind: NodeKind, queue: str | None, topic: str | None) -> str:
         template = queue if kind == "queue" else topic
@@ -165,11 +182,12 @@ class Profile:
 
 
 def _numbers(version: str) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", version)]
+    # A peer says it, of any length: Python makes no number of thousands of digits.
+    return [int(number) for number in re.findall(r"\d+", version[:LONGEST_VERSION])]
 
 
 def _key(error: AmqpError) -> str:
-    """What hints are kept by: the outcome's name where that is all that was said, or the error condition."""
+    """Return the key of an error's hint: the error condition, or the outcome's name if there is no condition."""
     if isinstance(error, MessageNotAccepted) and not (isinstance(error, MessageReleased) and error.condition):
         return type(error).__name__.removeprefix("Message").lower()
     return str(error.condition or "") if isinstance(error, EndpointError | MessageReleased) else ""

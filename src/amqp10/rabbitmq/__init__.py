@@ -10,6 +10,7 @@ from ._addresses import exchange_address as exchange_address
 from ._addresses import queue_address as queue_address
 from ._arguments import ExchangeType as ExchangeType
 from ._arguments import Overflow as Overflow
+from ._arguments import QueueArguments as QueueArguments
 from ._arguments import QueueType as QueueType
 from ._management import Binding as Binding
 from ._management import Management as Management
@@ -21,6 +22,7 @@ __all__ = (
     "ExchangeType",
     "Management",
     "Overflow",
+    "QueueArguments",
     "QueueInfo",
     "QueueType",
     "exchange_address",

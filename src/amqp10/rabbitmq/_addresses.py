@@ -6,29 +6,28 @@ from urllib.parse import quote
 
 
 def queue_address(name: str) -> str:
-    """The address of a queue, to receive from and to send to: `/queues/NAME`.
+    """Return the address of a queue, to receive from and to send to: `/queues/NAME`.
 
     Raises:
-        ValueError: no queue can have that name: it is "", "." or "..".
+        ValueError: `name` is "", "." or "..", which no queue can have as its name.
     """
     return f"/queues/{escape(name)}"
 
 
 def exchange_address(name: str, key: str | None = None) -> str:
-    """The address of an exchange, to send to: `/exchanges/NAME/KEY`, or `/exchanges/NAME` for an empty routing key.
+    """Return the address of an exchange, to send to: `/exchanges/NAME/KEY`, or `/exchanges/NAME` for an empty key.
 
     Raises:
-        ValueError: no exchange can have that name: it is "", "." or "..". The default exchange, "", has no address:
-            a queue has.
+        ValueError: `name` is "", "." or "..". The default exchange, "", has no address: use that of the queue.
     """
     address = f"/exchanges/{escape(name)}"
     return address if not key else f"{address}/{quote(key, safe='')}"
 
 
 def escape(name: str) -> str:
-    """A name as it stands in a path.
+    """Escape a name for use in a path, by percent-encoding.
 
-    RabbitMQ's management normalizes paths: "." and "..", percent-encoded or not, would name something else in them.
+    RabbitMQ's management normalizes paths: "." and "..", percent-encoded or not, would name another resource.
     """
     if name in ("", ".", ".."):
         raise ValueError(f"no queue or exchange can be named {name!r}")

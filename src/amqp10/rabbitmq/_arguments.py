@@ -63,15 +63,15 @@ _NAMES: Final = {
 
 
 def queue_arguments(queue_type: QueueType, said: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """The `x-` arguments of a queue.
+    """Return the `x-` arguments of a queue.
 
     Args:
         said: see `QueueArguments`.
-        more: arguments by their own names, which go first.
+        more: arguments by RabbitMQ's names; they override those in `said`.
 
     Raises:
-        TypeError: there is no such argument.
-        ValueError: a queue of this type has no such argument.
+        TypeError: an argument in `said` does not exist.
+        ValueError: a queue of this type does not have an argument in `said`.
     """
     arguments: dict[str, Any] = {"x-queue-type": queue_type}
     for name, value in said.items():

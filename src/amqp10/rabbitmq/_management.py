@@ -12,7 +12,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
 from urllib.parse import quote
 
-from ..client import Connection, ReplyReceiver, Requester, Session
+from ..client import Connection, Requester, Session
+from ..client.internals import reply_receiver
 from ..engine import LinkTerms
 from ..errors import ManagementError, RemoteProtocolError, Unsupported
 from ..messaging import Message, Source, Target
@@ -68,7 +69,7 @@ class Binding:
 
 
 def management(links: Connection | Session) -> Management:
-    """RabbitMQ's management, to be opened by `async with`.
+    """Make RabbitMQ's management, to be opened by `async with`.
 
     Args:
         links: a connection, on which it has a session of its own, for RabbitMQ ends the session over a request that it
@@ -83,7 +84,7 @@ def management(links: Connection | Session) -> Management:
     replies = LinkTerms(
         name=name, source=Source(NODE), target=Target(ME), settle_mode="settled", properties=dict(PAIRED)
     )
-    return Management(Requester(sender, ReplyReceiver(connection, session, replies, 100), ME), own)
+    return Management(Requester(sender, reply_receiver(session, replies, 100), ME), own)
 
 
 class Management:
@@ -163,10 +164,10 @@ class Management:
         return _read(_queue, await self.request("PUT", queue_address(name), body))
 
     async def queue(self, name: str) -> QueueInfo:
-        """What a queue is, and how many messages and consumers it has.
+        """Return what a queue is, and how many messages and consumers it has.
 
         Raises:
-            ManagementError: with status 404, there is none.
+            ManagementError: with status 404, it does not exist.
 
         Cancelling: see the class.
         """
@@ -247,7 +248,7 @@ class Management:
         key: str = "",
         arguments: Mapping[str, Any] | None = None,
     ) -> None:
-        """Have an exchange send on to a queue, or to another exchange.
+        """Bind a queue, or another exchange, to an exchange, which then sends on to it.
 
         Args:
             source: the exchange.
@@ -268,7 +269,7 @@ class Management:
     async def bindings(
         self, source: str, *, queue: str | None = None, exchange: str | None = None, key: str = ""
     ) -> list[Binding]:
-        """The bindings of a queue or exchange to an exchange with a key: one for each set of arguments.
+        """Return the bindings of a queue or exchange to an exchange with a key: one for each set of arguments.
 
         Raises:
             ValueError: neither queue nor exchange, or both.
@@ -307,7 +308,7 @@ class Management:
     # Anything
 
     async def request(self, method: str, path: str, body: object = None) -> Message:
-        """Any other request: the response, if its status is 2xx.
+        """Make any other request; return the response, if its status is 2xx.
 
         Args:
             method: "GET", "PUT", "POST" or "DELETE".

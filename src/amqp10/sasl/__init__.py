@@ -4,6 +4,9 @@ from ._authenticator import Authenticator as Authenticator
 from ._choose import bind_channel as bind_channel
 from ._choose import choose as choose
 from ._choose import from_credentials as from_credentials
+from ._handshake import MAX_ROUNDS as MAX_ROUNDS
+from ._handshake import ClientHandshake as ClientHandshake
+from ._handshake import ServerHandshake as ServerHandshake
 from ._mechanism import Challenge as Challenge
 from ._mechanism import ClientExchange as ClientExchange
 from ._mechanism import Failure as Failure
@@ -17,7 +20,10 @@ from ._oauth import TokenVerifier as TokenVerifier
 from ._oauth import XOAuth2 as XOAuth2
 from ._plain import Anonymous as Anonymous
 from ._plain import External as External
+from ._plain import Mssbcbs as Mssbcbs
 from ._plain import Plain as Plain
+from ._prepare import prepare as prepare
+from ._scram import SCRAM_MECHANISMS as SCRAM_MECHANISMS
 from ._scram import SERVER_ITERATIONS as SERVER_ITERATIONS
 from ._scram import ScramSha1 as ScramSha1
 from ._scram import ScramSha1Plus as ScramSha1Plus
@@ -28,14 +34,18 @@ from ._scram import ScramSha512Plus as ScramSha512Plus
 from ._stored import StoredKeys as StoredKeys
 
 __all__ = (
+    "MAX_ROUNDS",
+    "SCRAM_MECHANISMS",
     "SERVER_ITERATIONS",
     "Anonymous",
     "Authenticator",
     "Challenge",
     "ClientExchange",
+    "ClientHandshake",
     "External",
     "Failure",
     "Mechanism",
+    "Mssbcbs",
     "OAuthBearer",
     "Plain",
     "Refusal",
@@ -46,6 +56,7 @@ __all__ = (
     "ScramSha512",
     "ScramSha512Plus",
     "ServerExchange",
+    "ServerHandshake",
     "Step",
     "StoredKeys",
     "Success",
@@ -54,4 +65,5 @@ __all__ = (
     "bind_channel",
     "choose",
     "from_credentials",
+    "prepare",
 )

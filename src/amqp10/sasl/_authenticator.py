@@ -21,6 +21,9 @@ _LONGEST_MECHANISM: Final = 20
 LoginFailed = Callable[[str, str | None, str | None], None]
 """Told of a login that failed: the mechanism, the name that was claimed, and why, as far as the peer was told."""
 
+TokenRenewal = Callable[[str], str | None]
+"""Takes a token that is to count in place of the login's; returns why not, or None."""
+
 
 class Users:
     """Names and passwords, prepared (RFC 4013), or the keys that are kept of these.
@@ -60,7 +63,7 @@ class Users:
         return bool(self._users)
 
     def check(self, user: str, password: str) -> str | None:
-        """The user's name as it was given here, if that is the password; else None."""
+        """Return the user's name as it was given here, if that is the password; else None."""
         try:
             user, password = prepare(user), prepare(password)
         except ValueError:
@@ -123,6 +126,7 @@ class Authenticator:
         external: let in by EXTERNAL whom TLS has verified.
         tokens: checks access tokens, for XOAUTH2 and OAUTHBEARER; None for neither.
         allow_insecure: offer PLAIN and tokens on a transport that shows them, too.
+        cbs: offer ANONYMOUS as MSSBCBS, too, for tokens at `$cbs` say who a peer is: Azure's .NET SDKs take no other.
         iterations: of the keys that are derived of passwords here.
 
     Raises:
@@ -137,17 +141,21 @@ class Authenticator:
         external: bool = False,
         tokens: TokenVerifier | None = None,
         allow_insecure: bool = False,
+        cbs: bool = False,
         iterations: int = SERVER_ITERATIONS,
     ) -> None:
         self._users = Users(users or {}, iterations)
         self._anonymous = anonymous
+        self._cbs = cbs
         self._external = external
         self._tokens = tokens
+        self._plain_tokens = False
         self._allow_insecure = allow_insecure
         self._secure = False
         self._external_identity: str | None = None
         self._end_point: bytes | None = None
         self._failed: LoginFailed | None = None
+        self._renew: TokenRenewal | None = None
 
     def for_connection(
         self,
@@ -156,21 +164,47 @@ class Authenticator:
         external_identity: str | None = None,
         end_point: bytes | None = None,
         failed: LoginFailed | None = None,
+        tokens: TokenVerifier | None = None,
+        renew: TokenRenewal | None = None,
     ) -> Authenticator:
-        """The same rules, for one connection.
+        """Return the same rules for one connection.
 
         Args:
             secure: secrets may cross the transport as they are: TLS, loopback or a Unix socket.
             external_identity: whose certificate TLS has verified.
             end_point: the hash of our own certificate in it, to which SCRAM-PLUS binds a login; None: no SCRAM-PLUS.
             failed: told of each login that fails.
+            tokens: checks this connection's access tokens, also those that PLAIN sends as the password.
+            renew: takes a token after the login, for that of the login.
         """
         bound = copy(self)
         bound._secure = secure
         bound._external_identity = external_identity
         bound._end_point = end_point
         bound._failed = failed
+        if tokens is not None:
+            bound._tokens, bound._plain_tokens = tokens, True
+        bound._renew = renew
         return bound
+
+    def renew(self, secret: bytes) -> str | None:
+        """Take a new secret of the client's after the login; return why it is refused, or None.
+
+        Where no tokens are taken any is: what the client proved at its login counts as long as the transport lasts.
+        """
+        if self._renew is None:
+            return None
+        try:
+            return self._renew(secret.decode())
+        except UnicodeDecodeError:
+            return "the secret is not UTF-8"
+
+    def _check_password(self, user: str, password: str) -> str | None:
+        """Return who a user with this password is, which may be an access token; None for nobody."""
+        found = self._users.check(user, password) if self._users else None
+        if found is None and self._plain_tokens and self._tokens is not None:
+            found = self._tokens(user, password)
+        return found
 
     @property
     def anonymous_allowed(self) -> bool:
@@ -178,7 +212,7 @@ class Authenticator:
         return self._anonymous
 
     def mechanisms(self) -> list[str]:
-        """What is offered to this connection, strongest first.
+        """Return what is offered to this connection, strongest first.
 
         Never nothing, for an offer may not be empty (§5.3.3.1).
         """
@@ -192,14 +226,14 @@ class Authenticator:
             if self._end_point is not None:
                 names += [f"{name}{PLUS}" for name in DIGESTS]
             names += DIGESTS
-            if readable:
-                names.append("PLAIN")
+        if readable and (self._users or self._plain_tokens):
+            names.append("PLAIN")
         if self._anonymous:
-            names.append("ANONYMOUS")
+            names += ["ANONYMOUS", "MSSBCBS"] if self._cbs else ["ANONYMOUS"]
         return names or ["EXTERNAL"]  # which fails then, for nothing external says who it is
 
     def exchange(self, name: str) -> ServerExchange:
-        """One try of a mechanism that was offered.
+        """Begin one try of a mechanism that was offered.
 
         Raises:
             ValueError: it was not.
@@ -219,8 +253,8 @@ class Authenticator:
         if name == "EXTERNAL":
             return ExternalServer(self._external_identity if self._external else None)
         if name == "PLAIN":
-            return PlainServer(self._users.check)
-        if name == "ANONYMOUS":
+            return PlainServer(self._check_password)
+        if name in ("ANONYMOUS", "MSSBCBS"):
             return AnonymousServer()
         scram = name.removesuffix(PLUS)
         if scram in DIGESTS:

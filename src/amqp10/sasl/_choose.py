@@ -7,19 +7,11 @@ from collections.abc import Iterable, Sequence
 from ..errors import AuthenticationFailed, InsecureTransport
 from ._mechanism import Mechanism
 from ._plain import Anonymous, Plain
-from ._scram import (
-    ScramPlus,
-    ScramSha1,
-    ScramSha1Plus,
-    ScramSha256,
-    ScramSha256Plus,
-    ScramSha512,
-    ScramSha512Plus,
-)
+from ._scram import SCRAM_MECHANISMS, ScramPlus
 
 
 def from_credentials(user: str | None, password: str | None, *, allow_insecure: bool = False) -> tuple[Mechanism, ...]:
-    """What a URL's user and password allow, strongest first; without a user ANONYMOUS, and with one never.
+    """Return what a URL's user and password allow, strongest first; ANONYMOUS only without a user.
 
     Args:
         allow_insecure: the password may cross any transport readable, where PLAIN is all that the server offers.
@@ -33,12 +25,7 @@ def from_credentials(user: str | None, password: str | None, *, allow_insecure: 
         raise ValueError("the user name is empty")
     secret = password if password is not None else ""
     return (
-        ScramSha512Plus(user, secret),
-        ScramSha256Plus(user, secret),
-        ScramSha1Plus(user, secret),
-        ScramSha512(user, secret),
-        ScramSha256(user, secret),
-        ScramSha1(user, secret),
+        *(mechanism(user, secret) for mechanism in SCRAM_MECHANISMS),
         Plain(user, secret, allow_insecure=allow_insecure),
     )
 
@@ -47,7 +34,7 @@ def bind_channel(mechanisms: Sequence[Mechanism], end_point: bytes | None) -> tu
     """Return the logins for one connection: those by SCRAM-PLUS are bound to its TLS, or left out if that cannot be.
 
     Args:
-        end_point: the hash of the server's certificate; None: there is none.
+        end_point: the hash of the server's certificate; None: the connection has no TLS, or no certificate.
     """
     if end_point is None:
         return tuple(one for one in mechanisms if not isinstance(one, ScramPlus)) or tuple(mechanisms)
@@ -55,7 +42,7 @@ def bind_channel(mechanisms: Sequence[Mechanism], end_point: bytes | None) -> tu
 
 
 def choose(offered: Iterable[str], mechanisms: Sequence[Mechanism], *, secure: bool) -> Mechanism:
-    """The strongest of `mechanisms` that is offered.
+    """Return the strongest of `mechanisms` that is offered.
 
     Args:
         offered: names, as the server gave them.
@@ -74,6 +61,8 @@ def choose(offered: Iterable[str], mechanisms: Sequence[Mechanism], *, secure: b
         hint = ""
         if ours == "ANONYMOUS":
             hint = ": no user is given, by the URL (amqp://USER:PASSWORD@...) or by sasl="
+        elif names == {"ANONYMOUS"}:
+            hint = ": to log in as nobody, leave the user out of the URL, or say sasl=Anonymous()"
         elif mechanisms and all(isinstance(one, ScramPlus) for one in mechanisms):
             hint = (
                 ": the server does not bind logins to TLS, or somebody in between took that out of its offer; if you "

@@ -15,10 +15,10 @@ class ClientExchange(ABC):
 
     @abstractmethod
     def initial(self) -> bytes | None:
-        """The initial response; None where the server speaks first."""
+        """Return the initial response; None where the server speaks first."""
 
     def respond(self, challenge: bytes) -> bytes:
-        """The answer to a challenge.
+        """Return the answer to a challenge.
 
         Raises:
             AuthenticationFailed: the challenge is not one of this mechanism's, or the server could not prove itself.
@@ -26,7 +26,7 @@ class ClientExchange(ABC):
         return b""
 
     def finish(self, additional: bytes | None) -> None:  # noqa: B027  # most servers prove nothing
-        """The server says that it succeeded, perhaps with a last word.
+        """Check the server's last word: it says that the login succeeded.
 
         Raises:
             AuthenticationFailed: the server could not prove itself.
@@ -38,7 +38,9 @@ class Mechanism(ABC):
 
     Attributes:
         name: as registered with IANA.
-        strength: the strongest that is offered is used.
+        strength: the strongest that is offered is used. 0: it proves nobody (ANONYMOUS), and is not used in place of
+            one that is refused for want of TLS; 10: the password crosses as it is (PLAIN); 20 to 40: it does not
+            (SCRAM, by length of digest), 42 to 44: bound to TLS, too; 45, 46: a token; 50: a certificate (EXTERNAL).
         needs_tls: a secret crosses the wire as it is, so the transport must be secure.
     """
 
@@ -51,7 +53,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def exchange(self, hostname: str | None = None) -> ClientExchange:
-        """A new try; `hostname` is the server's name as the user knows it."""
+        """Begin a new try; `hostname` is the server's name as the user knows it."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(...)"

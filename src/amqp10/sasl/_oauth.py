@@ -114,7 +114,7 @@ class OAuthBearer(Mechanism):
 
 def _check(*texts: str) -> None:
     if any(ord(char) < 0x20 or char == "\x7f" for text in texts for char in text):
-        raise ValueError("a login by token has no control characters")
+        raise ValueError("a login by token must not have control characters")
 
 
 # Server side
@@ -152,7 +152,7 @@ class _BearerServer(ServerExchange):
         raise ValueError(message)
 
     def _pairs(self, parts: list[str]) -> dict[str, str]:
-        """`key=value` between control characters, two of them at the end."""
+        """Write `key=value` between control characters, two of them at the end."""
         if parts[-2:] != ["", ""]:
             raise ValueError("not ended")
         return {key: value for key, _, value in (part.partition("=") for part in parts[:-2])}

@@ -39,6 +39,12 @@ class Anonymous(Mechanism):
         return _Once(self._message)
 
 
+class Mssbcbs(Anonymous):
+    """ANONYMOUS by the name that Azure's services have for it: whoever comes puts tokens at `$cbs` then."""
+
+    name = "MSSBCBS"
+
+
 class External(Mechanism):
     """Whoever the layer below says: the client certificate of the TLS connection. `authzid`: act as somebody else.
 

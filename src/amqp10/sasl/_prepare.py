@@ -19,7 +19,7 @@ _PROHIBITED = (
 
 
 def prepare(text: str) -> str:
-    """The prepared form; ASCII without control characters stays as it is.
+    """Return the prepared form; ASCII without control characters stays as it is.
 
     Characters that Unicode 3.2 did not know yet (an emoji, say) are let through, as in a "query" of RFC 3454.
 
@@ -33,7 +33,9 @@ def prepare(text: str) -> str:
     )
     form = ucd_3_2_0.normalize("NFKC", mapped)
     if any(prohibited(char) for char in form for prohibited in _PROHIBITED):
-        raise ValueError("a user name or password has a character that SASLprep prohibits")
+        raise ValueError(
+            "a user name or password must not have characters that SASLprep prohibits, such as control characters"
+        )
     if any(map(stringprep.in_table_d1, form)) and (
         any(map(stringprep.in_table_d2, form))
         or not (stringprep.in_table_d1(form[0]) and stringprep.in_table_d1(form[-1]))
@@ -43,12 +45,12 @@ def prepare(text: str) -> str:
 
 
 def encode(text: str) -> bytes:
-    """UTF-8 without a NUL, which none of the mechanisms can carry.
+    """Encode as UTF-8 without a NUL, which none of the mechanisms can carry.
 
     Raises:
         ValueError: a NUL, or what is no character; neither the message nor its cause quotes the text.
     """
     # Not left to `str.encode`: its error keeps the whole text, which may be a password.
     if any(char == "\0" or "\ud800" <= char <= "\udfff" for char in text):
-        raise ValueError("a login has no NUL and no lone surrogates")
+        raise ValueError("a login must not have NUL or lone surrogates")
     return text.encode()

@@ -66,7 +66,7 @@ class ScramKeys:
 
 
 def derive_keys(digest: str, password: str, salt: bytes, iterations: int = MIN_ITERATIONS) -> ScramKeys:
-    """The keys of a prepared password."""
+    """Derive the keys of a prepared password."""
     salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", digest)
     stored_key = hashlib.new(digest, client_key).digest()
@@ -78,7 +78,7 @@ def _xor(left: bytes, right: bytes) -> bytes:
 
 
 def _fields(message: str) -> dict[str, str]:
-    """`a=b,c=d` as a mapping; the first of each name counts."""
+    """Read `a=b,c=d` as a mapping; the first of each name counts."""
     found: dict[str, str] = {}
     for part in message.split(","):
         name, equals, value = part.partition("=")
@@ -92,7 +92,7 @@ def _base64(data: bytes) -> str:
 
 
 def _number(digits: str) -> int:
-    """Not `int` alone, which takes underscores, signs and digits of all scripts."""
+    """Read a number, more strictly than `int`, which takes underscores, signs and digits of all scripts."""
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 10):
         raise ValueError("not a count")
     return int(digits)
@@ -287,6 +287,9 @@ class ScramSha512Plus(ScramPlus):
     strength = 44
     digest = "sha512"
 
+
+SCRAM_MECHANISMS: Final = (ScramSha512Plus, ScramSha256Plus, ScramSha1Plus, ScramSha512, ScramSha256, ScramSha1)
+"""All of them, strongest first."""
 
 PLUS: Final = "-PLUS"
 DIGESTS = {mechanism.name: mechanism.digest for mechanism in (ScramSha512, ScramSha256, ScramSha1)}

@@ -1,7 +1,7 @@
 """What a server keeps of a password: keys for SCRAM, from which the password cannot be read (RFC 5802 §3, RFC 5803).
 
-Who has them can try passwords, more slowly the more iterations they were made with, and can play the server; who has
-only listened, or has a copy of them, cannot log in as the user by SCRAM.
+A thief of the keys can try passwords, more slowly the more iterations they were made with, and can pose as the server.
+The keys, or what was sent in a login, do not suffice to log in as the user by SCRAM.
 """
 
 from __future__ import annotations

@@ -50,6 +50,7 @@ Sasl = Literal[
     "scram-sha-512-plus",
     "xoauth2",
     "oauthbearer",
+    "cbs",
 ]
 
 # Options that Spark itself adds to some queries.
@@ -106,11 +107,16 @@ class Options:
     sasl: Sasl = _option(
         "all",
         choice(Sasl),
-        "The SASL mechanism; `auto`: the strongest that the peer and the credentials allow.",
+        "The SASL mechanism; `auto`: the strongest that the peer and the credentials allow. `cbs`, which "
+        "`mode=eventhubs` takes for `auto`, puts tokens at the node `$cbs`, as Azure wants it: `token`, or those that "
+        "the shared access key signs, whose policy is the user and which is the password.",
         "auto",
     )
     allow_insecure: bool = _option(
-        "all", boolean, "Send a password without TLS beyond the own machine, readable to everyone on the way.", False
+        "all",
+        boolean,
+        "Send a password, or tokens at `$cbs`, without TLS beyond the own machine, readable to everyone on the way.",
+        False,
     )
     tls_ca: str | None = _option("all", nonempty, "File of certificates (PEM) that sign the server's.", name="tls.ca")
     tls_certificate: str | None = _option("all", nonempty, "File of our own certificate (PEM).", name="tls.certificate")

@@ -36,7 +36,7 @@ class AmqpDataSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         # Made once for a DataFrame, then pickled to every process that evaluates it, however often.
-        self.run_id = uuid.uuid4().hex
+        self.run_id: str = uuid.uuid4().hex
 
     @classmethod
     def name(cls) -> str:

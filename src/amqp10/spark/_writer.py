@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from ..client import Connection, Sender, SentDelivery, Transaction
-from ..client._delivery import not_accepted
+from ..client.internals import not_accepted
 from ..errors import EncodeError, LocalProtocolError
 from ..messaging import Accepted, Message, Rejected
 from ._connection.connect import connection, link_properties, single_cause, target

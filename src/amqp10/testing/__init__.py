@@ -1,6 +1,8 @@
 """The test kit: peers that follow a script, engines back to back, strategies, fixtures.
 
 - `BackgroundBroker`: the embedded broker in a thread of its own, for tests that anyio's plugin does not run;
+- `BackgroundServiceBus`: the same as an emulator of Azure Service Bus, for Microsoft's SDKs;
+- `BackgroundEventHubs`: the same of Azure Event Hubs;
 - `ScriptedPeer`: a peer over TCP or an in-memory stream that says what the script says, however wrong;
 - `FaultProxy`: a TCP proxy that cuts, stalls, delays and splits what goes through it;
 - `EngineScript`: the same against one engine, without I/O;
@@ -9,26 +11,30 @@
 - the performatives of AMQP 1.0, for scripts to expect and to send.
 
 Hypothesis strategies for values and messages are in `amqp10.testing.strategies`; they alone need hypothesis. The
-pytest fixtures `amqp_broker` and `amqp_peer` are in the plugin `pytest_amqp10`, which pytest finds by itself.
+pytest fixtures `amqp_broker`, `service_bus`, `event_hubs` and `amqp_peer` are in the plugin `pytest_amqp10`, which
+pytest finds by itself.
 """
 
 from __future__ import annotations
 
-from ..dialects.v1_0._performatives import Attach as Attach
-from ..dialects.v1_0._performatives import Begin as Begin
-from ..dialects.v1_0._performatives import Close as Close
-from ..dialects.v1_0._performatives import Detach as Detach
-from ..dialects.v1_0._performatives import Disposition as Disposition
-from ..dialects.v1_0._performatives import End as End
-from ..dialects.v1_0._performatives import Flow as Flow
-from ..dialects.v1_0._performatives import Open as Open
-from ..dialects.v1_0._performatives import SaslChallenge as SaslChallenge
-from ..dialects.v1_0._performatives import SaslInit as SaslInit
-from ..dialects.v1_0._performatives import SaslMechanisms as SaslMechanisms
-from ..dialects.v1_0._performatives import SaslOutcome as SaslOutcome
-from ..dialects.v1_0._performatives import SaslResponse as SaslResponse
-from ..dialects.v1_0._performatives import Transfer as Transfer
+from ..dialects.v1_0.wire.performatives import Attach as Attach
+from ..dialects.v1_0.wire.performatives import Begin as Begin
+from ..dialects.v1_0.wire.performatives import Close as Close
+from ..dialects.v1_0.wire.performatives import Detach as Detach
+from ..dialects.v1_0.wire.performatives import Disposition as Disposition
+from ..dialects.v1_0.wire.performatives import End as End
+from ..dialects.v1_0.wire.performatives import Flow as Flow
+from ..dialects.v1_0.wire.performatives import Open as Open
+from ..dialects.v1_0.wire.performatives import SaslChallenge as SaslChallenge
+from ..dialects.v1_0.wire.performatives import SaslInit as SaslInit
+from ..dialects.v1_0.wire.performatives import SaslMechanisms as SaslMechanisms
+from ..dialects.v1_0.wire.performatives import SaslOutcome as SaslOutcome
+from ..dialects.v1_0.wire.performatives import SaslResponse as SaslResponse
+from ..dialects.v1_0.wire.performatives import Transfer as Transfer
+from ._background import BackgroundAzure as BackgroundAzure
 from ._background import BackgroundBroker as BackgroundBroker
+from ._background import BackgroundEventHubs as BackgroundEventHubs
+from ._background import BackgroundServiceBus as BackgroundServiceBus
 from ._certificates import CertificateAuthority as CertificateAuthority
 from ._certificates import CertificateFiles as CertificateFiles
 from ._pair import EnginePair as EnginePair
@@ -40,7 +46,10 @@ from ._transcript import PeerMismatch as PeerMismatch
 
 __all__ = (
     "Attach",
+    "BackgroundAzure",
     "BackgroundBroker",
+    "BackgroundEventHubs",
+    "BackgroundServiceBus",
     "Begin",
     "CertificateAuthority",
     "CertificateFiles",

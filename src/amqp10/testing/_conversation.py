@@ -16,8 +16,8 @@ import anyio
 from anyio.abc import ByteStream, SocketAttribute, SocketListener
 from anyio.streams.tls import TLSStream
 
-from ..broker._memory import MemoryStream, memory_streams
-from ..dialects.v1_0._performatives import Begin, Close, Open
+from ..broker._serving.memory import MemoryStream, memory_streams
+from ..dialects.v1_0.wire.performatives import Begin, Close, Open
 from ..types import Composite
 from ._transcript import Frame, Transcript, garbage
 
@@ -27,21 +27,22 @@ P = TypeVar("P", bound=Composite)
 class Conversation:
     """One side of AMQP 1.0, frame by frame; see `ScriptedPeer`."""
 
-    def __init__(self, *, tls: ssl.SSLContext | None = None, patience: float = 5.0) -> None:
+    def __init__(self, *, tls: ssl.SSLContext | None = None, patience: float = 60.0) -> None:
         self.patience = patience
-        self.transcript = Transcript()
-        self.channel = 0
+        self.transcript: Transcript = Transcript()
+        self.channel: int = 0
         self._channels: dict[int, int] = {}
         self.frame: Frame | None = None
         self._tls = tls
         self._listener: SocketListener | None = None
         self._waiting: list[ByteStream] = []
+        self._connecting: anyio.Event | None = None  # set by `connect`, where nothing comes by a port
         self._stream: ByteStream | None = None
         self._chunk: int | None = None
         self._stalled: bytearray | None = None
 
     @classmethod
-    def over(cls, stream: ByteStream, *, patience: float = 5.0) -> Self:
+    def over(cls, stream: ByteStream, *, patience: float = 60.0) -> Self:
         """Make a peer at this end of an existing stream; it listens nowhere."""
         peer = cls(patience=patience)
         peer._stream = stream
@@ -87,6 +88,8 @@ class Conversation:
         """Return the other end of a new in-memory stream to this peer, for `Connection.over`."""
         mine, theirs = memory_streams()
         self._waiting.append(mine)
+        if self._connecting is not None:
+            self._connecting.set()
         return theirs
 
     # Connections
@@ -105,10 +108,13 @@ class Conversation:
             await anyio.aclose_forcefully(self._stream)
             self._stream = None
             self.transcript = Transcript()
-        if self._waiting:
-            self._stream = self._waiting.pop(0)
-        elif self._listener is not None:
-            with anyio.move_on_after(self.patience):
+        with anyio.move_on_after(self.patience):
+            while self._listener is None and not self._waiting:
+                self._connecting = anyio.Event()
+                await self._connecting.wait()
+            if self._waiting:
+                self._stream = self._waiting.pop(0)
+            elif self._listener is not None:
                 self._stream = await self._listener.accept()
                 if self._tls is not None:
                     self._stream = await TLSStream.wrap(self._stream, server_side=True, ssl_context=self._tls)

@@ -130,11 +130,11 @@ class EnginePair:
     def begin(
         self, client: SessionTerms | None = None, server: SessionTerms | None = None, *, by: Side = "client"
     ) -> tuple[Session, Session]:
-        """Begin a session; the client's end and the server's.
+        """Begin a session; return the client's end and the server's.
 
         Args:
             client, server: what each says in its begin.
-            by: who begins; the other answers.
+            by: the side that begins; the other side answers.
         """
         starter, (mine, theirs) = (self.client, (client, server)) if by == "client" else (self.server, (server, client))
         first = starter.begin(mine)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dialects.v1_0._frames import AMQP_HEADER, SASL_HEADER
-from ..dialects.v1_0._performatives import (
+from ..dialects.v1_0.wire.frames import AMQP_HEADER, SASL_HEADER
+from ..dialects.v1_0.wire.performatives import (
     Attach,
     Begin,
     Close,

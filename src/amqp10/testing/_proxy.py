@@ -19,7 +19,7 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import ByteStream, Listener, SocketAttribute, TaskGroup
 
-from ..net._stream import describe
+from ..net import describe
 
 Way = Literal["up", "down"]
 WAYS: Final[tuple[Way, Way]] = ("up", "down")
@@ -36,8 +36,8 @@ class FaultProxy:
         async with FaultProxy(broker.url) as proxy, Connection(proxy.url) as connection:
             proxy.cut_after(1000, "up")
 
-    What it is told holds from then on for the connections that are there and for those that come. TLS passes through
-    it unseen, as bytes.
+    A setting applies from then on, to the present connections and to later ones. TLS passes through as bytes, without
+    being decrypted.
 
     Args:
         url: of the server. `proxy.url` is the same with the proxy's port.
@@ -62,12 +62,12 @@ class FaultProxy:
         self._server = parts.hostname, parts.port
         self._parts = parts
         self._port = 0
-        self.delay = 0.0
+        self.delay: float = 0.0
         self.piece: int | None = None
         self.refusing = False
-        self.accepted = 0
-        self.failures = 0
-        self.cuts = 0
+        self.accepted: int = 0
+        self.failures: int = 0
+        self.cuts: int = 0
         self.passed: dict[Way, int] = dict.fromkeys(WAYS, 0)
         self._relays: dict[Relay, None] = {}
         self._limits: dict[Way, float] = dict.fromkeys(WAYS, math.inf)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any, TypeVar
 
-from ..dialects.v1_0._frames import AMQP_HEADER
-from ..dialects.v1_0._performatives import Attach, Begin, Close, Flow, Open, Transfer
+from ..dialects.v1_0.wire.frames import AMQP_HEADER
+from ..dialects.v1_0.wire.performatives import Attach, Begin, Close, Flow, Open, Transfer
 from ..engine import (
     CreditChanged,
     Engine,
@@ -45,8 +45,8 @@ class EngineScript:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.events: list[Event] = []
-        self.transcript = Transcript()
-        self.channel = 0
+        self.transcript: Transcript = Transcript()
+        self.channel: int = 0
         self._channels: dict[int, int] = {}
         self._names = itertools.count(1)
         engine.start()
@@ -101,7 +101,7 @@ class EngineScript:
     # The engine's side
 
     def read(self) -> Frame | bytes | None:
-        """Return the next frame or protocol header that the engine wrote; None if there is none."""
+        """Return the next frame or protocol header that the engine wrote; None if it wrote nothing more."""
         self.transcript.feed(self.engine.data_to_send())
         return self.transcript.take()
 
@@ -113,7 +113,7 @@ class EngineScript:
             fields: what its fields must be: a value, or a function that judges the value.
 
         Raises:
-            PeerMismatch: it is another one, or there is none.
+            PeerMismatch: the engine wrote another frame, or nothing.
         """
         return self.expect_payload(kind, channel=channel, **fields)[0]
 
@@ -140,7 +140,7 @@ class EngineScript:
         """Check that the engine's next frame is empty: a sign of life (§2.4.5).
 
         Raises:
-            PeerMismatch: it is not, or there is none.
+            PeerMismatch: the engine wrote another frame, or nothing.
         """
         item = self.read()
         if not isinstance(item, Frame) or item.performative is not None:
@@ -157,10 +157,10 @@ class EngineScript:
             raise self.transcript.unexpected("nothing", item)
 
     def expect_event(self, kind: type[E]) -> E:
-        """Return the next event of this kind; those before it are dropped.
+        """Return the next event of this kind; drop the events before it.
 
         Raises:
-            PeerMismatch: there is none.
+            PeerMismatch: no event of this kind is waiting.
         """
         for number, event in enumerate(self.events):
             if isinstance(event, kind):
@@ -215,10 +215,10 @@ class EngineScript:
         return attach
 
     def session(self, terms: SessionTerms | None = None, **fields: Any) -> Session:
-        """Have the engine begin a session, and answer.
+        """Let the engine begin a session, and answer.
 
         Args:
-            terms: the engine's word.
+            terms: the terms of the engine.
             fields: of the script's begin; `channel` is the script's channel.
         """
         session = self.engine.begin(terms)
@@ -229,12 +229,12 @@ class EngineScript:
     def sender(
         self, session: Session, terms: LinkTerms | None = None, *, credit: int | None = None, **fields: Any
     ) -> SenderLink:
-        """Have the engine attach as sender, answer, and grant credit.
+        """Let the engine attach as sender, answer, and grant credit.
 
         Args:
-            session: the engine's.
-            terms: the engine's word.
-            credit: what the script grants; None for no flow.
+            session: the engine's end of the session.
+            terms: the terms of the engine.
+            credit: the credit that the script grants; None for no flow.
             fields: of the script's attach.
         """
         link = session.attach_sender(terms if terms is not None else self._link_terms())
@@ -249,12 +249,12 @@ class EngineScript:
     def receiver(
         self, session: Session, terms: LinkTerms | None = None, *, credit: int | None = None, **fields: Any
     ) -> ReceiverLink:
-        """Have the engine attach as receiver, answer, and have the engine grant credit.
+        """Let the engine attach as receiver, answer, and let the engine grant credit.
 
         Args:
-            session: the engine's.
-            terms: the engine's word.
-            credit: what the engine grants; None for no flow.
+            session: the engine's end of the session.
+            terms: the terms of the engine.
+            credit: the credit that the engine grants; None for no flow.
             fields: of the script's attach.
         """
         link = session.attach_receiver(terms if terms is not None else self._link_terms())

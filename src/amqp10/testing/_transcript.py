@@ -12,9 +12,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ..dialects.v1_0._frames import FRAME_AMQP, FRAME_SASL, FrameReader, encode_frame, encode_sasl_frame
-from ..dialects.v1_0._performatives import SaslOutcome
-from ..dialects.v1_0._trace import HEADERS, SASL, describe
+from ..dialects.v1_0.wire.frames import FRAME_AMQP, FRAME_SASL, FrameReader, encode_frame, encode_sasl_frame
+from ..dialects.v1_0.wire.performatives import SaslOutcome
+from ..dialects.v1_0.wire.trace import HEADERS, SASL, describe
 from ..errors import AmqpError
 from ..types import Composite
 

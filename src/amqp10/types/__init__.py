@@ -10,9 +10,9 @@ from ._arrays import write_array as _write_array  # enters the writer of arrays 
 from ._composite import Composite as Composite
 from ._composite import Field as Field
 from ._composite import as_composite as as_composite
-from ._composite import composite as composite
 from ._composite import decode_composite as decode_composite
 from ._composite import field as field
+from ._declare import composite as composite
 from ._decode import DEFAULT_LIMITS as DEFAULT_LIMITS
 from ._decode import Limits as Limits
 from ._decode import decode as decode
@@ -20,6 +20,7 @@ from ._decode import decode_from as decode_from
 from ._decode import skip as skip
 from ._encode import encode as encode
 from ._encode import encode_to as encode_to
+from ._serial import SERIAL_MASK as SERIAL_MASK
 from ._serial import serial_add as serial_add
 from ._serial import serial_compare as serial_compare
 from ._serial import serial_diff as serial_diff
@@ -48,6 +49,7 @@ del _write_array
 
 __all__ = (
     "DEFAULT_LIMITS",
+    "SERIAL_MASK",
     "TYPE_NAMES",
     "Array",
     "Byte",

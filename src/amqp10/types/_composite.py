@@ -8,14 +8,14 @@
 
 The decorator gives the class slots, `__init__` (every field by position or by name, every field optional, since
 what is mandatory is so on the wire), `__eq__`, `__repr__`, and enters it in the registry of descriptors. Encoder
-and decoder are Python functions written for the class when it is declared; `_derive` writes them.
+and decoder are Python functions written for the class when it is declared (`_declare`); `_derive` writes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 
 from ..errors import DecodeError
 from ._codes import name_of
@@ -157,67 +157,21 @@ _BY_NAME: Final[dict[Any, Reader]] = {}
 # From either descriptor to the type.
 _TYPES: Final[dict[Any, type[Composite]]] = {}
 
+
+def is_taken(code: int, name: str) -> bool:
+    """Return whether a type has one of these descriptors."""
+    return code in _BY_CODE or name in _BY_NAME
+
+
+def register(cls: type[Composite], reader: Reader) -> None:
+    """Enter a type, and the reader for what follows its descriptor, under both of its descriptors."""
+    code, name = cls.descriptor_code, cls.descriptor_name
+    provided.update(cls.provides)
+    _BY_CODE[code] = _BY_NAME[name] = reader
+    _TYPES[code] = _TYPES[name] = cls
+
+
 C = TypeVar("C", bound=Composite)
-
-
-@dataclass_transform()
-def composite(code: int, name: str, *, provides: tuple[str, ...] = ()) -> Callable[[type[C]], type[C]]:
-    """Make a class of declared fields a composite type with these two descriptors.
-
-    Raises:
-        ValueError: a descriptor is taken already.
-    """
-
-    def declare(bare: type[C]) -> type[C]:
-        if code in _BY_CODE or name in _BY_NAME:
-            raise ValueError(f"the descriptor 0x{code:02x} or {name} is taken")
-        namespace = {key: value for key, value in vars(bare).items() if key not in ("__dict__", "__weakref__")}
-        fields = []
-        for key in bare.__annotations__:
-            declared = namespace.get(key)
-            if isinstance(declared, Field):
-                del namespace[key]
-                fields.append(
-                    Field(
-                        key,
-                        declared.type,
-                        declared.default,
-                        declared.mandatory,
-                        declared.multiple,
-                        declared.requires,
-                        declared.choices,
-                    )
-                )
-        namespace |= {
-            "__slots__": tuple(each.name for each in fields),
-            "__match_args__": tuple(each.name for each in fields),
-            "descriptor_code": code,
-            "descriptor_name": Symbol(name),
-            "fields": tuple(fields),
-        }
-        # `provides` may also be said in the body of the class.
-        archetypes = provides or namespace.get("provides", ())
-        namespace["provides"] = archetypes
-        metaclass: Any = type(bare)
-        cls: type[C] = metaclass(bare.__name__, bare.__bases__, namespace)
-        cls.__qualname__ = bare.__qualname__
-        derived = derive(cls, defined=namespace)
-        for method in derived.methods:
-            setattr(cls, method.__name__, method)
-        if "__hash__" not in vars(bare):
-            # Equality is by value, so that only what cannot change may be hashed.
-            cls.__hash__ = None if fields else _hash_of_type  # type: ignore[assignment]
-        provided.update(archetypes)
-        _BY_CODE[code] = _BY_NAME[name] = derived.reader
-        _TYPES[code] = _TYPES[name] = cls
-        return cls
-
-    return declare
-
-
-def _hash_of_type(self: Composite) -> int:
-    return hash(type(self))
-
 
 # The archetypes that composites provide: where one is required, a value of no composite type is refused.
 provided: Final[set[str]] = set()
@@ -339,6 +293,3 @@ def as_archetype(value: Any, archetype: str, what: str) -> Any:
     if isinstance(composite, Composite) and archetype not in composite.provides:
         raise DecodeError(f"{what}: a {composite.descriptor_name} is no {archetype}")
     return composite
-
-
-from ._derive import derive  # noqa: E402

@@ -13,14 +13,17 @@ from typing import Any, Final, cast
 
 from ..errors import DecodeError, EncodeError
 from ._codes import CODES, name_of
+from ._compiled import fast
 from ._encode import encode
-from ._readers import READERS, SMALL_VALUES, Reader, beyond, reads, unpack_words
+from ._readers import READERS, SMALL_VALUES, Reader, beyond, reads, symbol_of, unpack_words
+from ._shapes import Entry, Shapes, read_by
 from ._values import (
     Array,
     Described,
     Int,
     Map,
     Short,
+    Symbol,
     TypeName,
     UInt,
     ULong,
@@ -84,37 +87,89 @@ def _entries(data: bytes, at: int, end: int, count: int, room: list[int]) -> tup
         raise DecodeError(f"a map has a key without a value: {count} items")
     if not room[0]:
         raise DecodeError("the value is nested too deeply")
-    room[0] -= 1
     count >>= 1
     if count > _TRUSTED_ENTRIES:
+        room[0] -= 1
         return _large_map(data, at, end, count, room)
-    readers, key_readers = READERS, KEY_READERS
+    first = at + 2 + data[at + 1] if at + 1 < end else at
+    beginning = data[at - 1 : first]
+    shaped = _shaped.get(beginning)
+    if shaped is not None:
+        found = read_by(shaped, data, first, end, room)
+        if found is not None:
+            return found, end
+    room[0] -= 1
+    readers, known = READERS, _keys.get
     entries: dict[Any, Any] = {}
-    for done in range(count):
-        # Short strings are read here, without a call: nearly all keys are (benchmarks/codec.py, "decode").
-        if data[at] == 0xA1 and (stop := at + 2 + data[at + 1]) <= end:
-            key: Any = data[at + 2 : stop].decode()
-            at = stop
-        else:
-            key, at = key_readers[data[at]](data, at + 1, room)
+    begin = at
+    for _ in repeat(None, count):
         try:
-            known = key in entries
+            stop = at + 2 + data[at + 1]
+        except IndexError:  # there is no value behind it, but its reader shall say what is wrong
+            stop = at
+        key = known(data[at:stop])
+        if key is None:
+            key, at = _read_key(data, at, room)
+        else:
+            at = stop
+        try:
+            repeated = key in entries
         except TypeError:  # a list, a map, or a signaling NaN
-            known = True
-        if known:
+            repeated = True
+        if repeated:
             value, at = readers[data[at]](data, at + 1, room)
             pairs = [*entries.items(), (key, value)]
-            return _more_pairs(data, at, end, count - done - 1, pairs, room)
-        code = data[at]
-        if code == 0xA1 and (stop := at + 2 + data[at + 1]) <= end:
-            entries[key] = data[at + 2 : stop].decode()
-            at = stop
-        else:
-            entries[key], at = readers[code](data, at + 1, room)
+            return _more_pairs(data, at, end, count - len(pairs), pairs, room)
+        entries[key], at = readers[data[at]](data, at + 1, room)
     if at != end:
         raise DecodeError("the size of a map is not that of its entries")
     room[0] += 1
+    if 1 < count <= _SHAPE_ENTRIES:
+        map_shapes.note(beginning, data, begin, entries)
     return entries, end
+
+
+# Keys by their octets, constructor and length included: the same few come again and again. A peer that fills the table
+# with others makes room for them first, and costs its neighbors no more than reading their keys anew. Threads may read
+# and fill it at the same time, without the interpreter's lock, too: what is in it never depends on what else is.
+_keys: dict[bytes, Any] = {}
+_KEYS_KEPT: Final = 1024
+_KEY_OCTETS: Final = 64
+
+
+def _read_key(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+    """Read the key at `at`, and keep it if it is a short string or symbol."""
+    code = data[at]
+    key, stop = KEY_READERS[code](data, at + 1, room)
+    if (code == 0xA1 or code == 0xA3) and stop - at <= _KEY_OCTETS:
+        if len(_keys) >= _KEYS_KEPT:
+            _keys.clear()
+        _keys[data[at:stop]] = key
+    return key, stop
+
+
+# The shapes of maps, by the octets of the count and the first key: the next map that begins so most likely has the same
+# keys.
+_SHAPE_ENTRIES: Final = 32
+
+
+def _entries_of(data: bytes, at: int, entries: dict[Any, Any]) -> list[Entry] | None:
+    """Return what a map that was read at `at` consists of; None if not all keys are short text."""
+    room = [1 << 30, 1 << 30]  # all of it was read within the limits
+    seen: list[Entry] = []
+    for key in entries:
+        if type(key) is not str and type(key) is not Symbol:
+            return None
+        _, stop = KEY_READERS[data[at]](data, at + 1, room)
+        if stop - at > _KEY_OCTETS:
+            return None
+        seen.append(Entry(data[at:stop] if seen else b"", key, data[stop]))
+        _, at = READERS[data[stop]](data, stop + 1, room)
+    return seen
+
+
+map_shapes: Final = Shapes(_entries_of)
+_shaped: Final = map_shapes.readers
 
 
 def _more_pairs(
@@ -250,6 +305,12 @@ def _described(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
     value, at = readers[data[at]](data, at + 1, room)
     room[0] += 1
     return Described(descriptor, value), at
+
+
+if fast is not None:
+    fast.use_tables(_keys, symbol_of)
+    for _code in (0xC0, 0xC1, 0xD0, 0xD1):
+        READERS[_code] = fast.Compound(_code, READERS[_code])
 
 
 # Keys of maps

@@ -22,15 +22,17 @@ Where the short block does not know the value, it calls the strict writer of the
 
 from __future__ import annotations
 
+import linecache
 import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ..errors import DecodeError, EncodeError
 from ._arrays import elements_writer
 from ._codes import CODES, name_of
+from ._composite import CLOSED, Composite, Field, as_archetype, check_archetype, read_composite
 from ._compounds import check_compound
 from ._encode import (
     BINARY_HEAD,
@@ -51,9 +53,6 @@ from ._encode import (
 from ._readers import READERS, Reader, symbol_of, unpack_ulong, unpack_word, unpack_words
 from ._values import Array, Described, Map, Symbol, ULong
 
-if TYPE_CHECKING:
-    from ._composite import Composite, Field
-
 _FAILURES: Final = (TypeError, AttributeError, ValueError, ArithmeticError, LookupError, RecursionError, struct.error)
 
 
@@ -67,6 +66,29 @@ class Derived:
 
 def derive(cls: type[Composite], defined: Mapping[str, Any]) -> Derived:
     """Write and compile the methods of `cls`; those in `defined` (its own namespace) are kept as they are."""
+    scope = _scope(cls)
+    wanted = [name for name in _METHODS if name not in defined]
+    source = [_decoder(cls), *(_METHODS[name](cls) for name in wanted)]
+    _run("\n".join(source), f"<amqp10 {cls.__name__}>", scope)
+    return Derived([scope[name] for name in wanted], scope["read"])
+
+
+def values_reader(cls: type[Composite]) -> Reader:
+    """Return a reader that gives the fields of `cls` as a tuple, for whom the object would be but a detour."""
+    scope = _scope(cls)
+    _run(_decoder(cls, whole=False), f"<amqp10 values of {cls.__name__}>", scope)
+    read: Reader = scope["read"]
+    return read
+
+
+def _run(source: str, name: str, scope: dict[str, Any]) -> None:
+    """Run source that was written here, under a file name by which tracebacks and profilers show its lines."""
+    linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
+    exec(compile(source, name, "exec"), scope)
+
+
+def _scope(cls: type[Composite]) -> dict[str, Any]:
+    """Return what the source that is written for `cls` names."""
     scope: dict[str, Any] = {
         "cls": cls,
         "new": cls.__new__,
@@ -106,10 +128,7 @@ def derive(cls: type[Composite], defined: Mapping[str, Any]) -> Derived:
         if each.choices:
             scope[f"words{index}"] = {number: word for word, number in each.choices.items()}
             scope[f"numbers{index}"] = dict(each.choices)
-    wanted = [name for name in _METHODS if name not in defined]
-    source = [_decoder(cls), *(_METHODS[name](cls) for name in wanted)]
-    exec("\n".join(source), scope)
-    return Derived([scope[name] for name in wanted], scope["read"])
+    return scope
 
 
 def _place(cls: type[Composite], index: int) -> str:
@@ -298,7 +317,7 @@ _METHODS: Final[dict[str, Callable[[type[Composite]], str]]] = {
 # The decoder
 
 
-def _decoder(cls: type[Composite]) -> str:
+def _decoder(cls: type[Composite], *, whole: bool = True) -> str:
     fields = cls.fields
     lines = [
         "def read(data, at, room):",
@@ -335,6 +354,8 @@ def _decoder(cls: type[Composite]) -> str:
             lines.append(f"    if {f'not f{i}' if each.multiple else f'f{i} is None'}: raise absent({i})")
     if nests:
         lines.append("    room[0] += 1")
+    if not whole:
+        return "\n".join((*lines, f"    return ({''.join(f'f{i}, ' for i in range(len(fields)))}), end"))
     lines.append("    self = new(cls)")
     lines += [f"    self.{each.name} = f{i}" for i, each in enumerate(fields)]
     lines.append("    return self, end")
@@ -359,7 +380,9 @@ def _read_field(index: int, each: Field) -> list[str]:
     else:
         other = f"else: raise wrong({index}, code)"
     read = [re.sub(r"\bF\b", f"f{index}", line) for line in fast]
-    return ["code = data[at]", *read, "elif code == 0x40: at += 1", other]
+    # Null is looked for second: it is what most fields are, next to what is usual for them.
+    second = next((at for at, line in enumerate(read) if line.startswith("elif")), len(read))
+    return ["code = data[at]", *read[:second], "elif code == 0x40: at += 1", *read[second:], other]
 
 
 _TEXT: Final = "data[at + 2:stop].decode()"
@@ -414,6 +437,7 @@ _FAST_READS: Final[dict[str, Sequence[str]]] = {
         "    F = 0",
         "    at += 1",
     ],
+    "timestamp": ["if code == 0x83: F, at = READERS[0x83](data, at + 1, room)"],
     "string": _octets_read(0xA1, _TEXT),
     "symbol": _octets_read(0xA3, "symbol_of(data[at + 2:stop])"),
     "binary": _octets_read(0xA0, "data[at + 2:stop]"),
@@ -422,8 +446,6 @@ _FAST_READS: Final[dict[str, Sequence[str]]] = {
 
 def _special_reader(cls: type[Composite], index: int) -> Callable[[int, bytes, int, list[int]], tuple[Any, int]]:
     """Return the reader of a field without inline code; it is called with the constructor and the offset after it."""
-    from ._composite import CLOSED, Composite, as_archetype, check_archetype, read_composite
-
     declared = cls.fields[index]
     place = _place(cls, index)
     codes = frozenset(code for code, (name, _) in CODES.items() if declared.type in ("*", name))

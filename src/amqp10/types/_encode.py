@@ -7,14 +7,18 @@ the header in place when that was too small, so that nothing is encoded twice or
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import is_dataclass
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 from uuid import UUID
 
 from ..errors import EncodeError
+from ._compiled import fast
 from ._decimal import write_decimal32, write_decimal64, write_decimal128
+from ._plans import Part, Plans
+from ._plans import Writer as Writer
 from ._values import (
     Array,
     Byte,
@@ -35,9 +39,8 @@ from ._values import (
     UShort,
 )
 
-Writer = Callable[[bytearray, Any], None]
-
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
 
 # Precomputed heads and whole small values.
 UINT_SMALL: Final = [b"\x43", *(bytes((0x52, n)) for n in range(1, 256))]
@@ -61,6 +64,7 @@ _pack_double = struct.Struct(">Bd").pack
 _pack_wide = struct.Struct(">BII").pack
 
 _SIZE_LIMIT: Final = 0xFFFF_FFFF
+_LONG: Final = bytes(256)
 
 
 def encode(value: Any) -> bytes:
@@ -70,6 +74,10 @@ def encode(value: Any) -> bytes:
         EncodeError: the value, or one inside it, has no AMQP type, is out of its type's range, is a datetime without
             time zone, or does not fit exactly.
     """
+    if fast is not None:
+        made: bytes | None = fast.encode(value)
+        if made is not None:
+            return made
     out = bytearray()
     encode_to(out, value)
     return bytes(out)
@@ -95,7 +103,7 @@ def encode_to(out: bytearray, value: Any) -> None:
 
 
 _DEEPEST: Final = 32
-"""Steps of a path that are looked for; who nests deeper finds the rest."""
+"""The most steps that `path_to_fault` looks for; in values that are nested deeper, the path ends early."""
 
 
 def path_to_fault(value: Any) -> str:
@@ -115,7 +123,7 @@ def path_to_fault(value: Any) -> str:
 
 
 def _parts(value: Any) -> Iterable[tuple[str, Any]]:
-    """What a value consists of, each with how it is reached."""
+    """Yield the parts of a value, each after the path step that leads to it."""
     if isinstance(value, Described):
         yield ".descriptor", value.descriptor
         yield ".value", value.value
@@ -148,7 +156,12 @@ class _Writers(dict[type, Writer]):
         if issubclass(python, Mapping):
             self[python] = write_map
             return write_map
-        raise EncodeError(f"a {python.__qualname__} has no AMQP type")
+        hint = ""
+        if issubclass(python, Set):
+            hint = ": make it a list"
+        elif is_dataclass(python):
+            hint = ": make it a dict, with dataclasses.asdict"
+        raise EncodeError(f"a {python.__qualname__} has no AMQP type{hint}")
 
 
 def _out_of_range(name: str, value: object) -> EncodeError:
@@ -164,6 +177,7 @@ def write_boolean(out: bytearray, value: bool) -> None:
 
 
 def write_ubyte(out: bytearray, value: int) -> None:
+    """Append a ubyte (§1.6)."""
     try:
         out += pack_octet(0x50, value)
     except struct.error:
@@ -178,6 +192,7 @@ def write_ushort(out: bytearray, value: int) -> None:
 
 
 def write_uint(out: bytearray, value: int) -> None:
+    """Append a uint (§1.6)."""
     if 0 <= value < 256:
         out += UINT_SMALL[value]
         return
@@ -188,6 +203,7 @@ def write_uint(out: bytearray, value: int) -> None:
 
 
 def write_ulong(out: bytearray, value: int) -> None:
+    """Append a ulong (§1.6)."""
     if 0 <= value < 256:
         out += ULONG_SMALL[value]
         return
@@ -272,7 +288,7 @@ def write_timestamp(out: bytearray, value: datetime) -> None:
         since = value - EPOCH
     except TypeError:
         raise EncodeError(f"{value!r} has no time zone; a timestamp needs one") from None
-    out += _pack_signed_long(0x83, (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000)
+    out += _pack_signed_long(0x83, since // _MILLISECOND)
 
 
 def write_timestamp_ms(out: bytearray, value: int) -> None:
@@ -284,7 +300,7 @@ def write_timestamp_ms(out: bytearray, value: int) -> None:
 
 def write_uuid(out: bytearray, value: UUID) -> None:
     out.append(0x98)
-    out += value.bytes
+    out += value.int.to_bytes(16, "big")
 
 
 def write_binary(out: bytearray, value: bytes) -> None:
@@ -301,6 +317,7 @@ def write_view(out: bytearray, value: memoryview) -> None:
 
 
 def write_string(out: bytearray, value: str) -> None:
+    """Append a string (§1.6)."""
     try:
         raw = value.encode()
     except UnicodeEncodeError as e:
@@ -314,6 +331,7 @@ def write_string(out: bytearray, value: str) -> None:
 
 
 def write_symbol(out: bytearray, value: str) -> None:
+    """Append a symbol (§1.6)."""
     try:
         raw = value.encode("ascii")
     except UnicodeEncodeError:
@@ -347,15 +365,81 @@ def write_list(out: bytearray, value: Iterable[Any]) -> None:
 
 
 def write_map(out: bytearray, value: Mapping[Any, Any]) -> None:
+    if map_plans.write(out, value):
+        return
     start = len(out)
     out += b"\xc1\0\0"
-    writers = WRITERS
-    count = 0
-    for key, item in value.items():
-        writers[type(key)](out, key)
-        writers[type(item)](out, item)
-        count += 2
-    close_compound(out, start, count)
+    write_entries(out, value, _keys, _write_key, WRITERS)
+    close_compound(out, start, 2 * len(value))
+
+
+def write_entries(
+    out: bytearray,
+    entries: Mapping[Any, Any],
+    keys: dict[str, bytes],
+    write_key: Writer,
+    writers: Mapping[type, Writer],
+) -> None:
+    """Append keys and values: keys by `write_key`, each value by the writer for its type in `writers`.
+
+    Args:
+        keys: the encodings of keys that are of type `str`, as far as they are known; `write_key` adds to them.
+    """
+    # What most maps have is written here, without a call (benchmarks/real.py, "row encode"). Where that fails, the
+    # writer of the type says what is wrong.
+    known, small = keys.get, _LONG_SMALL.get
+    for key, item in entries.items():
+        head = known(key) if type(key) is str else None
+        if head is None:
+            write_key(out, key)
+        else:
+            out += head
+        kind = type(item)
+        if kind is str:
+            try:
+                raw = item.encode()
+            except UnicodeEncodeError:
+                raw = _LONG
+            if len(raw) < 256:
+                out += STRING_HEAD[len(raw)]
+                out += raw
+            else:
+                writers[kind](out, item)
+        elif kind is int:
+            head = small(item)
+            if head is None:
+                writers[kind](out, item)
+            else:
+                out += head
+        elif kind is float:
+            out += _pack_double(0x82, item)
+        elif kind is bool:
+            out += b"\x41" if item else b"\x42"
+        elif item is None:
+            out += b"\x40"
+        else:
+            writers[kind](out, item)
+
+
+# The same few keys come again and again: those of type `str` are kept as they were written. No key is written
+# differently for what else is in the table, so that threads may share it, without the interpreter's lock, too.
+_keys: dict[str, bytes] = {}
+_KEYS_KEPT: Final = 1024
+_KEY_LENGTH: Final = 64
+
+
+def _write_key(out: bytearray, key: Any) -> None:
+    start = len(out)
+    WRITERS[type(key)](out, key)
+    keep_key(_keys, key, out, start)
+
+
+def keep_key(keys: dict[str, bytes], key: Any, out: bytearray, start: int) -> None:
+    """Note how a key was written at `start` in `keys`, if it is one that may come again."""
+    if type(key) is str and len(key) <= _KEY_LENGTH:
+        if len(keys) >= _KEYS_KEPT:
+            keys.clear()
+        keys[key] = bytes(out[start:])
 
 
 def write_pairs(out: bytearray, value: Map) -> None:
@@ -428,6 +512,40 @@ WRITERS.update(
     }
 )
 
+
+SIMPLE_TYPES: Final = frozenset(WRITERS) - {list, tuple, dict, Map, Described}
+"""The types that have a writer, but those of values that contain others."""
+
+PLAN_SCOPE: Final = {
+    "BINARY_HEAD": BINARY_HEAD,
+    "EPOCH": EPOCH,
+    "MILLISECOND": _MILLISECOND,
+    "STRING_HEAD": STRING_HEAD,
+    "SYMBOL_HEAD": SYMBOL_HEAD,
+    "join": b"".join,
+    "pack_long": _pack_signed_long,
+    "pack_word": pack_word,
+    "small": _LONG_SMALL.get,
+}
+
+
+def plans_of(head: bytes, write_key: Writer, writers: Mapping[type, Writer]) -> Plans:
+    """Return the plans of maps whose keys and values are written so, each with the constructor and what is before."""
+
+    def look(entries: Mapping[Any, Any]) -> list[Part] | None:
+        parts = []
+        for number, (key, value) in enumerate(entries.items()):
+            if type(value) not in SIMPLE_TYPES:
+                return None
+            written = bytearray()
+            write_key(written, key)
+            parts.append(Part(number, bytes(written), type(value), writers[type(value)]))
+        return parts or None
+
+    return Plans(PLAN_SCOPE, head, look, lambda parts: 2 * len(parts))
+
+
+map_plans: Final = plans_of(b"\xc1", _write_key, WRITERS)
 
 _INTEGERS = frozenset(
     (write_ubyte, write_ushort, write_uint, write_ulong, write_byte, write_short, write_int, write_long)

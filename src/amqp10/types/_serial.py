@@ -6,23 +6,24 @@ and `serial_lt(b, a)` are False then, and `serial_compare` says 0 only for equal
 
 from __future__ import annotations
 
-_MASK = 0xFFFF_FFFF
+SERIAL_MASK = 0xFFFF_FFFF
+"""What a serial number counts up to, before 0."""
 _HALF = 0x8000_0000
 
 
 def serial_add(number: int, increment: int) -> int:
     """Return the serial number `increment` steps after `number`, or before it if `increment` is negative."""
-    return (number + increment) & _MASK
+    return (number + increment) & SERIAL_MASK
 
 
 def serial_diff(later: int, earlier: int) -> int:
     """Return how many steps lead from `earlier` to `later`: -2**31 to 2**31 - 1, negative if `later` is behind."""
-    return ((later - earlier + _HALF) & _MASK) - _HALF
+    return ((later - earlier + _HALF) & SERIAL_MASK) - _HALF
 
 
 def serial_lt(left: int, right: int) -> bool:
     """Return whether `left` comes before `right`."""
-    return 0 < (right - left) & _MASK < _HALF
+    return 0 < (right - left) & SERIAL_MASK < _HALF
 
 
 def serial_compare(left: int, right: int) -> int:
@@ -31,7 +32,7 @@ def serial_compare(left: int, right: int) -> int:
     Raises:
         ValueError: the two are exactly 2**31 apart, where RFC 1982 defines no order.
     """
-    distance = (right - left) & _MASK
+    distance = (right - left) & SERIAL_MASK
     if distance == _HALF:
         raise ValueError(f"serial numbers {left} and {right} are half the circle apart and have no order")
     return -1 if 0 < distance < _HALF else int(distance != 0)

@@ -166,8 +166,8 @@ class Described:
     __match_args__ = ("descriptor", "value")
 
     def __init__(self, descriptor: Any, value: Any) -> None:
-        self.descriptor = descriptor
-        self.value = value
+        self.descriptor: Any = descriptor
+        self.value: Any = value
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Described):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from amqp10.broker._node import Limits
+from amqp10.broker._queues.node import Limits
 from amqp10.broker._router import Router
 from amqp10.dialects.fast import DIALECT
-from amqp10.dialects.fast._commands import (
+from amqp10.dialects.fast.wire.commands import (
     ChannelClose,
     ChannelOpen,
     Command,
@@ -19,11 +19,11 @@ from amqp10.dialects.fast._commands import (
     HandleClose,
     HandleOpen,
 )
-from amqp10.dialects.fast._frames import INITIATION, CommandReader, encode_command
+from amqp10.dialects.fast.wire.frames import INITIATION, CommandReader, encode_command
 from amqp10.engine import ConnectionTerms, Event, LinkTerms, ReceiverLink, SenderLink
 from amqp10.messaging import Source, Target
 
-from ...broker._served import Served
+from ...broker.served import Served
 from ._second import read, write
 
 

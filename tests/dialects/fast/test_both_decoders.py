@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from amqp10.dialects.fast import List, Show
-from amqp10.dialects.fast._frames import INITIATION, CommandReader
+from amqp10.dialects.fast.wire.frames import INITIATION, CommandReader
 from amqp10.engine import LinkTerms, SenderLink
 from amqp10.messaging import (
     ACCEPTED,
@@ -26,6 +28,8 @@ from amqp10.testing import EnginePair
 
 from ._second import BY_NAME
 from ._talk import Talk, commands
+
+pytestmark = pytest.mark.capability("AMQP/Fast")
 
 
 @contextmanager

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 
 @asynccontextmanager
 async def connected(**settings: object) -> AsyncIterator[Connection]:
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with Broker(**settings) as broker, Connection(broker.url, dialect="fast") as connection:  # type: ignore[arg-type]
             yield connection
 
@@ -232,7 +232,7 @@ async def test_browse() -> None:
 async def test_durable_subscription() -> None:
     """A durable subscription takes in what comes while nobody is there, until it is ended."""
     async with Broker() as broker:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             async with Connection(broker.url, dialect="fast", container_id="me") as connection:
                 async with connection.subscription("topic.t", "mine"):
                     pass
@@ -271,7 +271,7 @@ async def test_large_message_over_a_bad_line() -> None:
     """A large message goes on where the connection was cut off, and arrives once."""
     size = 3_000_000
     async with Broker() as broker, FaultProxy(broker.url) as proxy:
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             again = Reconnect(initial_delay=0.01, max_delay=0.05)
             async with Connection(proxy.url, dialect="fast", reconnect=again, container_id="me") as connection:
                 async with connection.sender("q") as sender:
@@ -290,7 +290,7 @@ async def test_large_message_over_a_bad_line() -> None:
 async def test_reconnects() -> None:
     """Links come back when the connection is lost: what was not confirmed is sent again, what was not settled comes."""
     async with Broker() as broker, FaultProxy(broker.url) as proxy:
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             again = Reconnect(initial_delay=0.01, max_delay=0.05)
             async with Connection(proxy.url, dialect="fast", reconnect=again) as connection:
                 async with connection.sender("q") as sender, connection.receiver("q") as receiver:
@@ -333,7 +333,7 @@ async def test_numbers_that_cannot_be_said() -> None:
                 await connection.native.list("q", after=number)
         with pytest.raises(LocalProtocolError):
             await connection.native.list("q\0")
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             (number,) = (await connection.native.list("q")).numbers
             assert (await connection.native.show("q", number)).body == "x"
 

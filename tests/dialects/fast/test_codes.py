@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amqp10.dialects.fast._codes import code_of, code_said, error_of
+from amqp10.dialects.fast.codes import code_of, code_said, error_of
 from amqp10.messaging import Error
 from amqp10.types import Symbol
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import pytest
 
 from amqp10.dialects.fast import List, Show
-from amqp10.dialects.fast._frames import INITIATION
+from amqp10.dialects.fast.wire.frames import INITIATION
 from amqp10.engine import DeliveriesUnresumed, LinkTerms
 from amqp10.messaging import (
     ACCEPTED,
@@ -34,6 +34,8 @@ from amqp10.testing import EnginePair
 from ._second import GRAMMAR
 from ._talk import Talk, commands
 from .test_restart import AGAIN, BODY, FIRST, attached, receiving
+
+pytestmark = pytest.mark.capability("AMQP/Fast")
 
 Side = Literal["client", "server"]
 Said = Iterator[tuple[Side, str, dict[str, Any]]]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amqp10.dialects.fast import DIALECT
-from amqp10.dialects.fast._commands import (
+from amqp10.dialects.fast.wire.commands import (
     ChannelAck,
     ChannelClose,
     ChannelCommit,
@@ -34,13 +34,13 @@ from amqp10.dialects.fast._commands import (
     HandleUnget,
     MessageHead,
 )
-from amqp10.dialects.fast._frames import CommandReader, encode_command
+from amqp10.dialects.fast.wire.frames import CommandReader, encode_command
 from amqp10.engine import ConnectionEnded, ConnectionTerms, Engine, LinkTerms
 from amqp10.messaging import Message, Source, Target
 
 from ._second import GRAMMAR, write
 from ._talk import HostileClient, codes
-from .test_codec_properties import BY_TYPE
+from .wire.test_codec_properties import BY_TYPE
 
 HEAD = MessageHead(body_size=1).write()
 
@@ -133,7 +133,7 @@ def test_acts(name: str, chunk: int | None) -> None:
 
 def test_endless_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     """A transaction that only grows is ended with its channel."""
-    monkeypatch.setattr("amqp10.dialects.fast._server_session.MOST_MESSAGES", 3)
+    monkeypatch.setattr("amqp10.dialects.fast.server.session.MOST_MESSAGES", 3)
     served = HostileClient().begun()
     sending = encode_command(HandleSend(handle_id=3, fragment_size=len(HEAD) + 1), HEAD + b"x")
     assert codes(served.says(3 * sending)) == {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amqp10.dialects.fast._commands import (
+from amqp10.dialects.fast.wire.commands import (
     ChannelAck,
     ChannelCommit,
     ChannelReply,
@@ -26,13 +26,13 @@ from amqp10.dialects.fast._commands import (
     HandleSend,
     MessageHead,
 )
-from amqp10.dialects.fast._frames import INITIATION, encode_command
+from amqp10.dialects.fast.wire.frames import INITIATION, encode_command
 from amqp10.engine import ConnectionEnded, ConnectionTerms
 from amqp10.errors import Unsupported
 from amqp10.messaging import Message
 from amqp10.testing import EnginePair
 
-from ...broker._wire import queue_of
+from ...broker.wire import queue_of
 from ._talk import HostileClient, codes
 
 HEAD = MessageHead(body_size=1).write()
@@ -99,7 +99,7 @@ def test_a_commit_of_what_was_sent_on_a_handle_that_is_gone() -> None:
 
 def test_more_than_one_index_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """It says so, by the number to go on behind; and the last one, that there is no more."""
-    monkeypatch.setattr("amqp10.dialects.fast._server_browser.MOST_FOUND", 3)
+    monkeypatch.setattr("amqp10.dialects.fast.server.browser.MOST_FOUND", 3)
     served = HostileClient().begun()
     served.says(5 * send(1))
     for after, listed, more in ((0, b"1-3", 3), (3, b"4-5", 0)):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from amqp10.dialects.fast._commands import (
+from amqp10.dialects.fast.wire.commands import (
     ChannelOpen,
     Command,
     HandleClose,
@@ -20,8 +20,8 @@ from amqp10.dialects.fast._commands import (
     HandleSend,
     MessageHead,
 )
-from amqp10.dialects.fast._frames import CommandReader, encode_command
-from amqp10.dialects.fast._trace import CommandTracer
+from amqp10.dialects.fast.wire.frames import CommandReader, encode_command
+from amqp10.dialects.fast.wire.trace import CommandTracer
 from amqp10.engine import (
     DeliveriesUnresumed,
     IncomingDelivery,
@@ -33,6 +33,8 @@ from amqp10.engine import (
 )
 from amqp10.messaging import ACCEPTED, RELEASED, Message, Source, Target
 from amqp10.testing import EnginePair
+
+pytestmark = pytest.mark.capability("AMQP/Fast")
 
 BODY = bytes(range(256)) * 100
 

@@ -28,7 +28,7 @@ async def test_what_came_does_not_come_again(credit: int) -> None:
                 proxy.cut_after(SIZE * 3 // 4, "down")
                 if not credit:
                     receiver.add_credit(1)
-                with anyio.fail_after(30):
+                with anyio.fail_after(60):
                     delivery = await receiver.receive()
                 assert delivery.message.body == body
                 assert delivery.message.message_id == "large"
@@ -69,7 +69,7 @@ async def test_cut_at_each_step_of_sending(cuts: list[tuple[int, Way]]) -> None:
             async with connection.sender("q") as sender:
                 proxy.cut_after(SIZE * 3 // 4, "up")
                 tasks.start_soon(cut_again, proxy, cuts)
-                with anyio.fail_after(30):
+                with anyio.fail_after(60):
                     await sender.send(Message(body, message_id="large"))
         assert proxy.passed["up"] < SIZE + (proxy.cuts + 1) * (FRAGMENT + 2000)
         async with broker.connect() as connection, connection.receiver("q") as receiver:
@@ -97,7 +97,7 @@ async def test_cut_at_each_step_of_receiving(cuts: list[tuple[int, Way]]) -> Non
             async with connection.receiver("q", credit=1) as receiver:
                 proxy.cut_after(SIZE * 3 // 4, "down")
                 tasks.start_soon(cut_again, proxy, cuts)
-                with anyio.fail_after(30):
+                with anyio.fail_after(60):
                     delivery = await receiver.receive()
                 assert delivery.message.body == body
         assert proxy.passed["down"] < SIZE + (proxy.cuts + 1) * (FRAGMENT + 2000)

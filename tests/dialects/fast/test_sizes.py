@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from amqp10.dialects.fast._commands import (
+from amqp10.dialects._kit import partial as limits
+from amqp10.dialects.fast.wire.commands import (
     ChannelClose,
     ChannelOpen,
     Command,
     HandleClose,
+    HandleNotify,
     HandleOpen,
     HandlePrepare,
     HandleReply,
     HandleSend,
     MessageHead,
 )
-from amqp10.dialects.fast._frames import encode_command
+from amqp10.dialects.fast.wire.frames import encode_command
 from amqp10.engine import LinkEnded
 from amqp10.errors import LinkDetached
 from amqp10.messaging import ACCEPTED, Message, Source
@@ -75,7 +79,7 @@ def done(number: int) -> HandleReply:
 
 def test_many_that_are_not_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """One alone may be as large as any; of several no more comes than so much, and the one too many is refused."""
-    monkeypatch.setattr("amqp10.dialects.fast._server_handle.MOST_PARTIAL", 9000)
+    monkeypatch.setattr("amqp10.dialects.fast.server.handle.MOST_PARTIAL", 9000)
     served = HostileClient().begun()
     numbers = handles(served, 5)
     head = MessageHead(body_size=10_000).write()
@@ -98,9 +102,38 @@ def test_many_that_are_not_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     assert served.engine.partial == 0  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("by_preparing", [False, True])
+def test_many_that_are_not_whole_at_a_client(by_preparing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a server sends in part is bounded too: those that are too many end, the others go on."""
+    monkeypatch.setattr(limits, "LARGEST", 10_000)
+    monkeypatch.setattr(limits, "MOST_PARTIAL", 9000)
+    talk = Talk()
+    links: list[Any] = [talk.receiver(Source(f"q{n}")) for n in range(11)]
+    for link in links:
+        link.flow(10)
+    talk.run()
+    content = MessageHead(body_size=10_000).write() + PART
+    for link in links:
+        said: Command = HandleNotify(
+            handle_id=link.handle.id, message_nbr=1, fragment_size=len(content), partial=True, delivered=True
+        )
+        if by_preparing and link is links[-1]:
+            said = HandlePrepare(handle_id=link.handle.id, fragment_size=len(content))
+        talk.client.receive_data(encode_command(said, content))
+    ended = [event for event in talk.client.events() if isinstance(event, LinkEnded)]
+    assert [event.link for event in ended] == links[9:]
+    assert isinstance(ended[0].error, LinkDetached)
+    assert ended[0].error.condition == "amqp:resource-limit-exceeded"
+    assert talk.client.opened
+    for link in links:
+        link.detach()
+    talk.run()
+    assert talk.client.partial == 0  # type: ignore[attr-defined]
+
+
 def test_small_parts_weigh_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Than their octets: a peer that sends one or two at a time is bounded, too."""
-    monkeypatch.setattr("amqp10.dialects.fast._server_handle.MOST_PARTIAL", 9000)
+    monkeypatch.setattr("amqp10.dialects.fast.server.handle.MOST_PARTIAL", 9000)
     served = HostileClient().begun()
     first, second = handles(served, 2)
     head = MessageHead(body_size=10_000).write()
@@ -117,7 +150,7 @@ def test_small_parts_weigh_more(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_prepared_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes with a handle-prepare is part of a message, too."""
-    monkeypatch.setattr("amqp10.dialects.fast._server_handle.MOST_PARTIAL", 3000)
+    monkeypatch.setattr("amqp10.dialects.fast.server.handle.MOST_PARTIAL", 3000)
     served = HostileClient().begun()
     first, second = handles(served, 2)
     head = MessageHead(body_size=10_000).write()
@@ -132,7 +165,7 @@ def test_what_is_prepared_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_all_that_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The transactions of a connection have so much together; that of a channel that is closed is not counted."""
-    monkeypatch.setattr("amqp10.dialects.fast._server_session.MOST_OCTETS", 7000)
+    monkeypatch.setattr("amqp10.dialects.fast.server.session.MOST_OCTETS", 7000)
     served = HostileClient().begun()
     first, second, third = handles(served, 3, transacted=True)
     message = MessageHead(body_size=len(PART)).write() + PART

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from amqp10.dialects.fast._commands import COMMANDS, ConnectionPing, MessageHead
-from amqp10.dialects.fast._frames import INITIATION, CommandReader, decode_command, encode_command
+from amqp10.dialects.fast.wire.commands import COMMANDS, ConnectionPing, MessageHead
+from amqp10.dialects.fast.wire.frames import INITIATION, CommandReader, decode_command, encode_command
 from amqp10.errors import RemoteProtocolError
 
 from ._second import Refused, read, read_head, write

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amqp10.dialects.v0_10._controls import (
+from amqp10.dialects.v0_10.wire.controls import (
     ConnectionOpen,
     ConnectionOpenOk,
     ConnectionStart,
@@ -15,8 +15,8 @@ from amqp10.dialects.v0_10._controls import (
     SessionAttached,
     SessionCommandPoint,
 )
-from amqp10.dialects.v0_10._declare import Command, Control, decode_command, decode_control
-from amqp10.dialects.v0_10._frames import CONTROL, PROTOCOL_HEADER, FrameReader, encode_command, encode_control
+from amqp10.dialects.v0_10.wire.frames import CONTROL, PROTOCOL_HEADER, FrameReader, encode_command, encode_control
+from amqp10.dialects.v0_10.wire.struct import Command, Control, decode_command, decode_control
 from amqp10.engine import Engine
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from amqp10 import Message, Plain, Source, Target
 from amqp10.dialects.v0_10 import DIALECT
-from amqp10.dialects.v0_10._commands import (
+from amqp10.dialects.v0_10.wire.commands import (
     DeliveryProperties,
     ExecutionException,
     ExecutionResult,
@@ -23,7 +23,8 @@ from amqp10.dialects.v0_10._commands import (
     MessageTransfer,
     TxSelect,
 )
-from amqp10.dialects.v0_10._controls import (
+from amqp10.dialects.v0_10.wire.commands_topology import QueueQueryResult
+from amqp10.dialects.v0_10.wire.controls import (
     ConnectionClose,
     ConnectionCloseOk,
     ConnectionHeartbeat,
@@ -41,8 +42,7 @@ from amqp10.dialects.v0_10._controls import (
     SessionFlush,
     SessionKnownCompleted,
 )
-from amqp10.dialects.v0_10._frames import PROTOCOL_HEADER
-from amqp10.dialects.v0_10._topology import QueueQueryResult
+from amqp10.dialects.v0_10.wire.frames import PROTOCOL_HEADER
 from amqp10.engine import (
     ConnectionEnded,
     ConnectionTerms,

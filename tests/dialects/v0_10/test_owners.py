@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from amqp10 import Message, Source, Target
-from amqp10.dialects.v0_10._commands import (
+from amqp10.dialects.v0_10.wire.commands import (
     ExecutionException,
     ExecutionResult,
     MessageAccept,
@@ -20,15 +20,15 @@ from amqp10.dialects.v0_10._commands import (
     MessageSubscribe,
     MessageTransfer,
 )
-from amqp10.dialects.v0_10._controls import SessionCompleted
-from amqp10.dialects.v0_10._topology import XaResult
+from amqp10.dialects.v0_10.wire.commands_topology import XaResult
+from amqp10.dialects.v0_10.wire.controls import SessionCompleted
 from amqp10.engine import LinkAttached, LinkEnded, LinkTerms, QueryQueue, SessionUnmapped
 from amqp10.errors import LocalProtocolError, RemoteProtocolError
 from amqp10.messaging import ACCEPTED, Coordinator, Error, Modified, Rejected
 
+from .client.test_receiver import Subscribed
+from .server.test_sender import begun, outlet_on
 from .test_engine import a_client, sender_on
-from .test_outlet import begun, outlet_on
-from .test_subscriber import Subscribed
 
 REJECTIONS = [
     (Error("amqp:decode-error", "accept"), "amqp:decode-error: accept"),

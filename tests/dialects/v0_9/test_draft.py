@@ -9,16 +9,17 @@ from typing import Any
 import pytest
 
 from amqp10.dialects.v0_9 import DRAFT
-from amqp10.dialects.v0_9._codes import Fault
-from amqp10.dialects.v0_9._frames import BODY, HEADER, METHOD, FrameReader
-from amqp10.dialects.v0_9._incoming import Incoming
-from amqp10.dialects.v0_9._mapping import NATIVE
-from amqp10.dialects.v0_9._methods import ChannelOpen, ConnectionClose, ConnectionStartOk
-from amqp10.dialects.v0_9._outgoing import Outgoing
-from amqp10.dialects.v0_9._properties import BasicProperties
-from amqp10.dialects.v0_9._structured import Assembler
-from amqp10.dialects.v0_9._table import DRAFT_TABLES, TABLES
-from amqp10.dialects.v0_9._variant import V0_9_DRAFT
+from amqp10.dialects.v0_9.codes import Fault
+from amqp10.dialects.v0_9.message.from_basic import FromBasic
+from amqp10.dialects.v0_9.message.places import NATIVE_ANNOTATION
+from amqp10.dialects.v0_9.message.to_basic import ToBasic
+from amqp10.dialects.v0_9.wire.draft import Assembler
+from amqp10.dialects.v0_9.wire.frames import FrameReader
+from amqp10.dialects.v0_9.wire.framing import BODY, HEADER, METHOD
+from amqp10.dialects.v0_9.wire.methods import ChannelOpen, ConnectionClose, ConnectionStartOk
+from amqp10.dialects.v0_9.wire.properties import BasicProperties
+from amqp10.dialects.v0_9.wire.tables import DRAFT_TABLES, TABLES
+from amqp10.dialects.v0_9.wire.variant import V0_9_DRAFT
 from amqp10.engine import ConnectionEnded, ConnectionOpened, ConnectionTerms, Engine, SessionBegun
 from amqp10.errors import DecodeError
 from amqp10.messaging import Message
@@ -264,11 +265,13 @@ def test_a_structured_message_comes_back() -> None:
         (assembler.header if kind == HEADER else assembler.body)(payload)
     whole = assembler.whole
     assert whole is not None
-    payload = Incoming(DRAFT_TABLES).map(b"\0\0\1q", whole.properties, whole.body, whole.children)
+    payload = FromBasic(DRAFT_TABLES).map(b"\0\0\1q", whole.properties, whole.body, whole.children)
     message = Message.decode(payload)
     assert message.body == b"pp"
-    assert [Message.decode(child).body for child in message.message_annotations[NATIVE]["children"]] == [b"c"]
-    route, body = Outgoing(DRAFT_TABLES, "", "q").map(payload)
+    assert [Message.decode(child).body for child in message.message_annotations[NATIVE_ANNOTATION]["children"]] == [
+        b"c"
+    ]
+    route, body = ToBasic(DRAFT_TABLES, "", "q").map(payload)
     again = FRAMING.message(1, 60, route.properties, body, 4096, route.children)
     assert again == bytes.fromhex(vector["hex"])
 
@@ -276,7 +279,7 @@ def test_a_structured_message_comes_back() -> None:
 def test_a_structured_message_through_another_dialect() -> None:
     """0-9-1 has no weight: the children wait in a header."""
     native = {"children": [Message(b"c").encode()]}
-    payload = Message(b"pp", message_annotations={NATIVE: native}).encode()
-    route, body = Outgoing(TABLES, "", "q").map(payload)
-    back = Message.decode(Incoming(TABLES).map(b"\0\0\1q", route.properties, body))
-    assert back.message_annotations[NATIVE]["children"] == native["children"]
+    payload = Message(b"pp", message_annotations={NATIVE_ANNOTATION: native}).encode()
+    route, body = ToBasic(TABLES, "", "q").map(payload)
+    back = Message.decode(FromBasic(TABLES).map(b"\0\0\1q", route.properties, body))
+    assert back.message_annotations[NATIVE_ANNOTATION]["children"] == native["children"]

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 import pytest
 
 from amqp10.dialects.v0_9 import DIALECT
-from amqp10.dialects.v0_9._incoming import Incoming
-from amqp10.dialects.v0_9._methods import (
+from amqp10.dialects.v0_9.message.from_basic import FromBasic
+from amqp10.dialects.v0_9.message.to_basic import ToBasic
+from amqp10.dialects.v0_9.wire.methods import (
     ChannelOpenOk,
     ConfirmSelectOk,
     ConnectionOpen,
@@ -19,17 +20,16 @@ from amqp10.dialects.v0_9._methods import (
     ConnectionTuneOk,
     QueueDeclareOk,
 )
-from amqp10.dialects.v0_9._outgoing import Outgoing
-from amqp10.dialects.v0_9._properties import BasicProperties
-from amqp10.dialects.v0_9._table import QPID_TABLES, TABLES
-from amqp10.dialects.v0_9._variant import V0_9_1
+from amqp10.dialects.v0_9.wire.properties import BasicProperties
+from amqp10.dialects.v0_9.wire.tables import QPID_TABLES, TABLES
+from amqp10.dialects.v0_9.wire.variant import V0_9_1
 from amqp10.engine import ConnectionEnded, ConnectionTerms, Engine, LinkTerms
 from amqp10.errors import ConnectionLost
 from amqp10.messaging import Message, Source, Target
 from amqp10.sasl import Anonymous, Authenticator
 from amqp10.types import Timestamp
 
-from .test_answers import hear
+from .client.test_answers import hear
 
 MOMENT = datetime(2024, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
 IN_SECONDS, IN_MS = 1_704_164_645, 1_704_164_645_678
@@ -96,8 +96,8 @@ def test_how_moments_are_read(number: int, value: datetime | Timestamp) -> None:
 def test_every_moment_comes_back(moment: datetime | Timestamp) -> None:
     """Those that Qpid's way cannot tell from others, too."""
     message = Message(b"m", creation_time=moment, application_properties={"t": moment})
-    route, body = Outgoing(QPID_TABLES, "", "q", clock=lambda: 0).map(message.encode())
-    back = Message.decode(Incoming(QPID_TABLES).map(b"\0\0\1q", route.properties, body))
+    route, body = ToBasic(QPID_TABLES, "", "q", clock=lambda: 0).map(message.encode())
+    back = Message.decode(FromBasic(QPID_TABLES).map(b"\0\0\1q", route.properties, body))
     assert (back.creation_time, back.application_properties) == (moment, {"t": moment})
 
 

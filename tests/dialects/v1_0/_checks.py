@@ -106,7 +106,7 @@ def _check_tables(walk: Walk) -> None:
             links = {id(x.link) for x in walk.links if x.link.session is session and not x.over}
             assert {id(x) for x in session._by_handle.values()} == links
             assert {id(x) for x in session._by_remote_handle.values()} == links
-            assert not session.held
+            assert not session.pending_parts
             assert not session._dispositions
             unsettled = [d for x in session._by_handle.values() for d in x.unsettled.values()]
             tables = [*session.outgoing.values(), *session.incoming.values()]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from amqp10.dialects.v1_0._frames import FrameReader, encode_frame
+from amqp10.dialects.v1_0.wire.frames import FrameReader, encode_frame
 from amqp10.engine import (
     ConnectionEnded,
     ConnectionOpened,

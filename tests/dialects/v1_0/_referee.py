@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from amqp10.dialects.v1_0._frames import FrameReader
+from amqp10.dialects.v1_0.wire.frames import FrameReader
 from amqp10.testing import Attach, Begin, Close, Detach, End, Flow, Transfer
 
 OTHER = {"client": "server", "server": "client"}

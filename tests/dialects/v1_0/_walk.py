@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from amqp10.engine import (
+    NO_LINK_OWNER,
     ConnectionEnded,
     ConnectionTerms,
     CreditChanged,
@@ -135,9 +136,9 @@ class Walk:
         return SessionTerms(self.windows[how % 3], next_outgoing_id=self.first, properties={"label": label})
 
     def _begun(self, side: str, session: Any, label: str) -> None:
-        session.context = SessionSide(side, session, label)
+        session.owner = SessionSide(side, session, label)
         session.next_delivery_id = self.first
-        self.sessions.append(session.context)
+        self.sessions.append(session.owner)
 
     def do_attach(self, which: int, how: int) -> bool:
         on = pick([x for x in self.sessions if not x.over and not x.ending and x.session.terms], which)
@@ -172,8 +173,8 @@ class Walk:
         )
 
     def _attached(self, on: SessionSide, link: Any, number: int, how: int) -> None:
-        link.context = LinkSide(on.side, link, on, number)
-        self.links.append(link.context)
+        link.owner = LinkSide(on.side, link, on, number)
+        self.links.append(link.owner)
         if link.is_sender:
             link.auto_settle = how % 5 != 0
         else:
@@ -193,7 +194,7 @@ class Walk:
             self._begun(side, session, label)
         elif isinstance(event, LinkAttached):
             link: Any = event.link
-            on = link.session.context
+            on = link.session.owner
             if on is None:
                 self.pending.append((side, event))
                 return False
@@ -202,9 +203,9 @@ class Walk:
                 return True  # its end has been answered by the engine
             if how % 9 == 0:
                 if not any(link is x for x in self.ended):
-                    link.context = LinkSide(side, link, on, number, detaching=True)
-                    self.excused.add(link.context.key)
-                    self.links.append(link.context)
+                    link.owner = LinkSide(side, link, on, number, detaching=True)
+                    self.excused.add(link.owner.key)
+                    self.links.append(link.owner)
                 link.refuse(FAULT)
             else:
                 link.attach(self._link_terms(link.name, number, how // 6))
@@ -416,7 +417,7 @@ class Walk:
             if event.session.terms is None:
                 self.pending.append((side, event))
         elif isinstance(event, LinkAttached):
-            if event.link.terms is None or event.link.context is None:
+            if event.link.terms is None or event.link.owner is NO_LINK_OWNER:
                 self.pending.append((side, event))
         elif isinstance(event, LinkEnded | SessionUnmapped | ConnectionEnded):
             assert not isinstance(event.error, RemoteProtocolError), event
@@ -433,7 +434,7 @@ class Walk:
         thing: Any = event.link if isinstance(event, LinkEnded) else event.session
         assert not any(thing is x for x in self.ended), event
         self.ended.append(thing)
-        one = thing.context
+        one: Any = thing.owner if isinstance(thing.owner, SessionSide | LinkSide) else None
         if one is not None:
             one.over = True
         if isinstance(event, LinkEnded):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp10.dialects.v1_0._credit import ReceiverCredit, SenderCredit
+from amqp10.dialects.v1_0.credit import ReceiverCredit, SenderCredit
 from amqp10.types import serial_add
 
 STARTS = [0, 1, 2**31 - 2, 2**31 - 1, 2**31, 2**32 - 4, 2**32 - 1]

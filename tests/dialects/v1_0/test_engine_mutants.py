@@ -41,6 +41,7 @@ HEADER = b"AMQP\0\1\0\0"
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(chosen=st.integers(0, SETTINGS - 1), steps=STEPS)
+@pytest.mark.slow
 def test_mutants(chosen: int, steps: list[Step]) -> None:
     """Whatever becomes of frames on their way: nothing is raised but for what owners do wrong, every fault has the
     condition of its level, things end once and inside out, and what is written is legal."""

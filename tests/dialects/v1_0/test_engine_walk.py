@@ -38,6 +38,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 199), st.integers(0, 59), st.integers(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(chosen=st.integers(0, SETTINGS - 1), steps=STEPS)
+@pytest.mark.slow
 def test_walk(chosen: int, steps: list[Step]) -> None:
     """Whatever the owners of two engines do, in whatever order and with bytes under way for however long: no rule is
     broken, everything whole arrives once and in order, and at rest both ends agree and nothing is left over."""

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp10.dialects.v1_0._frames import FRAME_SASL, FrameReader
-from amqp10.dialects.v1_0._performatives import SaslChallenge, SaslInit, SaslMechanisms, SaslOutcome, SaslResponse
-from amqp10.dialects.v1_0._sasl_layer import MAX_ROUNDS, ClientSasl, ServerSasl
+from amqp10.dialects.v1_0.sasl_layer import ClientSasl, ServerSasl
+from amqp10.dialects.v1_0.wire.frames import FRAME_SASL, FrameReader
+from amqp10.dialects.v1_0.wire.performatives import SaslChallenge, SaslInit, SaslMechanisms, SaslOutcome, SaslResponse
 from amqp10.errors import AuthenticationFailed, InsecureTransport, RemoteProtocolError
 from amqp10.sasl import (
+    MAX_ROUNDS,
     Anonymous,
     Authenticator,
     ClientExchange,

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from amqp10.dialects.v1_0._connection import ConnectionEndpoint
-from amqp10.dialects.v1_0._link import LinkEndpoint, SessionFault
-from amqp10.dialects.v1_0._receiver import ReceiverEndpoint
-from amqp10.dialects.v1_0._sender import SenderEndpoint
-from amqp10.dialects.v1_0._session import SessionEndpoint
-from amqp10.dialects.v1_0._states import CONNECTION, LINK, SESSION, ConnectionState, LinkState, SessionState
+from amqp10.dialects._kit.machine import RECEIVED, SENT
+from amqp10.dialects.v1_0.connection import ConnectionEndpoint
+from amqp10.dialects.v1_0.endpoints.receiver import ReceiverEndpoint
+from amqp10.dialects.v1_0.endpoints.sender import SenderEndpoint
+from amqp10.dialects.v1_0.link import LinkEndpoint, SessionFault
+from amqp10.dialects.v1_0.session import SessionEndpoint
+from amqp10.dialects.v1_0.states import CONNECTION, LINK, SESSION, ConnectionState, LinkState, SessionState, Step
 from amqp10.engine import ConnectionTerms, dialect
 from amqp10.errors import LocalProtocolError, RemoteProtocolError
 
@@ -56,13 +57,19 @@ SPEC_LINK = """
 """
 
 
-def drawn(text: str, states: type[Enum]) -> dict[tuple[Any, str], Any]:
+def step_of(word: str) -> Step:
+    """Return the step that a drawing writes so: `S:OPEN`, `R:HDR`, `S:CLOSE(error)`."""
+    way, what = word.replace("HDR", "HEADER").replace("(error)", "_WITH_ERROR").split(":")
+    return Step[{"S": "SEND_", "R": "RECEIVE_"}[way] + what]
+
+
+def drawn(text: str, states: type[Enum]) -> dict[tuple[Any, Step], Any]:
     """A drawing as a table."""
     table = {}
     for line in text.split("\n"):
         state, *rest = line.split() or [""]
         for step, after in zip(rest[::2], rest[1::2], strict=True):
-            table[states[state], step] = states[after]
+            table[states[state], step_of(step)] = states[after]
     return table
 
 
@@ -79,7 +86,7 @@ MACHINES = [
 def test_table_is_the_specification(table: Mapping[Any, Any], states: type[Enum], spec: str) -> None:
     """Each entry of the specification is in the table, and no other."""
     assert table == drawn(spec, states)
-    assert {state.name for state in states} == set(spec.split()) - {step for _, step in table}
+    assert {state.name for state in states} == {word for word in spec.split() if ":" not in word}
 
 
 @pytest.mark.parametrize(("table", "states", "spec"), MACHINES)
@@ -123,12 +130,12 @@ def test_two_ends_agree(table: Mapping[Any, Any], states: type[Enum], spec: str)
             mine, theirs, out, back = turn(config) if turned else config
             state, begun = mine
             steps = [
-                ((after, True), theirs, (*out, step[2:].removesuffix("(error)")), back)
+                ((after, True), theirs, (*out, step.what.removesuffix(" with an error")), back)
                 for (before, step), after in table.items()
-                if before is state and step[0] == "S" and not (begun and state is rest)  # one life each
+                if before is state and step.way == SENT and not (begun and state is rest)  # one life each
             ]
             if back:
-                after = table.get((state, f"R:{back[0]}"))
+                after = table.get((state, Step["RECEIVE_" + back[0].upper()]))
                 assert after is not None or steps, f"{state} cannot take {back[0]}, nor send to make it legal"
                 if after is not None:
                     steps.append(((after, True), theirs, out, back[1:]))
@@ -158,15 +165,15 @@ def connection_endpoint() -> ConnectionEndpoint:
     return found
 
 
-def pairs(states: type[Enum], table: Mapping[tuple[Any, str], Any]) -> list[Any]:
+def pairs(states: type[Enum], table: Mapping[tuple[Any, Step], Any]) -> list[Any]:
     """Every state with every step that the machine knows in any state."""
-    steps = sorted({step for _, step in table})
-    return [pytest.param(state, step, id=f"{state.name} {step}") for state in states for step in steps]
+    steps = sorted({step for _, step in table}, key=lambda step: step.name)
+    return [pytest.param(state, step, id=f"{state.name} {step.name}") for state in states for step in steps]
 
 
 @pytest.mark.spec("2.4.6", "every entry of the state table and every missing pair")
 @pytest.mark.parametrize(("state", "step"), pairs(ConnectionState, CONNECTION))
-def test_connection_step(state: ConnectionState, step: str) -> None:
+def test_connection_step(state: ConnectionState, step: Step) -> None:
     """A connection moves as the table says; without an entry nothing moves, and whoever sent it is to blame."""
     endpoint = connection_endpoint()
     endpoint.state = state
@@ -175,7 +182,7 @@ def test_connection_step(state: ConnectionState, step: str) -> None:
         endpoint.advance(step)
         assert endpoint.state is after
         return
-    with pytest.raises(RemoteProtocolError if step[0] == "R" else LocalProtocolError, match=state.name) as caught:
+    with pytest.raises(RemoteProtocolError if step.way == RECEIVED else LocalProtocolError, match=state.name) as caught:
         endpoint.advance(step)
     assert endpoint.state is state
     if isinstance(caught.value, RemoteProtocolError):
@@ -184,17 +191,17 @@ def test_connection_step(state: ConnectionState, step: str) -> None:
 
 @pytest.mark.spec("2.5.5", "every entry of the state table and every missing pair")
 @pytest.mark.parametrize(("state", "step"), pairs(SessionState, SESSION))
-def test_session_step(state: SessionState, step: str) -> None:
+def test_session_step(state: SessionState, step: Step) -> None:
     """A session moves as the table says; without an entry nothing moves, and whoever sent it is to blame."""
     endpoint = SessionEndpoint(connection_endpoint(), 0)
     endpoint.state = state
     after = SESSION.get((state, step))
     if after is not None:
-        endpoint._advance(step)
+        endpoint.advance(step)
         assert endpoint.state is after
         return
-    with pytest.raises(RemoteProtocolError if step[0] == "R" else LocalProtocolError, match=state.name) as caught:
-        endpoint._advance(step)
+    with pytest.raises(RemoteProtocolError if step.way == RECEIVED else LocalProtocolError, match=state.name) as caught:
+        endpoint.advance(step)
     assert endpoint.state is state
     if isinstance(caught.value, RemoteProtocolError):
         assert caught.value.condition == "amqp:illegal-state"
@@ -203,17 +210,17 @@ def test_session_step(state: SessionState, step: str) -> None:
 @pytest.mark.spec("2.6.3", "every entry of the state table and every missing pair")
 @pytest.mark.parametrize("kind", [SenderEndpoint, ReceiverEndpoint])
 @pytest.mark.parametrize(("state", "step"), pairs(LinkState, LINK))
-def test_link_step(state: LinkState, step: str, kind: type[LinkEndpoint]) -> None:
+def test_link_step(state: LinkState, step: Step, kind: type[LinkEndpoint]) -> None:
     """A link moves as the table says at either end; a step of the peer's without an entry costs it the session."""
     endpoint = kind(SessionEndpoint(connection_endpoint(), 0), "link")
     endpoint.state = state
     after = LINK.get((state, step))
     if after is not None:
-        endpoint._advance(step)
+        endpoint.advance(step)
         assert endpoint.state is after
         return
-    with pytest.raises(SessionFault if step[0] == "R" else LocalProtocolError, match=state.name) as caught:
-        endpoint._advance(step)
+    with pytest.raises(SessionFault if step.way == RECEIVED else LocalProtocolError, match=state.name) as caught:
+        endpoint.advance(step)
     assert endpoint.state is state
     if isinstance(caught.value, SessionFault):
         assert caught.value.condition == "amqp:illegal-state"

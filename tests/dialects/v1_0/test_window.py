@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp10.dialects.v1_0._window import SessionWindow
+from amqp10.dialects.v1_0.window import SessionWindow
 from amqp10.types import serial_add
 
 # Where serial numbers go wrong, and where nothing happens.

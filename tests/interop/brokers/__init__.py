@@ -15,6 +15,8 @@ from ._java import copy_jars as copy_jars
 from ._java import java as java
 from ._java import mortal as mortal
 from ._java import serving as serving
+from ._rabbitmq import NEWEST as NEWEST
+from ._rabbitmq import STABLE as STABLE
 from ._rabbitmq import mortal_rabbitmq as mortal_rabbitmq
 from ._rabbitmq import serving_rabbitmq as serving_rabbitmq
 from ._recipes import ARTEMIS as ARTEMIS

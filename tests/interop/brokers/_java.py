@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...free_ports import free_ports
+from ...kit.free_ports import free_ports
 from ._certificates import PASSWORD
 
 HERE = Path(__file__).resolve().parent

@@ -1,7 +1,7 @@
 """RabbitMQ for the tests: Debian's packages of it and of its Erlang, unpacked into a folder and run from there.
 
-The suite is named, so that the version is 4 wherever this runs. Nothing is installed on the machine, and neither root
-nor namespaces are needed: the programs are run by the dynamic loader of the folder, with the libraries of the folder.
+The suites are named, so that the versions are the same wherever this runs. Nothing is installed on the machine, and
+neither root nor namespaces are needed: the programs are run by the dynamic loader of the folder, with its libraries.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ...free_ports import free_ports
+from ...kit.free_ports import free_ports
 from ._java import (
     DOWNLOAD_SECONDS,
     HERE,
@@ -31,7 +31,11 @@ from ._java import (
 )
 
 NAME = "rabbitmq"
-SUITE = "trixie"
+STABLE = "trixie"
+"""Debian 13: RabbitMQ 4.0."""
+NEWEST = "sid"
+"""Debian unstable: the newest RabbitMQ that Debian has, 4.3 or later."""
+
 PACKAGE = "rabbitmq-server"
 PORTS = ("amqp", "amqps")
 CONFIG = HERE / NAME
@@ -57,13 +61,13 @@ APT_OPTIONS = (
 # Installing
 
 
-def install_rabbitmq() -> Path:
+def install_rabbitmq(suite: str = STABLE) -> Path:
     """The folder with the packages unpacked; made if it is not there.
 
     Raises:
         Unavailable: this is no Debian, or apt cannot download the packages.
     """
-    folder = cache() / f"{NAME}-{hashlib.sha256(f'{SUITE} {PACKAGE}'.encode()).hexdigest()[:12]}"
+    folder = cache() / f"{NAME}-{hashlib.sha256(f'{suite} {PACKAGE}'.encode()).hexdigest()[:12]}"
     if folder.is_dir():
         return folder
     for command in ("apt-get", "dpkg-deb"):
@@ -72,19 +76,19 @@ def install_rabbitmq() -> Path:
     cache().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache(), prefix=f"{NAME}-") as partial:
         root = Path(partial, "root")
-        for package in _download(Path(partial, "apt")):
+        for package in _download(Path(partial, "apt"), suite):
             _run("dpkg-deb", "-x", str(package), str(root))
         with suppress(OSError):  # another run was quicker
             root.rename(folder)
     return folder
 
 
-def _download(folder: Path) -> list[Path]:
+def _download(folder: Path, suite: str) -> list[Path]:
     """The package and all that it depends on."""
     archives = folder / "cache" / "archives"
     (archives / "partial").mkdir(parents=True)
     (folder / "lists" / "partial").mkdir(parents=True)
-    (folder / "debian.sources").write_text(_sources())
+    (folder / "debian.sources").write_text(_sources(suite))
     (folder / "status").touch()
     options = [word for option in APT_OPTIONS for word in ("-o", option.format(folder=folder))]
     apt = ["apt-get", "-q", "-y", "--no-install-recommends", "--download-only", *options]
@@ -93,14 +97,14 @@ def _download(folder: Path) -> list[Path]:
     return sorted(archives.glob("*.deb"))
 
 
-def _sources() -> str:
+def _sources(suite: str) -> str:
     """This machine's own mirror of Debian, for the suite that we want."""
     files = [Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))]
     lines = [line for file in files if file.is_file() for line in file.read_text().splitlines()]
     for line in lines:
         mirror = re.match(r"(?:URIs:|deb\b).*?((?:https?|mirror\+file):\S+/debian/?)(?:\s|$)", line)
         if mirror is not None:
-            return f"Types: deb\nURIs: {mirror[1]}\nSuites: {SUITE}\nComponents: main\nSigned-By: {KEYS}\n"
+            return f"Types: deb\nURIs: {mirror[1]}\nSuites: {suite}\nComponents: main\nSigned-By: {KEYS}\n"
     raise Unavailable("apt knows no mirror of Debian here")
 
 
@@ -119,14 +123,14 @@ def _run(*command: str) -> None:
 
 
 @contextmanager
-def serving_rabbitmq(certificates: Path) -> Iterator[Server]:
+def serving_rabbitmq(certificates: Path, suite: str = STABLE) -> Iterator[Server]:
     """Run it on fresh data until the block is left.
 
     Raises:
         Unavailable: it cannot be had here.
         DidNotStart: it does not serve; the end of its log is in the message.
     """
-    root = install_rabbitmq()
+    root = install_rabbitmq(suite)
     with tempfile.TemporaryDirectory(prefix=f"amqp10-{NAME}-", ignore_cleanup_errors=True) as folder:
         for attempt in range(3):
             with _attempt(root, Path(folder, str(attempt)), certificates) as server:
@@ -137,16 +141,21 @@ def serving_rabbitmq(certificates: Path) -> Iterator[Server]:
 
 
 @contextmanager
-def mortal_rabbitmq(certificates: Path) -> Iterator[MortalRabbitMQ]:
+def mortal_rabbitmq(
+    certificates: Path, *, token_key: Path | None = None, suite: str = STABLE
+) -> Iterator[MortalRabbitMQ]:
     """Run it on fresh data until the block is left, and let it be killed there.
+
+    Args:
+        token_key: the public key, as PEM, of JSON Web Tokens that may log in, by its OAuth 2 plugin.
 
     Raises:
         Unavailable: it cannot be had here.
         DidNotStart: it does not serve; the end of its log is in the message.
     """
-    root = install_rabbitmq()
+    root = install_rabbitmq(suite)
     with tempfile.TemporaryDirectory(prefix=f"amqp10-{NAME}-", ignore_cleanup_errors=True) as folder:
-        broker = MortalRabbitMQ(root, Path(folder, "data"), certificates)
+        broker = MortalRabbitMQ(root, Path(folder, "data"), certificates, token_key)
         try:
             if not broker.start():
                 raise DidNotStart(f"{NAME}: a port of it was taken by others")
@@ -168,10 +177,10 @@ def _attempt(root: Path, data: Path, certificates: Path) -> Iterator[Server | No
 class MortalRabbitMQ:
     """It and its port mapper; it can be killed, and started again on the same ports with what it had written."""
 
-    def __init__(self, root: Path, data: Path, certificates: Path) -> None:
+    def __init__(self, root: Path, data: Path, certificates: Path, token_key: Path | None = None) -> None:
         *numbers, self._mapping, self._distribution = free_ports(len(PORTS) + 2)
         ports = dict(zip(PORTS, numbers, strict=True))
-        _configure(data, ports, certificates)
+        _configure(data, ports, certificates, token_key)
         self._log = data / "broker.log"
         self._erlang = Erlang(root, data)
         self._mapper = self._erlang.start("epmd", "-address", HOST, "-port", str(self._mapping))
@@ -217,11 +226,16 @@ class MortalRabbitMQ:
                 process.wait()
 
 
-def _configure(data: Path, ports: dict[str, int], certificates: Path) -> None:
+def _configure(data: Path, ports: dict[str, int], certificates: Path, token_key: Path | None) -> None:
     data.mkdir()
     values = {**ports, "config": CONFIG, "tls": certificates}
-    (data / "rabbitmq.conf").write_text((CONFIG / "rabbitmq.conf").read_text().format(**values))
-    shutil.copy(CONFIG / "enabled_plugins", data)
+    settings, plugins = (CONFIG / "rabbitmq.conf").read_text(), (CONFIG / "enabled_plugins").read_text()
+    if token_key is not None:
+        values["key"] = token_key
+        settings += (CONFIG / "oauth2.conf").read_text()
+        plugins = plugins.replace("]", ", rabbitmq_auth_backend_oauth2]")
+    (data / "rabbitmq.conf").write_text(settings.format(**values))
+    (data / "enabled_plugins").write_text(plugins)
 
 
 class Erlang:
@@ -269,7 +283,9 @@ class Erlang:
         """The emulator with these words, finding its like by the port mapper at the port `mapping`."""
         places = {"ROOTDIR": self.home, "BINDIR": self.helpers, "EMU": "beam", "PROGNAME": "erl", "HOME": self.data}
         roots = ("-root", self.home, "-bindir", self.helpers, "-progname", "erl", "--", "-home", self.data)
-        emulator = ("-W", "w", "-S", "2:2", "--", *roots, "-epmd_port", mapping, "--", "-noshell", "-noinput")
+        # Threads that find nothing to do wait, and do not spin for a while first: the processors are few.
+        idle = ("-sbwt", "none", "-sbwtdcpu", "none", "-sbwtdio", "none")
+        emulator = ("-W", "w", "-S", "2:2", *idle, "--", *roots, "-epmd_port", mapping, "--", "-noshell", "-noinput")
         kernel = ("-kernel", "inet_dist_use_interface", "{127,0,0,1}")
         variables = {key: str(value) for key, value in (places | dict(environment or {})).items()}
         return self.start("beam.smp", *map(str, (*emulator, *words, *kernel)), environment=variables)

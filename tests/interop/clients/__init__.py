@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from ._programs import AMQP091_GO as AMQP091_GO
+from ._programs import AZURE_GO as AZURE_GO
+from ._programs import AZURE_SERVICEBUS_JAVA as AZURE_SERVICEBUS_JAVA
+from ._programs import AZURE_SERVICEBUS_JS as AZURE_SERVICEBUS_JS
+from ._programs import AZURITE as AZURITE
 from ._programs import PROGRAMS as PROGRAMS
 from ._programs import QPID_CLIENT as QPID_CLIENT
 from ._programs import RABBITMQ_JAVA as RABBITMQ_JAVA

@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,7 +62,7 @@ class Program:
                     built.rename(folder)
         return folder
 
-    async def run(self, *words: object) -> list[dict[str, Any]]:
+    async def run(self, *words: object, environment: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
         """Run it to its end; what it printed, without the last line.
 
         Raises:
@@ -73,7 +73,7 @@ class Program:
         folder = self.installed()
         done = await anyio.run_process(
             [*self.command(HERE / self.name, folder), *map(str, words)],
-            env={**os.environ, **self.environment(folder)},
+            env={**os.environ, **self.environment(folder), **(environment or {})},
             check=False,
         )
         lines = [json.loads(line) for line in done.stdout.splitlines()]
@@ -117,7 +117,7 @@ def get(command: list[str], folder: Path) -> None:
         raise Unavailable(f"{' '.join(command)} failed: {(done.stderr or done.stdout).strip()[-500:]}")
 
 
-def install_rhea(source: Path, folder: Path) -> None:
+def install_npm(source: Path, folder: Path) -> None:
     tool("node")
     shutil.copy(source / "package.json", folder)
     get([tool("npm"), "install", "--no-audit", "--no-fund", "--silent"], folder)
@@ -145,7 +145,7 @@ def run_java(source: Path, folder: Path) -> list[str]:
 RHEA = Program(
     "rhea",
     "rhea (JavaScript)",
-    install_rhea,
+    install_npm,
     lambda source, folder: [tool("node"), str(source / "client.js")],
     lambda folder: {"NODE_PATH": str(folder / "node_modules")},
 )
@@ -170,5 +170,22 @@ RABBITMQ_JAVA = Program(
     "RabbitMQ's client for AMQP 1.0 (Java)",
     install_java,
     run_java,
+)
+AZURE_SERVICEBUS_JAVA = Program("azure_servicebus_java", "azure-messaging-servicebus (Java)", install_java, run_java)
+AZURE_SERVICEBUS_JS = Program(
+    "azure_servicebus_js",
+    "@azure/service-bus (JavaScript)",
+    install_npm,
+    lambda source, folder: [tool("node"), str(source / "client.js")],
+    lambda folder: {"NODE_PATH": str(folder / "node_modules")},
+)
+AZURE_GO = Program(
+    "azure_go", "azservicebus and azeventhubs (Go)", install_go, lambda source, folder: [str(folder / "client")]
+)
+AZURITE = Program(  # a server; with an older reporter of its use, which is off: the newer one is three quarters of it
+    "azurite",
+    "Azurite, an emulator of Azure Storage (JavaScript)",
+    install_npm,
+    lambda source, folder: [tool("node"), str(folder / "node_modules/azurite/dist/src/blob/main.js")],
 )
 PROGRAMS = {program.name: program for program in (RHEA, GO_AMQP, PROTONJ2)}

@@ -90,7 +90,7 @@ async def test_a_queue_of_a_broker_that_ignores_places_in_streams(monkeypatch: p
             await RabbitStream(options).bounds(connection, "orders")
         with pytest.raises(ValueError, match="'orders' is a queue, not a stream"):
             await read_range(options, Range("orders", 0, 1), SCHEMA, emit)
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             [message] = await receive(broker.url, "orders")
         assert message.body == b"1"
 

@@ -1,4 +1,4 @@
-"""Event Hubs through Spark: the partitions of a hub, by sequence number."""
+"""Event Hubs through Spark, against the emulator: the partitions of a hub, by sequence number."""
 
 from __future__ import annotations
 
@@ -10,28 +10,43 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+import anyio
 import pyarrow.parquet as pq
-from anyio.from_thread import start_blocking_portal
 from pyspark.errors import PySparkException
 
-from .event_hub import KEPT, NAME, hub
+from amqp10.azure import EventHub
+from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, EventHubConfig
+from amqp10.testing import BackgroundEventHubs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("spark")]
+pytestmark = [
+    *(pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.xdist_group("spark")),
+    pytest.mark.capability("Spark"),
+]
 
 SCHEMA = "partition STRING, offset BIGINT, body STRING"
 
 
 class Events:
-    """A hub in a thread of its own, as seen by Spark."""
+    """A hub of the emulator, which lets nobody in without a token, as seen by Spark."""
 
-    def __init__(self, spark: SparkSession, url: str, send: Callable[..., None]) -> None:
-        self._spark, self.send = spark, send
-        self._options = {"url": url, "address": NAME, "mode": "eventhubs"}
+    def __init__(self, spark: SparkSession, emulator: BackgroundEventHubs) -> None:
+        self._spark, self._emulator = spark, emulator
+        login = {"username": EMULATOR_RULE.name, "password": EMULATOR_RULE.key}
+        self._options = {"url": emulator.url, "address": "hub", "mode": "eventhubs", **login}
+
+    def send(self, partition: str, *bodies: bytes) -> None:
+        async def send_all() -> None:
+            async with EventHub(self._emulator.of("hub")) as hub, hub.sender(partition=partition) as sender:
+                await sender.send_many(bodies)
+
+        anyio.run(send_all)
+
+    def write(self, *bodies: str) -> None:
+        frame = self._spark.createDataFrame([(body,) for body in bodies], "body STRING")
+        frame.write.format("amqp").options(**self._options).mode("append").save()
 
     def batch(self, **options: str) -> list[tuple[Any, ...]]:
         frame = self._spark.read.format("amqp").options(**self._options, **options).schema(SCHEMA).load()
@@ -46,24 +61,26 @@ class Events:
 
 
 @pytest.fixture
-def events(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Events]:
-    """Of a hub with two partitions."""
-    with (
-        start_blocking_portal("trio") as portal,
-        portal.wrap_async_context_manager(hub(monkeypatch, "0", "1")) as there,
-    ):
-        yield Events(spark, there.url, lambda *given: portal.call(there.send, *given))
+def emulator() -> Iterator[BackgroundEventHubs]:
+    """With a hub of two partitions, which keep events for an hour."""
+    with BackgroundEventHubs(AzureConfig(event_hubs=[EventHubConfig("hub", 2, retention=3600.0)])) as found:
+        yield found
 
 
-def test_a_hub(events: Events, tmp_path: Path) -> None:
+def test_a_hub(spark: SparkSession, emulator: BackgroundEventHubs, tmp_path: Path) -> None:
     """Each event once, from the offsets asked for, in two runs; what retention has removed is an error, or left out."""
+    events = Events(spark, emulator)
     events.send("0", b"a", b"b", b"c", b"d")
     events.send("1", b"e", b"f")
     begun = [("0", 1, "b"), ("0", 2, "c"), ("0", 3, "d"), ("1", 0, "e"), ("1", 1, "f")]
     start = {"startingOffsets": '{"0": 1, "1": 0}'}
     assert events.stream(tmp_path, maxOffsetsPerTrigger="3", **start) == begun
     assert events.batch(**start, endingOffsets='{"0": 3, "1": 1}') == [("0", 1, "b"), ("0", 2, "c"), ("1", 0, "e")]
-    events.send("1", b"g", b"h", b"i" * KEPT)  # no room for those before it
+    events.send("1", b"g", b"h")
+    emulator.advance(3601.0)  # all of them go
+    events.send("1", b"i")
     with pytest.raises(PySparkException, match="offsets 0 to 3 of '1' are gone"):
-        events.batch(**start)
-    assert events.stream(tmp_path, failOnDataLoss="false") == [*begun, ("1", 4, "i" * KEPT)]
+        events.batch(startingOffsets='{"0": 4, "1": 0}')
+    assert events.stream(tmp_path, failOnDataLoss="false") == [*begun, ("1", 4, "i")]
+    events.write("j", "k")
+    assert sorted(body for *_, body in events.batch()) == ["i", "j", "k"]  # those without a key take turns

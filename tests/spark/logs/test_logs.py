@@ -1,11 +1,10 @@
-"""Event Hubs, as far as a broker of one's own can play it: its management node and the events of its partitions."""
+"""Event Hubs, against the emulator: what the hub says of its partitions, and their events by sequence number."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -16,8 +15,10 @@ pytest.importorskip("pyspark")
 import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from amqp10 import Connection, Message, RemoteProtocolError, Source
-from amqp10.broker import Broker
+from amqp10 import Connection, LinkDetached, ManagementError, Message, RemoteProtocolError, Source, azure
+from amqp10.broker import Broker, TokenRules
+from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, EventHubConfig, connection_string
+from amqp10.spark._connection.connect import connection
 from amqp10.spark._data_loss import DataLoss
 from amqp10.spark._logs import readers
 from amqp10.spark._logs.logs import EventHub, log_of, read_range
@@ -29,7 +30,8 @@ from amqp10.spark._rows.schema import struct
 pytestmark = pytest.mark.anyio
 
 FIRST, END = 5, 12
-ADDRESS = "hub/ConsumerGroups/$Default/Partitions/0"
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+ODD = "events that no hub would have"
 SCHEMA = pa.schema([("partition", pa.string()), ("offset", pa.int64()), ("body", pa.binary())])
 
 
@@ -40,46 +42,45 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-def facts() -> dict[str, dict[str, Any]]:
-    """What the hub says of its partitions; the second is empty."""
-    return {
-        "0": {"begin_sequence_number": FIRST, "last_enqueued_sequence_number": END - 1, "is_partition_empty": False},
-        "1": {"begin_sequence_number": -1, "last_enqueued_sequence_number": -1, "is_partition_empty": True},
-    }
+async def emulator(anyio_backend: str) -> AsyncIterator[Broker]:
+    """One with a hub of two partitions: events 5 to 11 are left of the first, the second never had one.
+
+    Event 9 and those after it came at noon.
+    """
+    config = AzureConfig(
+        event_hubs=[EventHubConfig("hub", 2, retention=3600.0)], clock=lambda: NOON.timestamp() - 3600.0
+    )
+    async with Broker(azure=config, tokens=TokenRules([EMULATOR_RULE], required=True)) as broker:
+        await send(broker, "0", *range(FIRST))
+        broker.azure.advance(1800.0)
+        await send(broker, "0", *range(FIRST, 9))
+        broker.azure.advance(1800.0)
+        await send(broker, "0", *range(9, END))
+        yield broker
 
 
 @pytest.fixture
-async def hub(
-    monkeypatch: pytest.MonkeyPatch, anyio_backend: str, facts: dict[str, dict[str, Any]]
-) -> AsyncIterator[Options]:
-    """A hub of two partitions."""
+def hub(emulator: Broker) -> Options:
+    """How Spark reads it."""
+    return options_for(emulator)
 
-    async def answer(connection: Connection) -> None:
-        async with connection.responder("$management") as responder:
-            async for request in responder:
-                asked = request.message.application_properties
-                body: object = {"partition_ids": list(facts)} if asked["name"] == "hub" else {}
-                if asked["type"] == "com.microsoft:partition":
-                    body = facts[asked["partition"]]
-                await request.reply(Message(body, application_properties={"status-code": 200}))
 
-    async with Broker() as broker, Connection(broker.url) as connection, anyio.create_task_group() as tasks:
-        tasks.start_soon(answer, connection)
-        # The service understands its own kind of selector, the broker here does not.
-        there = ADDRESS[:-1]
-        monkeypatch.setattr(EventHub, "source", lambda self, opened, partition, start: Source(there + partition))
-        monkeypatch.setattr(EventHub, "_since", lambda self, opened, partition, since: Source(there + partition))
-        async with connection.sender(ADDRESS) as sender:
-            for number in range(FIRST, END):
-                await sender.send(Message(b"%d" % number, message_annotations={"x-opt-sequence-number": number}))
-        yield Options.parse({"url": broker.url, "address": "hub", "mode": "eventhubs"})
-        tasks.cancel_scope.cancel()
+def options_for(broker: Broker, **others: str) -> Options:
+    key = f"{EMULATOR_RULE.name}:{EMULATOR_RULE.key}@"
+    url = broker.url.replace("://", f"://{key}")
+    return Options.parse({"url": url, "address": "hub", "mode": "eventhubs", **others})
+
+
+async def send(broker: Broker, partition: str, *numbers: int) -> None:
+    async with azure.EventHub(connection_string(broker.url), "hub") as hub, hub.sender(partition=partition) as sender:
+        await sender.send_many(b"%d" % number for number in numbers)
 
 
 async def test_partitions_and_bounds(hub: Options) -> None:
     """As the management node says them."""
-    async with Connection(hub.url[0]) as connection:
-        assert await ask_bounds(connection, hub, []) == {"0": Bounds(FIRST, END), "1": Bounds(0, 0)}
+    async with connection(hub) as opened:
+        assert opened.mechanism == "ANONYMOUS"  # the token says who it is
+        assert await ask_bounds(opened, hub, []) == {"0": Bounds(FIRST, END), "1": Bounds(0, 0)}
 
 
 async def test_a_range_is_read(hub: Options) -> None:
@@ -104,7 +105,39 @@ async def test_a_range_that_retention_has_cut(hub: Options) -> None:
         await read_range(hub, Range("0", 0, 10), SCHEMA, emit)
 
 
-async def test_a_range_with_offsets_that_nobody_has(hub: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+class Odd:
+    """Events that no hub would have: they wait in a queue of another broker, which is read in place of a partition."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.options = Options.parse({"url": url, "address": "hub", "mode": "eventhubs"})
+
+    async def send(self, *numbers: int | None) -> None:
+        """Add events with these sequence numbers, or without one; what was read is gone here."""
+        async with Connection(self._url) as connection, connection.sender(ODD) as sender:
+            for number in numbers:
+                said = {} if number is None else {"x-opt-sequence-number": number}
+                await sender.send(Message(b"", message_annotations=said))
+
+
+@pytest.fixture
+async def odd(monkeypatch: pytest.MonkeyPatch, anyio_backend: str) -> AsyncIterator[Odd]:
+    """Where events come without sequence numbers, or with gaps between them."""
+    monkeypatch.setattr(EventHub, "source", lambda self, opened, partition, start: Source(ODD))
+    async with Broker() as broker:
+        yield Odd(broker.url)
+
+
+def begins_at(monkeypatch: pytest.MonkeyPatch, offset: int | None) -> None:
+    """Let the first event that is left have this offset."""
+
+    async def first(*_: object) -> int | None:
+        return offset
+
+    monkeypatch.setattr(EventHub, "first", first)
+
+
+async def test_a_range_with_offsets_that_nobody_has(odd: Odd, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within it, or at its begin: a loss only if the log begins behind them by then."""
     found: list[int] = []
 
@@ -112,19 +145,14 @@ async def test_a_range_with_offsets_that_nobody_has(hub: Options, monkeypatch: p
         found.extend(batch.column("offset").to_pylist())
 
     async def read_up_to(end: int) -> None:
-        async with Connection(hub.url[0]) as connection, connection.sender(ADDRESS) as sender:
-            for number in (10, 11, 20):  # what is read is gone here
-                await sender.send(Message(b"", message_annotations={"x-opt-sequence-number": number}))
+        await odd.send(10, 11, 20)
         found.clear()
-        await read_range(hub, Range("0", 10, end), SCHEMA, emit)
+        await read_range(odd.options, Range("0", 10, end), SCHEMA, emit)
 
-    async def first(*_: object) -> int:
-        return 20
-
-    await read_range(hub, Range("0", FIRST, END), SCHEMA, emit)
+    begins_at(monkeypatch, 10)
     await read_up_to(21)
     assert found == [10, 11, 20]
-    monkeypatch.setattr(EventHub, "first", first)
+    begins_at(monkeypatch, 20)
     for end, missing in ((21, "12 to 19"), (16, "12 to 15")):
         with pytest.raises(DataLoss, match=f"offsets {missing} of '0' are gone: retention"):
             await read_up_to(end)
@@ -152,79 +180,91 @@ async def test_a_range_whose_end_does_not_come(hub: Options, caplog: pytest.LogC
     assert "offsets 0 to 1 of '1' are gone" in caplog.text
 
 
-async def test_an_event_without_a_place(hub: Options) -> None:
+async def test_an_event_without_a_place(odd: Odd) -> None:
     """It is kept with its error, and its range is not short by it."""
-    async with Connection(hub.url[0]) as connection, connection.sender(ADDRESS) as sender:
-        await sender.send(Message(b"lost"))
+    await odd.send(*range(FIRST, END), None)
     batches: list[pa.RecordBatch] = []
 
     async def emit(batch: pa.RecordBatch) -> None:
         batches.append(batch)
 
-    await read_range(hub, Range("0", FIRST, END + 1), SCHEMA.append(pa.field("_decode_error", pa.string())), emit)
+    schema = SCHEMA.append(pa.field("_decode_error", pa.string()))
+    await read_range(odd.options, Range("0", FIRST, END + 1), schema, emit)
     rows = [row for batch in batches for row in batch.to_pylist()]
     assert [row["offset"] for row in rows] == [*range(FIRST, END), None]
     assert "no annotation x-opt-sequence-number" in rows[-1]["_decode_error"]
 
 
-@pytest.mark.parametrize("begins_at", [END + 3, None], ids=["cut", "emptied by now"])
+@pytest.mark.parametrize("begin", [END + 3, None], ids=["cut", "emptied by now"])
 async def test_a_loss_after_an_event_without_a_place(
-    hub: Options, begins_at: int | None, monkeypatch: pytest.MonkeyPatch
+    odd: Odd, begin: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stands for one offset, and not for another one that is lost."""
-    async with Connection(hub.url[0]) as connection, connection.sender(ADDRESS) as sender:
-        await sender.send(Message(b"lost"))
-        for number in (END + 1, END + 3):
-            await sender.send(Message(b"", message_annotations={"x-opt-sequence-number": number}))
-
-    async def first(*_: object) -> int | None:
-        return begins_at
+    await odd.send(*range(FIRST, END), None, END + 1, END + 3)
+    begins_at(monkeypatch, begin)
 
     async def emit(batch: pa.RecordBatch) -> None:
         pass
 
-    monkeypatch.setattr(EventHub, "first", first)
+    schema = SCHEMA.append(pa.field("_decode_error", pa.string()))
     with pytest.raises(DataLoss, match=f"offsets {END + 2} to {END + 2} of '0' are gone"):
-        await read_range(hub, Range("0", FIRST, END + 4), SCHEMA.append(pa.field("_decode_error", pa.string())), emit)
+        await read_range(odd.options, Range("0", FIRST, END + 4), schema, emit)
 
 
-async def test_no_such_hub(hub: Options) -> None:
-    """The error says what the management node did not."""
-    other = Options.parse({"url": hub.url[0], "address": "other", "mode": "eventhubs"})
-    async with Connection(hub.url[0]) as connection:
-        with pytest.raises(RemoteProtocolError, match="which partitions 'other' has"):
-            await ask_bounds(connection, other, [])
+async def test_no_such_hub(emulator: Broker) -> None:
+    """The error is that of the service."""
+    other = options_for(emulator, address="other")
+    async with connection(other) as opened:
+        with pytest.raises(ManagementError, match=r"404: .* there is no event hub 'other'"):
+            await ask_bounds(opened, other, [])
+
+
+async def test_no_such_consumer_group(emulator: Broker) -> None:
+    """The error says so; it is no loss that may be passed over."""
+    other = options_for(emulator, consumerGroup="other", failOnDataLoss="false")
+
+    async def emit(batch: pa.RecordBatch) -> None:
+        pass
+
+    with pytest.raises(LinkDetached, match="the event hub 'hub' has no consumer group 'other'"):
+        await read_range(other, Range("0", 7, 10), SCHEMA, emit)
 
 
 async def test_where_a_moment_is(hub: Options) -> None:
     """Before the first message that has come since; at the end of a partition without one."""
-    since = replace(hub, starting_timestamp=datetime(2026, 1, 31, tzinfo=UTC))
+    since = replace(hub, starting_timestamp=NOON)
     bounds = {"0": Bounds(FIRST, END), "1": Bounds(0, 3)}
-    async with Connection(hub.url[0]) as connection:
-        assert await starting_offsets(connection, since, bounds, "earliest") == {"0": FIRST, "1": 3}
+    async with connection(hub) as opened:
+        assert await starting_offsets(opened, since, bounds, "earliest") == {"0": 9, "1": 3}
 
 
-async def test_a_broker_that_has_no_hub_at_all(hub: Options) -> None:
-    """The error says so; it does not wait for ever."""
-    async with Broker() as broker, Connection(broker.url) as connection:
+async def test_a_broker_that_has_no_hubs(hub: Options) -> None:
+    """The error says that there is nobody to ask."""
+    async with Broker(auto_create=False) as broker, Connection(broker.url) as opened:
         with pytest.raises(RemoteProtocolError, match=r"there is no .management .* is for Azure Event Hubs"):
-            await ask_bounds(connection, hub, [])
+            await ask_bounds(opened, hub, [])
+
+
+async def test_a_broker_that_has_a_queue_of_that_name(hub: Options) -> None:
+    """What comes from it is not taken for an answer."""
+    async with Broker(queues=["$management"]) as broker, Connection(broker.url) as opened:
+        with pytest.raises(RemoteProtocolError, match=r".management is something else here .* is for Azure Event Hubs"):
+            await ask_bounds(opened, hub, [])
 
 
 async def test_a_hub_that_does_not_answer(hub: Options) -> None:
     """The error says so; it does not wait for ever."""
-    async with Broker(queues=["$management"]) as broker, Connection(broker.url) as connection:
-        with pytest.raises(RemoteProtocolError, match=r".management gave no facts about 'hub' in 0.1 s"):
-            await ask_bounds(connection, replace(hub, receive_timeout=0.1), [])
+    async with Broker(queues=["$management"]) as broker, Connection(broker.url) as opened:
+        async with opened.receiver("$management", priority=1):  # who takes all requests, and says nothing
+            with pytest.raises(RemoteProtocolError, match=r".management gave no facts about 'hub' in 0.1 s"):
+                await ask_bounds(opened, replace(hub, receive_timeout=0.1), [])
 
 
-async def test_a_stream_of_a_hub(
-    hub: Options, facts: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_stream_of_a_hub(emulator: Broker, hub: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     """As Spark asks for it: what there is when a run begins, in batches over both partitions, and on from there."""
     monkeypatch.setattr(readers, "POLL_SECONDS", 0)
     options = replace(hub, starting_offsets="earliest")
-    facts["1"] = {"begin_sequence_number": 0, "last_enqueued_sequence_number": 13, "is_partition_empty": False}
+    await send(emulator, "1", *range(14))
 
     def begin() -> LogStreamReader:
         made = LogStreamReader(options, struct([("partition", "string"), ("offset", "bigint")]))
@@ -235,22 +275,13 @@ async def test_a_stream_of_a_hub(
         rows = [row for each in stream.partitions(start, end) for rows in stream.read(each) for row in rows.to_pylist()]
         return sorted((row["partition"], row["offset"]) for row in rows)
 
-    async def fill(batch: Offsets) -> None:
-        """What is read is gone here, unlike in a hub."""
-        async with Connection(hub.url[0]) as connection:
-            for partition, where in batch.items():
-                async with connection.sender(ADDRESS[:-1] + partition) as sender:
-                    for number in range(where["from"], where["to"]):
-                        await sender.send(Message(b"", message_annotations={"x-opt-sequence-number": number}))
-
     call = anyio.to_thread.run_sync
     first = await call(begin)
     start = await call(first.initialOffset)
     assert start == {"0": {"from": FIRST, "to": FIRST}, "1": {"from": 0, "to": 0}}
-    facts["0"]["last_enqueued_sequence_number"] = END  # too late for this run
+    await send(emulator, "0", END)  # too late for this run
     end = await call(first.latestOffset, start, ReadMaxRows(6))
     assert end == {"0": {"from": 5, "to": 7}, "1": {"from": 0, "to": 4}}
-    await fill(end)
     assert await call(read_all, first, start, end) == [*(("0", n) for n in (5, 6)), *(("1", n) for n in range(4))]
     rest = await call(first.latestOffset, end, ReadAllAvailable())
     assert rest == {"0": {"from": 7, "to": END}, "1": {"from": 4, "to": 14}}
@@ -258,7 +289,6 @@ async def test_a_stream_of_a_hub(
     second = await call(begin)
     last = await call(second.latestOffset, rest, ReadAllAvailable())
     assert last == {"0": {"from": END, "to": END + 1}, "1": {"from": 14, "to": 14}}
-    await fill(last)
     assert await call(read_all, second, rest, last) == [("0", END)]
     for stream in (first, second):
         assert stream._connection is not None

@@ -20,7 +20,7 @@ from amqp10.spark._rows.schema import struct
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.xdist_group("spark")]
 
 
 def sent(url: str, address: str, *messages: object) -> None:
@@ -29,7 +29,7 @@ def sent(url: str, address: str, *messages: object) -> None:
 
 def received(url: str, address: str, count: int) -> list[amqp10.Message]:
     async def receive() -> list[amqp10.Message]:
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             return await amqp10.receive(url, address, count=count)
 
     return anyio.run(receive, backend="trio")

@@ -258,7 +258,7 @@ async def test_a_link_that_the_peer_has_ended(broker_url: str, tmp_path: Path) -
         consumption = SegmentAttempt(options, SCHEMA, partition, claim)
         async with amqp10.Connection(broker_url) as connection, connection.receiver("ended", credit=0) as receiver:
             await consumption._ensure_still_ours(connection, receiver)
-            receiver._on_ended(amqp10.LinkDetached("the queue was deleted"))
+            receiver.core.on_ended(amqp10.LinkDetached("the queue was deleted"))
             with pytest.raises(amqp10.LinkDetached, match="the queue was deleted"):
                 await consumption._ensure_still_ours(connection, receiver)
 
@@ -281,9 +281,39 @@ def test_what_the_broker_does_not_confirm(broker_url: str, tmp_path: Path, monke
     for batch, confirmed in ((1, True), (2, False)):
         with monkeypatch.context() as patches:
             if not confirmed:
-                patches.setattr(consume, "settlement_confirmed", lambda receiver: False)
+                patches.setattr(consume, "ended_cleanly", lambda receiver: False)
             assert len(bodies(options, QueuePartition(planned(tmp_path, batch), 1, "run"))) == 1
         assert (tmp_path / f"{batch}" / "part-0.settled").exists() == confirmed
+
+
+@pytest.mark.anyio
+async def test_a_broker_that_confirms_late(broker_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is waited for as long as one that is slow to deliver: what it has confirmed needs no ids."""
+    await anyio.to_thread.run_sync(sent, broker_url, "late", 0, 1)
+    partition = QueuePartition(planned(tmp_path, 1), 1, "run")
+    settle = SegmentAttempt._settle
+
+    def hasty(options: Options) -> amqp10.Connection:
+        return amqp10.Connection(options.url, close_timeout=0.01)
+
+    async with amqp10.testing.FaultProxy(broker_url) as proxy, anyio.create_task_group() as tasks:
+
+        async def resume_later() -> None:
+            await anyio.sleep(0.1)
+            proxy.resume()
+
+        async def settled(self: SegmentAttempt, *args: Any, **kwargs: Any) -> bool:
+            proxy.stall()
+            tasks.start_soon(resume_later)
+            return await settle(self, *args, **kwargs)
+
+        monkeypatch.setattr(consume, "connection", hasty)
+        monkeypatch.setattr(SegmentAttempt, "_settle", settled)
+        options = Options.parse({"url": proxy.url, "address": "late", "walLocation": str(tmp_path)})
+        with partition.segment.claimed(Claimant("run", 0), 60) as claim:
+            assert claim is not None
+            await SegmentAttempt(options, SCHEMA, partition, claim).run()
+    assert (tmp_path / "1" / "part-0.settled").exists()
 
 
 @pytest.mark.anyio

@@ -28,7 +28,7 @@ from ..pipes import Pipe, depth, sent
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.xdist_group("spark")]
 
 
 @pytest.fixture
@@ -282,7 +282,7 @@ def test_from_queue_to_queue(pipe: Pipe) -> None:
     assert query.awaitTermination(120)
 
     async def receive() -> list[amqp10.Message]:
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             return await amqp10.receive(pipe.url, target, count=200)
 
     messages = anyio.run(receive, backend="trio")

@@ -1,26 +1,27 @@
 """AMQP/Fast 0.7 (AMQ RFC 006, 2005), as a sans-IO engine.
 
-`_values`, `_record`, `_commands`, `_frames` the codec · `_mapping`, `_headers` messages of AMQP 1.0 and back ·
-`_content`, `_incoming` fragments · `_codes`, `_services`, `_tables` words of the one in those of the other ·
-`_engine` both ends · `_client*` and `_server*` one each
+- `engine` and `login` the connection · `link` sessions and links as far as both ends share them · `restart` large
+  messages that go on after a loss
+- `wire/` commands and fragments as octets · `message/` messages of AMQP 1.0 and termini, and back
+- `client/` and `server/` the two ends
 """
 
 from ...engine import Dialect
-from ._client import client
-from ._engine import CAPABILITIES
-from ._frames import INITIATION
-from ._requests import Index as Index
-from ._requests import List as List
-from ._requests import Show as Show
-from ._server import server
-from ._trace import CommandTracer
+from .client.connection import client_engine
+from .engine import CAPABILITIES
+from .requests import Index as Index
+from .requests import List as List
+from .requests import Show as Show
+from .server.connection import server_engine
+from .wire.frames import INITIATION
+from .wire.trace import CommandTracer
 
 DIALECT = Dialect(
     name="fast",
     headers=(INITIATION,),
     capabilities=CAPABILITIES,
-    client=client,
-    server=server,
+    client=client_engine,
+    server=server_engine,
     tracer=CommandTracer,
     greeting=((2, b"\x0a"),),
     native="amqp10.amqpfast:Native",

@@ -1,14 +1,17 @@
-"""AMQP 1.0: Parts 2, 4 and 5 of the specification, as a sans-IO engine. A directory of it by section:
+"""AMQP 1.0: Parts 2, 4 and 5 of the specification, as a sans-IO engine.
 
-`_performatives` §2.7, §5.3.3 · `_frames` §2.3 · `_states` §2.4.6, §2.5.5, §2.6 · `_window` §2.5.6 · `_credit` §2.6.7 ·
-`_connection` §2.4 · `_session` §2.5 · `_link`, `_sender`, `_receiver` §2.6 · `_sasl_layer` §5.3 · `_engine` the
-facade · `_trace` frames as lines
+engine                    the facade, sasl_layer §5.3 before it, states §2.4.6, §2.5.5, §2.6
+connection session link   §2.4, §2.5, §2.6; owners: what each knows of those above it
+window credit             of a session §2.5.6, of a link §2.6.7
+endpoints/                sender and receiver §2.6, dispositions §2.7.6
+resumption/               links that go on after a loss §2.6.13; unsettled_map: the fate of each delivery
+wire/                     frames §2.3, performatives §2.7, §5.3.3; `trace` shows them as lines
 """
 
 from ...engine import Dialect
-from ._engine import CAPABILITIES, client, server
-from ._frames import AMQP_HEADER, SASL_HEADER
-from ._trace import FrameTracer
+from .engine import CAPABILITIES, client, server
+from .wire.frames import AMQP_HEADER, SASL_HEADER
+from .wire.trace import FrameTracer
 
 DIALECT = Dialect(
     name="1.0",

@@ -12,25 +12,21 @@ from typing import Any, TypeVar
 
 import anyio
 
-from ...client import Connection, Reconnect
+from ...client import CbsTokens, Connection, Reconnect
 from ...errors import ConnectionLost
 from ...messaging import Selector, Source, Target
 from ...net import TLS, parse_url
 from ...sasl import (
+    SCRAM_MECHANISMS,
     Anonymous,
     External,
     Mechanism,
     OAuthBearer,
     Plain,
-    ScramSha1,
-    ScramSha1Plus,
-    ScramSha256,
-    ScramSha256Plus,
-    ScramSha512,
-    ScramSha512Plus,
     XOAuth2,
     from_credentials,
 )
+from ...tokens import SasKey, Token, TokenSource
 from ...types import Described, Symbol
 from .._options import Options
 
@@ -40,14 +36,7 @@ T = TypeVar("T")
 RETRY_SECONDS = 1.0
 """Seconds between two attempts to connect."""
 
-_SCRAM: Mapping[str, Callable[[str, str], Mechanism]] = {
-    "scram-sha-1": ScramSha1,
-    "scram-sha-256": ScramSha256,
-    "scram-sha-512": ScramSha512,
-    "scram-sha-1-plus": ScramSha1Plus,
-    "scram-sha-256-plus": ScramSha256Plus,
-    "scram-sha-512-plus": ScramSha512Plus,
-}
+_SCRAM: Mapping[str, Callable[[str, str], Mechanism]] = {each.name.lower(): each for each in SCRAM_MECHANISMS}
 
 
 def connection(options: Options, *, reconnect: bool = False) -> Connection:
@@ -85,6 +74,7 @@ def connection(options: Options, *, reconnect: bool = False) -> Connection:
         reconnect=policy,
         tls=tls,
         sasl=_mechanisms(options),
+        tokens=tokens(options),
         idle_timeout=options.idle_timeout,
         incoming_window=WINDOW,
         dialect=options.dialect,
@@ -97,9 +87,9 @@ WINDOW = 4096
 
 def _mechanisms(options: Options) -> tuple[Mechanism, ...] | None:
     """Return the SASL mechanisms to choose from; None for those that the credentials of the URL allow."""
-    endpoint = parse_url(options.url[0])
-    user = options.username or endpoint.user
-    password = options.password if options.password is not None else endpoint.password
+    if tokens(options) is not None:
+        return (Anonymous(),)  # the tokens say who it is
+    user, password = _credentials(options)
     insecure = options.allow_insecure
     kind = options.sasl
     if kind == "auto":
@@ -123,6 +113,45 @@ def _mechanisms(options: Options) -> tuple[Mechanism, ...] | None:
     if kind == "plain":
         return (Plain(user, password, allow_insecure=insecure),)
     return (_SCRAM[kind](user, password),)
+
+
+def tokens(options: Options) -> CbsTokens | None:
+    """Return the tokens to put at `$cbs`; None where a login says who it is.
+
+    Raises:
+        ValueError: `sasl` is cbs, and there is neither a token nor a shared access key.
+    """
+    user, password = _credentials(options)
+    source: TokenSource
+    known = options.token is not None or (user is not None and password is not None)
+    if options.sasl != "cbs" and not (options.sasl == "auto" and options.mode == "eventhubs" and known):
+        return None
+    if options.token is not None:
+        source = _given(options.token)
+    else:
+        source = SasKey(_required(user, "cbs", "username"), _required(password, "cbs", "password"))
+    # One token for the hub is enough for all that is beneath it, and for the node that tells of it.
+    audience = hub_audience(options) if options.mode == "eventhubs" else None
+    return CbsTokens(source, audience=audience, allow_insecure=options.allow_insecure)
+
+
+def _given(text: str) -> TokenSource:
+    async def token(_: str) -> Token:
+        return Token.read(text)
+
+    return token
+
+
+def hub_audience(options: Options) -> str:
+    """Return what a token for the event hub is for."""
+    return f"sb://{parse_url(options.url[0]).host}/{options.require_address()}"
+
+
+def _credentials(options: Options) -> tuple[str | None, str | None]:
+    """Return user and password, of the options or of the URL."""
+    endpoint = parse_url(options.url[0])
+    password = options.password if options.password is not None else endpoint.password
+    return options.username or endpoint.user, password
 
 
 def _required(value: str | None, kind: str, name: str) -> str:

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from datetime import datetime
 from itertools import count
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import anyio
 import pyarrow as pa
 
+from ...azure.event_hubs import HubManagement
 from ...client import Connection
-from ...errors import DecodeError, FilterNotApplied, LinkDetached, RemoteProtocolError, SessionEnded
+from ...errors import (
+    DecodeError,
+    FilterNotApplied,
+    LinkDetached,
+    ManagementError,
+    RemoteProtocolError,
+    SessionEnded,
+)
 from ...messaging import EventPosition, Source, StreamOffset, read_annotations
 from .._connection.address_checks import is_stream, not_a_log
-from .._connection.connect import connection, link_properties, source
+from .._connection.connect import connection, hub_audience, link_properties, source, tokens
 from .._connection.receive import CREDIT, IDLE_SECONDS, MAX_BATCH, drain_or_fail
 from .._data_loss import report_lost_offsets, report_missing_partition
 from .._options import Options
@@ -34,10 +41,13 @@ class Log(ABC):
     Attributes:
         offset_key: the message annotation that has a message's offset.
         unused: number of offsets before the first message that may have no message.
+        deletes: its partitions are deleted one by one: one that is not found is lost. Else the error says what it is
+            that is not there.
     """
 
     offset_key: ClassVar[str]
     unused: ClassVar[int] = 0
+    deletes: ClassVar[bool] = False
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -129,6 +139,7 @@ class RabbitStream(Log):
 
     offset_key = "x-stream-offset"
     unused = 1
+    deletes = True
 
     async def partitions(self, opened: Connection, known: Collection[str] = ()) -> list[str]:
         if self._options.selector is not None and opened.profile.name == "rabbitmq":
@@ -220,19 +231,14 @@ class EventHub(Log):
     offset_key = "x-opt-sequence-number"
 
     async def partitions(self, opened: Connection, known: Collection[str] = ()) -> list[str]:
-        facts = await self._facts(opened, "com.microsoft:eventhub")
-        if not facts.get("partition_ids"):
-            raise RemoteProtocolError(f"the management node does not say which partitions {self.address!r} has")
-        return [str(each) for each in facts["partition_ids"]]
+        with self._explained():
+            return list((await self._management(opened).hub()).partitions)
 
     async def bounds(self, opened: Connection, partition: str) -> Bounds:
-        facts = await self._facts(opened, "com.microsoft:partition", partition=partition)
-        first, last = facts.get("begin_sequence_number"), facts.get("last_enqueued_sequence_number")
-        if not isinstance(first, int) or not isinstance(last, int):
-            raise RemoteProtocolError(f"the management node does not say which events partition {partition} has")
-        if facts.get("is_partition_empty") or last < 0:
-            return Bounds(last + 1, last + 1)
-        return Bounds(int(first), int(last) + 1)
+        with self._explained():
+            said = await self._management(opened).partition(partition)
+        end = said.last_sequence_number + 1
+        return Bounds(end if said.empty else said.first_sequence_number, end)
 
     async def first(self, opened: Connection, partition: str) -> int | None:
         bounds = await self.bounds(opened, partition)
@@ -241,21 +247,31 @@ class EventHub(Log):
     async def check(self, opened: Connection, place: Range) -> None:
         await self._first(opened, place.partition, self.source(opened, place.partition, place.start))
 
-    async def _facts(self, opened: Connection, kind: str, **properties: str) -> dict[Any, Any]:
+    def _management(self, opened: Connection) -> HubManagement:
+        options = self._options
+        return HubManagement(opened, self.address, tokens(options), hub_audience(options), options.receive_timeout)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Say in errors of the management node that it is one of Event Hubs that is wanted.
+
+        Raises:
+            RemoteProtocolError: the node is missing, does not answer in time, or answers as something else.
+        """
         try:
-            with anyio.move_on_after(self._options.receive_timeout):
-                async with opened.management() as management:
-                    response = await management.request("READ", kind, self.address, **properties)
-                    return response.body if isinstance(response.body, dict) else {}
-        except LinkDetached as error:
-            if error.condition != NOT_FOUND:
-                raise
-            text = f"amqp: there is no $management ({error}): mode=eventhubs is for Azure Event Hubs"
-            raise RemoteProtocolError(text) from error
-        raise RemoteProtocolError(
-            f"amqp: $management gave no facts about {self.address!r} in {self._options.receive_timeout:g} s: "
-            "mode=eventhubs is for Azure Event Hubs"
-        )
+            yield
+        except (LinkDetached, ManagementError, TimeoutError) as error:
+            match error:
+                case LinkDetached(condition="amqp:not-found"):
+                    said = f"there is no $management ({error})"
+                case ManagementError(status=0):
+                    said = f"$management is something else here ({error})"
+                case TimeoutError():
+                    seconds = self._options.receive_timeout
+                    said = f"$management gave no facts about {self.address!r} in {seconds:g} s"
+                case _:
+                    raise
+            raise RemoteProtocolError(f"amqp: {said}: mode=eventhubs is for Azure Event Hubs") from error
 
     def source(self, opened: Connection, partition: str, start: int) -> Source:
         return self._at(partition, EventPosition.sequence_number(start, inclusive=True))
@@ -296,7 +312,7 @@ async def read_range(
     try:
         await _read_range(kind, options, place, columns, emit)
     except (LinkDetached, SessionEnded) as error:
-        if error.condition != NOT_FOUND:
+        if error.condition != NOT_FOUND or not kind.deletes:
             raise
         report_lost_offsets(place.partition, place.start, place.end, fail=options.fail_on_data_loss)
 

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from ...client import Connection, Delivery, Receiver
+from ...client.internals import ended_cleanly
 from ...errors import AmqpError, ConnectionLost
 from .._connection.connect import connection, link_properties, run_with_retries, source
 from .._connection.receive import receive_available
@@ -135,8 +136,10 @@ class SegmentAttempt:
                     async with self._publishing_turn():
                         await self._ensure_still_ours(opened, receiver)
                         published = await run_sync(self._publish, draft)
+                    # A busy broker confirms late; until it has, the ids of these messages must be kept.
+                    opened.close_timeout = options.receive_timeout
                     told = await self._settle(opened, held, accepted=published)
-                if published and told and settlement_confirmed(receiver):
+                if published and told and ended_cleanly(receiver):
                     self._segment.confirm()
 
     async def _receive(self, receiver: Receiver, draft: Draft) -> list[Delivery]:
@@ -156,7 +159,7 @@ class SegmentAttempt:
                 held += deliveries
                 draft.append(columns.take())
         if len(held) < self._limit and (self._max_bytes is None or size < self._max_bytes):
-            self._segment.record_empty(len(held))
+            self._segment.record_empty()
         return held
 
     @asynccontextmanager
@@ -225,8 +228,3 @@ async def accept_last(opened: Connection, delivery: Delivery) -> None:
             delivery.accept(transaction=transaction)
     else:
         delivery.accept()
-
-
-def settlement_confirmed(receiver: Receiver) -> bool:
-    """Return whether the peer has answered the detach, and so has processed the settlements before it."""
-    return receiver._over and receiver._cause is None

@@ -70,7 +70,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         check_checkpoint_kind(start, log=False)
         self._retire(start)
-        # This run has read all that was available when it began: one of its batches saw the queue empty.
+        # This run has read all that was available when it began: all tasks of a batch saw the queue empty.
         if self._available_now and self._ran and self._seen_empty.get(start["batch"]):
             return start
         if self._options.stopping or not self._something_waits():

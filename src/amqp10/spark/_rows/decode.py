@@ -18,17 +18,19 @@ import pyarrow as pa
 from ...client import Delivery
 from ...errors import DecodeError
 from ...messaging import AmqpSequence, AmqpValue, read_annotations
-from ...messaging._codec import read_body
-from ...messaging._fields import HEADER_FIELDS, MAPS, PROPERTIES_FIELDS
-from ...messaging._layout import (
+from ...messaging.sections import (
     AMQP_VALUE,
     APPLICATION_PROPERTIES,
     BODY,
     DATA,
     HEADER,
+    HEADER_FIELDS,
+    MAPS,
     MESSAGE_ANNOTATIONS,
     PROPERTIES,
+    PROPERTIES_FIELDS,
     Place,
+    read_body,
     scan,
 )
 from ...types import Timestamp

@@ -8,8 +8,7 @@ from uuid import UUID
 
 from ...errors import DecodeError
 from ...messaging import Properties
-from ...messaging._fields import PROPERTIES_FIELDS
-from ...messaging._layout import FOOTER, PROPERTIES, Place, descriptor_at, section_at
+from ...messaging.sections import FOOTER, PROPERTIES, PROPERTIES_FIELDS, Place, descriptor_at, section_at
 from ...types import ULong, decode_from
 
 _FIRST_FIELD: Final = {0xC0: 3, 0xD0: 9}

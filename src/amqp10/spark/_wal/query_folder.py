@@ -69,13 +69,13 @@ def batch_folders(wal: str) -> list[tuple[int, Path]]:
 
 
 def queue_was_empty(wal: str, batch: int, parts: int) -> bool:
-    """Return whether a task of this batch, which has `parts` tasks, saw the queue empty.
+    """Return whether all `parts` tasks of this batch saw the queue empty.
 
-    A task that received nothing does not count alone: a broker may deliver everything to one link, as with a single
-    active consumer.
+    One alone does not count. A broker may deliver everything to another link, as with a single active consumer. And a
+    busy one may answer a drain before it has looked: then the tasks that received all they asked for tell that there
+    is more.
     """
-    folder = Path(wal) / f"{batch}"
-    return any(folder.glob("part-*.empty")) or len([*folder.glob("part-*.nothing")]) == parts
+    return len([*(Path(wal) / f"{batch}").glob("part-*.empty")]) == parts
 
 
 def known_rows(wal: str, *, batch: int | None = None, confirmed: bool = False) -> list[pa.Table]:

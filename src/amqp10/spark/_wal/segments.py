@@ -3,8 +3,7 @@
     walLocation/<query>/<batch>/part-0.arrow      the complete rows: published by a hard link, all at once
                                 part-0.settled    the broker has confirmed the acceptance of its messages
                                 part-0.claim      who is consuming for this segment
-                                part-0.empty      its task took messages and saw the queue empty
-                                part-0.nothing    its task found the queue empty
+                                part-0.empty      its task saw the queue empty
                                 lock              held by the one task of the batch that is publishing
                         <batch>.done/part-0.ids   after the commit: message-ids of a segment that was not confirmed
                                 part-0.confirmed.ids  message-ids of a confirmed segment, with dedupe=all
@@ -156,8 +155,7 @@ class Segment:
 
     def write(self, schema: pa.Schema) -> Draft:
         """Start a draft of its content, and forget whether an earlier attempt saw the queue empty."""
-        for seen in ("empty", "nothing"):
-            self._file(seen).unlink(missing_ok=True)
+        self._file("empty").unlink(missing_ok=True)
         return Draft(self, schema)
 
     @asynccontextmanager
@@ -192,9 +190,9 @@ class Segment:
         with suppress(FileNotFoundError):
             os.utime(self._lock)
 
-    def record_empty(self, taken: int) -> None:
-        """Record that the queue was seen empty after `taken` messages."""
-        self._file("empty" if taken else "nothing").touch()
+    def record_empty(self) -> None:
+        """Record that the queue was seen empty."""
+        self._file("empty").touch()
 
     def confirm(self) -> None:
         """Record that the broker has confirmed the acceptance of its messages."""

@@ -7,10 +7,10 @@
     class TestMine(DialectContract):
         dialect = "mine"        # known by `amqp10.engine.register_dialect("mine", "my_package:DIALECT")`
 
-Most tests are coroutines, run by anyio's pytest plugin. They go through `Connection` against the embedded broker, and
-so hold both ends of the dialect to it; who overrides `server` runs them against another server. A test of a capability
-that the dialect does not list asserts that asking for it raises `Unsupported` before a byte is written. `Octets` gives
-both engines what no peer should send.
+Most tests are coroutines, run by anyio's pytest plugin. They use `Connection` against the embedded broker, and so test
+both ends of the dialect; override `server` to run them against another server. A test of a capability that the dialect
+does not list asserts that asking for it raises `Unsupported` before a byte is written. `Octets` gives both engines what
+no peer should send.
 
 It needs pytest.
 """

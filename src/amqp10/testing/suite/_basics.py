@@ -51,14 +51,14 @@ class Basics(Contract):
     """See the module."""
 
     async def test_names_itself(self) -> None:
-        """The connection says which dialect it speaks, what it can do, and who is at the other end."""
+        """Check that a connection names its dialect, its capabilities and the container of the peer."""
         async with self.connected() as connection:
             assert connection.dialect == self.dialect
             assert connection.capabilities == self.capabilities
             assert connection.remote.container_id is not None
 
     async def test_in_order(self) -> None:
-        """Messages come in the order in which they were sent, each once, and each has its outcome."""
+        """Check that messages arrive once, in the order in which they were sent, and that each gets its outcome."""
         async with self.connected() as connection:
             async with (
                 connection.sender(self.q) as sender,
@@ -74,7 +74,7 @@ class Basics(Contract):
                 assert receiver.buffered == 0
 
     async def test_settled(self) -> None:
-        """What is sent settled arrives, and nobody says anything of it."""
+        """Check that messages sent settled arrive, and are settled at both ends without an outcome."""
         async with (
             self.connected() as connection,
             connection.sender(self.q, settle_mode="settled") as sender,
@@ -88,7 +88,7 @@ class Basics(Contract):
                 assert delivery.local_settled
 
     async def test_every_field(self) -> None:
-        """A message arrives with all that it had, in the types that it had."""
+        """Check that a message arrives with all its fields, in their types."""
         async with self.connected() as connection:
             async with (
                 connection.sender(self.q) as sender,
@@ -100,7 +100,7 @@ class Basics(Contract):
                 message = delivery.message
                 assert message.ttl is not None
                 assert message.ttl <= timedelta(minutes=5)
-                for name in ("x-exchange", "x-routing-key"):  # said by who has exchanges
+                for name in ("x-exchange", "x-routing-key"):  # added by servers that have exchanges
                     message.message_annotations.pop(Symbol(name), None)
                 assert message.replace(ttl=None, to=None, first_acquirer=None) == sent.replace(ttl=None)
                 kinds = {name: type(value) for name, value in message.application_properties.items()}
@@ -114,7 +114,7 @@ class Basics(Contract):
         ids=repr,
     )
     async def test_bodies(self, body: object) -> None:
-        """Whatever the kind of a body, it is what it was."""
+        """Check that a body of each kind arrives unchanged."""
         async with self.connected() as connection:
             async with (
                 connection.sender(self.q) as sender,
@@ -126,7 +126,7 @@ class Basics(Contract):
                 delivery.accept()
 
     async def test_large(self) -> None:
-        """A message larger than a frame arrives whole, in both directions."""
+        """Check that a message larger than a frame arrives whole, at the server and at the client."""
         async with self.connected(max_frame_size=8192) as connection:
             async with (
                 connection.sender(self.q) as sender,
@@ -139,7 +139,7 @@ class Basics(Contract):
                 delivery.accept()
 
     async def test_credit(self) -> None:
-        """No more messages come than there is credit for; what is not taken is others'."""
+        """Check that a receiver gets only as many messages as it has credit, and another receiver can take the rest."""
         async with self.connected() as connection, connection.sender(self.q) as sender:
             for number in range(5):
                 await sender.send(Message(number))
@@ -156,7 +156,7 @@ class Basics(Contract):
                 assert receiver.buffered == 0
 
     async def test_left_unsettled(self) -> None:
-        """What a receiver leaves unsettled comes again, to whomever; what it accepted does not."""
+        """Check that unsettled messages come again after their receiver has left, and accepted messages do not."""
         async with self.connected() as connection, connection.sender(self.q) as sender:
             for number in range(4):
                 await sender.send(Message(number))
@@ -172,7 +172,7 @@ class Basics(Contract):
                 assert left == {1, 2, 3}
 
     async def test_competing(self) -> None:
-        """Receivers of one queue share its messages; none comes to two."""
+        """Check that the receivers of one queue share its messages, and each message comes to one of them only."""
         async with self.connected() as connection:
             seen: list[object] = []
             async with (
@@ -198,7 +198,7 @@ class Basics(Contract):
             assert sorted(seen) == list(range(100))  # type: ignore[type-var]
 
     async def test_not_there(self) -> None:
-        """A link to what is not there is refused with amqp:not-found, and nothing else suffers."""
+        """Check that a link to a missing node is refused with amqp:not-found, and that the connection stays open."""
         with anyio.fail_after(self.patience):
             async with self.server(auto_create=False) as url, self.connected(url) as connection:
                 for _ in range(2):
@@ -209,7 +209,7 @@ class Basics(Contract):
                 assert connection.open
 
     async def test_login(self) -> None:
-        """Who has the password is let in, and who has not is told so."""
+        """Check that the right password opens a connection, and a wrong one raises `AuthenticationFailed`."""
         with anyio.fail_after(self.patience):
             name, password = self.login
             async with self.server(users={name: password}) as url:

@@ -14,7 +14,7 @@ class Links(Contract):
     """See the module."""
 
     async def test_drain(self) -> None:
-        """A drain ends when what was there has come, and leaves no credit."""
+        """Check that a drain ends when all waiting messages have arrived, and leaves no credit."""
         async with self.connected() as connection, connection.sender(self.q) as sender:
             for number in range(3):
                 await sender.send(Message(number))
@@ -38,7 +38,7 @@ class Links(Contract):
                 delivery.accept()
 
     async def test_anonymous_terminus(self) -> None:
-        """A sender without an address sends each message where it says."""
+        """Check that a sender without an address sends each message to the address in its `to`."""
         async with self.connected() as connection:
             addresses = [self.address("one"), self.address("two")]
             for address in addresses:  # for dialects in which a queue must be there before it is sent to
@@ -59,7 +59,7 @@ class Links(Contract):
                     delivery.accept()
 
     async def test_dynamic(self) -> None:
-        """The server makes a node for a link, names it, and takes what is sent to that name into it."""
+        """Check that the server makes a node for a link, names it, and stores messages sent to that name in it."""
         async with self.connected() as connection:
             async with connection.receiver(self.address("warm")):
                 pass
@@ -77,7 +77,7 @@ class Links(Contract):
                 delivery.accept()
 
     async def test_filters(self) -> None:
-        """Only what passes the filter comes; the rest stays for others."""
+        """Check that only messages that pass the filter arrive, and the others stay for other receivers."""
         async with self.connected() as connection, connection.sender(self.q) as sender:
             for number in range(6):
                 await sender.send(Message(number, application_properties={"n": number}))
@@ -97,7 +97,7 @@ class Links(Contract):
                 assert (await rest.receive()).message.body == 0
 
     async def test_stream_filters(self) -> None:
-        """Where a queue is no stream, nobody is left to think that it is read from where he wanted to begin."""
+        """Check that a stream offset on a queue that is not a stream raises, and is not silently ignored."""
         async with self.connected() as connection:
             async with connection.receiver(self.q):
                 pass
@@ -111,7 +111,7 @@ class Links(Contract):
                     await receiver.receive()
 
     async def test_browse(self) -> None:
-        """A browser sees what waits, ends when it has seen it all, and leaves it there."""
+        """Check that a browser shows all waiting messages, ends after them, and leaves them in the queue."""
         async with self.connected() as connection, connection.sender(self.q) as sender:
             for number in range(30):
                 await sender.send(Message(number))
@@ -131,7 +131,7 @@ class Links(Contract):
                     delivery.accept()
 
     async def test_durable_subscriptions(self) -> None:
-        """A durable subscription takes messages in while nobody listens, for the next connection of its container."""
+        """Check that a durable subscription keeps messages until the next connection of its container."""
         async with self.server() as url:
             async with self.connected(url, container_id="me") as connection:
                 async with connection.receiver(self.address("warm")):

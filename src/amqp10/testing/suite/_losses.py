@@ -21,7 +21,7 @@ class Losses(Contract):
     """See the module."""
 
     async def test_lost(self) -> None:
-        """Without `reconnect`, whoever waits is told that the connection is lost."""
+        """Check that without `reconnect` a waiting call raises `ConnectionLost` when the connection is lost."""
         async with self.server() as url, FaultProxy(url) as proxy:
             with pytest.raises(ConnectionLost):
                 async with self.connected(proxy.url) as connection, connection.receiver(self.q) as receiver:
@@ -29,7 +29,7 @@ class Losses(Contract):
                     await receiver.receive()
 
     async def test_restored(self) -> None:
-        """With it links come back, all that was sent arrives, and what was not settled comes again."""
+        """Check that with `reconnect` links are restored, all messages arrive, and unsettled messages come again."""
         async with self.server() as url, FaultProxy(url) as proxy:
             async with self.connected(proxy.url, reconnect=SOON) as connection:
                 async with (
@@ -55,7 +55,7 @@ class Losses(Contract):
                     assert proxy.cuts >= 3
 
     async def test_resume(self) -> None:
-        """What was received before the loss can be settled after it, in a dialect that resumes; else it comes again."""
+        """Check that a delivery can be settled after a loss in a dialect that resumes, and comes again in any other."""
         async with self.server() as url, FaultProxy(url) as proxy:
             async with self.connected(proxy.url, reconnect=SOON, container_id="me") as connection:
                 async with (

@@ -22,10 +22,10 @@ ATTEMPTS: Final = 300
 
 
 class Octets(Contract):
-    """What an engine makes of anything: it never raises, and it ends once."""
+    """How an engine takes any input: it never raises, and it ends once."""
 
     def _engines(self) -> tuple[Engine, Engine]:
-        """A client's and a server's, begun."""
+        """Return a client's engine and a server's, both started."""
         spoken = find_dialect(self.dialect)
         client = spoken.client(ConnectionTerms("client"), None, True)
         server = spoken.server(ConnectionTerms("server"), Authenticator(None, anonymous=True))
@@ -35,7 +35,7 @@ class Octets(Contract):
         return client, server
 
     def _conversation(self, size: int | None = None) -> _Conversation:
-        """A connection that opens, begins a session and closes; octets cross in portions of that size."""
+        """Open a connection, begin a session and close, with octets in portions of `size`; return what was said."""
         said = _Conversation(*self._engines(), size)
         said.carry()
         assert said.client.opened, "the client's engine did not open"
@@ -47,14 +47,14 @@ class Octets(Contract):
         return said
 
     def test_portions(self) -> None:
-        """It makes no difference in what portions octets come."""
+        """Check that both engines emit the same events, whatever the size of the portions in which octets come."""
         whole = self._conversation()
         for size in (1, 3, 50):
             pieces = self._conversation(size)
             assert pieces.told == whole.told
 
     def test_cut_off(self) -> None:
-        """Wherever the transport ends, the connection does, once and last."""
+        """Check that a transport that ends at any octet ends the connection, once, as the last event."""
         said = self._conversation()
         for which, data in enumerate((said.back, said.there)):
             for end in range(0, len(data), max(1, len(data) // 200)):
@@ -65,7 +65,7 @@ class Octets(Contract):
                 _check_end(events)
 
     def test_changed(self) -> None:
-        """Whatever is changed in what comes, nothing is raised, and nothing comes after the end."""
+        """Check that with octets changed at random an engine never raises, and ends once, as its last event."""
         chance = random.Random(self.dialect)
         said = self._conversation()
         for which, data in enumerate((said.back, said.there)):
@@ -82,7 +82,7 @@ class Octets(Contract):
                 assert engine.tick(0.0) is None
 
     def test_noise(self) -> None:
-        """The same for octets that nobody meant."""
+        """Check that on random octets an engine never raises, and ends once, as its last event."""
         chance = random.Random(self.dialect)
         header = find_dialect(self.dialect).headers[0]
         for _ in range(ATTEMPTS):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from ...client import Connection, Delivery
+from ...client import Connection, Delivery, Receiver
 from ...messaging import Message
 from ._contract import Contract
 
@@ -14,33 +14,33 @@ class Outcomes(Contract):
     """Released, rejected, modified, and receiver-settle-mode "second"."""
 
     @asynccontextmanager
-    async def _delivered(self) -> AsyncIterator[tuple[Connection, Delivery]]:
-        """A message that waits for its outcome."""
+    async def _delivered(self) -> AsyncIterator[tuple[Connection, Receiver, Delivery]]:
+        """Yield a connection, a receiver on it, and a delivery of that, which waits for its outcome."""
         async with self.connected() as connection, connection.sender(self.q) as sender:
             await sender.send(Message("it"))
             async with connection.receiver(self.q, credit=1) as receiver:
                 delivery = await receiver.receive()
-                yield connection, delivery
+                yield connection, receiver, delivery
                 if not delivery.local_settled:
                     delivery.accept()
 
     async def test_released(self) -> None:
-        """A message that is released comes again, and counts no failed attempt, if the dialect can say so."""
-        async with self._delivered() as (connection, delivery):
+        """Check that a released message comes again; unless `counts_releases`, its delivery-count stays 0."""
+        async with self._delivered() as (connection, receiver, delivery):
             if not self.has("released"):
                 async with self.refused(connection):
                     delivery.release()
                 return
             delivery.release()
-            async with connection.receiver(self.q) as receiver:
-                again = await (delivery.link.context if receiver.buffered == 0 else receiver).receive()
+            async with connection.receiver(self.q) as another:
+                again = await (receiver if another.buffered == 0 else another).receive()
                 assert again.message.body == "it"
                 assert again.message.delivery_count == int(self.counts_releases)
                 again.accept()
 
     async def test_rejected(self) -> None:
-        """A message that is rejected does not come again; it is where the server puts such."""
-        async with self._delivered() as (connection, delivery):
+        """Check that a rejected message does not come again, and is in `dead_letters` if the server has such a node."""
+        async with self._delivered() as (connection, receiver, delivery):
             if not self.has("rejected"):
                 async with self.refused(connection):
                     delivery.reject("amqp:not-allowed", "no")
@@ -49,31 +49,31 @@ class Outcomes(Contract):
             delivery.reject("amqp:not-allowed", "no")
             async with connection.sender(self.q) as sender:
                 await sender.send(Message("next"))
-            following = await delivery.link.context.receive()
+            following = await receiver.receive()
             assert following.message.body == "next"
             following.accept()
             if self.dead_letters is not None:
-                async with connection.receiver(self.dead_letters) as receiver:
-                    dead = await receiver.receive()
+                async with connection.receiver(self.dead_letters) as dead_letters:
+                    dead = await dead_letters.receive()
                     assert dead.message.body == "it"
                     dead.accept()
 
     async def test_modified(self) -> None:
-        """A message that is given back as failed comes again, and is known to have been tried."""
-        async with self._delivered() as (connection, delivery):
+        """Check that a message given back as failed comes again, with a delivery-count of at least 1."""
+        async with self._delivered() as (connection, receiver, delivery):
             if not self.has("modified"):
                 async with self.refused(connection):
                     delivery.modify(delivery_failed=True)
                 assert not delivery.local_settled
                 return
             delivery.modify(delivery_failed=True)
-            again = await delivery.link.context.receive()
+            again = await receiver.receive()
             assert again.message.body == "it"
             assert again.message.delivery_count >= 1
             again.accept()
 
     async def test_settle_second(self) -> None:
-        """In receiver-settle-mode "second" a delivery is settled when the sender has heard of its outcome."""
+        """Check that in receiver-settle-mode "second" a delivery is settled after the sender knows its outcome."""
         async with self.connected() as connection, connection.sender(self.q) as sender:
             await sender.send(Message("it"))
             receiver = connection.receiver(self.q, receiver_settle_mode="second")
@@ -89,7 +89,7 @@ class Outcomes(Contract):
                 assert delivery.local_settled
 
     async def test_detach_releases(self) -> None:
-        """What a link leaves is in its queue at once, the session going on; or else when the connection is over."""
+        """Check that an unsettled message comes again after its link is detached, or else after the connection ends."""
         async with self.server() as url:
             async with self.connected(url) as connection, connection.sender(self.q) as sender:
                 await sender.send(Message("it"))

@@ -13,7 +13,7 @@ class Streams(Contract):
 
     @pytest.mark.parametrize("size", [300_000, None])
     async def test_streaming_out(self, size: int | None) -> None:
-        """A body that is sent piece by piece arrives as one, whether its size was said first or not."""
+        """Check that a body sent piece by piece arrives as one, with its size given first and without."""
         async with self.connected() as connection, connection.sender(self.q) as sender:
             if not self.has("streaming"):
                 async with self.refused(connection):
@@ -30,7 +30,7 @@ class Streams(Contract):
                 delivery.accept()
 
     async def test_streaming_in(self) -> None:
-        """A body is read piece by piece while it comes in, its head first."""
+        """Check that a body can be read piece by piece while it comes in, after the message's head."""
         async with self.connected() as connection, connection.sender(self.q) as sender:
             await sender.send(Message(b"x" * 2_000_000, subject="s"))
             async with connection.receiver(self.address("warm")):
@@ -49,9 +49,9 @@ class Streams(Contract):
                 delivery.accept()
 
     async def test_abort(self) -> None:
-        """What was half sent and taken back never arrives; what is sent next does."""
+        """Check that a stream that is aborted never arrives, and the next message does."""
         if not self.has("abort"):
-            return  # who streams is told by the end of the stream: there is nothing to ask for
+            return  # the stream itself fails then, so there is no request to refuse
         async with self.connected() as connection, connection.sender(self.q) as sender:
             with pytest.raises(KeyError):
                 async with sender.stream(Message(subject="given up"), size=100_000) as body:

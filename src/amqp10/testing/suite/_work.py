@@ -14,7 +14,7 @@ class Work(Contract):
     """See the module."""
 
     async def test_transactions(self) -> None:
-        """What is sent and accepted in a transaction happens when it is committed, and not at all when it is not."""
+        """Check that sending and accepting in a transaction take effect at its commit, and not after a rollback."""
         async with (
             self.connected() as connection,
             connection.sender(self.address("in")) as sender,
@@ -51,35 +51,35 @@ class Work(Contract):
             following.accept()
 
     async def test_requests(self) -> None:
-        """A queue is declared, emptied and deleted."""
+        """Check that a queue can be declared, emptied and deleted."""
         name = self.address("declared")
         async with self.connected() as connection, connection.session() as session:
             async with connection.receiver(self.address("warm")):
                 pass
             if not self.has("requests"):
                 async with self.refused(connection):
-                    await session._request(DeclareQueue(name))
+                    await self.ask(session, DeclareQueue(name))
                 return
-            facts = await session._request(DeclareQueue(name, durable=True))
+            facts = await self.ask(session, DeclareQueue(name, durable=True))
             assert facts.name == name
             async with connection.sender(name) as sender:
                 for number in range(3):
                     await sender.send(Message(number))
-            assert (await session._request(DeclareQueue(name, durable=True))).messages == 3
-            assert await session._request(PurgeQueue(name)) == 3
+            assert (await self.ask(session, DeclareQueue(name, durable=True))).messages == 3
+            assert await self.ask(session, PurgeQueue(name)) == 3
             async with connection.sender(name) as sender:
                 await sender.send(Message("last"))
-            assert await session._request(DeleteQueue(name)) == 1
+            assert await self.ask(session, DeleteQueue(name)) == 1
 
     async def test_deleted(self) -> None:
-        """Who receives from a queue that is deleted is told so."""
+        """Check that deleting a queue ends its receivers with an error."""
         if not self.has("requests"):
             return  # see `test_requests`
         name = self.address("declared")
         async with self.connected() as connection, connection.session() as session:
-            await session._request(DeclareQueue(name, durable=True))
+            await self.ask(session, DeclareQueue(name, durable=True))
             async with connection.receiver(name) as receiver:
-                await session._request(DeleteQueue(name))
+                await self.ask(session, DeleteQueue(name))
                 with pytest.raises((LinkDetached, SessionEnded)) as caught:  # in 0-10 an error is the session's
                     await receiver.receive()
                 assert caught.value.condition in ("amqp:resource-deleted", None)

@@ -1,0 +1,31 @@
+"""A queue and a topic of Apache Qpid Broker-J. Usage: python broker_j.py [URL]"""
+
+import sys
+
+import trio
+
+from amqp10 import Connection, Message
+
+URL = sys.argv[1] if len(sys.argv) > 1 else "amqp://user:password@localhost:5672"
+
+
+async def main() -> None:
+    async with Connection(URL) as connection:
+        broker = connection.profile
+        async with connection.sender(broker.target("shop.orders")) as sender:
+            await sender.send(Message("order 1", durable=True))
+        async with connection.receiver(broker.source("shop.orders")) as receiver:
+            with await receiver.receive() as message:
+                print("one receiver has", message.body)
+        async with (
+            connection.receiver(broker.source("amq.fanout", "topic")) as first,
+            connection.receiver(broker.source("amq.fanout", "topic")) as second,
+            connection.sender(broker.target("amq.fanout", "topic")) as sender,
+        ):
+            await sender.send("we are open")
+            for receiver in (first, second):
+                with await receiver.receive() as message:
+                    print("each receiver has", message.body)
+
+
+trio.run(main)

@@ -1,0 +1,11 @@
+"""What AMQP 0-9-1 has and AMQP 1.0 has no word for: exchanges, queues, bindings, and a few things more.
+
+async with Connection(url, dialect="0-9-1") as connection:
+    await connection.native.declare_queue("orders", durable=True)
+    await connection.native.bind("orders", "amq.topic", "order.#")
+"""
+
+from .native.amqp_0_9_1 import Native as Native
+from .native.topology import ExchangeType as ExchangeType
+
+__all__ = ("ExchangeType", "Native")

@@ -1,0 +1,63 @@
+"""Checks of arguments that several calls take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+
+def check_time(name: str, value: object) -> None:
+    """Check that an argument is a time that means the same everywhere.
+
+    Raises:
+        TypeError: it is no datetime.
+        ValueError: it has no time zone.
+    """
+    if not isinstance(value, datetime):
+        raise TypeError(
+            f"{name} is a datetime with a time zone, as datetime.now(UTC) + timedelta(hours=1), not {value!r}"
+        )
+    if value.tzinfo is None:
+        raise ValueError(f"{name} is a time with a time zone: {value!r} has none; datetime.now(UTC) has one")
+
+
+def check_seconds(name: str, value: object) -> None:
+    """Check that an argument is a number of seconds.
+
+    Raises:
+        TypeError: it is of another type.
+    """
+    if not isinstance(value, int | float):
+        raise TypeError(f"{name} is a number of seconds, not {value!r}; a timedelta has it as total_seconds()")
+
+
+def numbers_of(arguments: Iterable[int | Iterable[int]]) -> list[int]:
+    """Return sequence numbers that are given one by one, or as lists.
+
+    Raises:
+        TypeError: one of them is no int.
+        ValueError: one of them has more than 64 bits.
+    """
+    numbers: list[int] = []
+    for each in arguments:
+        numbers += [each] if isinstance(each, int | str) or not isinstance(each, Iterable) else each
+    for number in numbers:
+        if not isinstance(number, int):
+            raise TypeError(f"a sequence number is an int, as delivery.sequence_number, not {number!r}")
+        if not -1 << 63 <= number < 1 << 63:
+            raise ValueError(f"a sequence number has 64 bits at most, as delivery.sequence_number, not {number}")
+    return numbers
+
+
+def partition_id(value: str | int) -> str:
+    """Return the id of a partition, which may be given as its number.
+
+    Raises:
+        TypeError: it is neither str nor int.
+        ValueError: it is empty, or less than 0.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise TypeError(f"partition is an id such as '0', or its number, not {value!r}: hub.properties() has all ids")
+    if value == "" or (isinstance(value, int) and value < 0):
+        raise ValueError(f"partition is an id such as '0', or its number, not {value!r}: hub.properties() has all ids")
+    return str(value)

@@ -1,0 +1,98 @@
+"""Several messages that are sent as one, and know how large they are together."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ..messaging import Data, Message
+from ..types import Symbol
+
+BATCH_FORMAT: Final = 0x8001_3700
+"""The message-format of a batch."""
+PARTITION_KEY: Final = Symbol("x-opt-partition-key")
+_SHORT: Final = 5
+_LONG: Final = 8
+"""Octets around a message in a batch: of one with 255 octets at most, and of others."""
+
+
+class MessageBatch:
+    """Messages that Service Bus takes all or none of, made by `sender.batch()`.
+
+        batch = sender.batch()
+        for order in orders:
+            if not batch.add(Message(order)):
+                await sender.send(batch)
+                batch = sender.batch()
+                batch.add(Message(order))
+        await sender.send(batch)
+
+    All are of one session, or one partition key, where the entity has sessions or partitions.
+
+    Attributes:
+        size: octets of the batch as it is now.
+        max_size: octets that it may have; None: the service has said no limit.
+        max_count: messages that it may have; None: the service has no limit.
+    """
+
+    def __init__(self, max_size: int | None, max_count: int | None = None) -> None:
+        if max_size is not None and max_size < 1:
+            raise ValueError(f"max_size is at least 1, not {max_size}")
+        self.max_size = max_size
+        self.max_count = max_count
+        self.size = 0
+        self._outer = Message()
+        self._payloads: list[bytes] = []
+
+    def add(self, message: object) -> bool:
+        """Add a message if there is room for it; return whether there was.
+
+        Args:
+            message: a `Message`; any other value is the body of one.
+
+        Raises:
+            EncodeError: it has no encoding.
+            ValueError: it is larger than any batch may be.
+        """
+        if self.max_count is not None and len(self._payloads) >= self.max_count:
+            return False
+        message = message if isinstance(message, Message) else Message(message)
+        payload = message.encode()
+        outer = self._outer if self._payloads else _outer_of(message)
+        beside = self.size if self._payloads else len(outer.replace(body=b"").encode()) - _SHORT
+        size = beside + len(payload) + (_LONG if len(payload) > 255 else _SHORT)
+        if self.max_size is not None and size > self.max_size:
+            if not self._payloads:
+                raise ValueError(f"a batch has {self.max_size} octets at most, and with this message alone {size}")
+            return False
+        self._outer, self.size = outer, size
+        self._payloads.append(payload)
+        return True
+
+    def __len__(self) -> int:
+        return len(self._payloads)
+
+    def encode(self) -> bytes:
+        """Return it as it is sent, with message-format 0x80013700.
+
+        Raises:
+            ValueError: it is empty.
+        """
+        if not self._payloads:
+            raise ValueError("a batch that is sent has one message at least")
+        return self._outer.replace(body=Data(*self._payloads)).encode()
+
+    def __repr__(self) -> str:
+        return f"<MessageBatch of {len(self)} messages, {self.size} octets>"
+
+
+def _outer_of(first: Message) -> Message:
+    """Return what the batch says of itself: what its first message says."""
+    said: dict[str, Any] = {}
+    if first.message_id is not None:
+        said["message_id"] = first.message_id
+    if first.group_id is not None:
+        said["group_id"] = first.group_id
+    key = first.message_annotations.get(PARTITION_KEY)
+    if key is not None:
+        said["message_annotations"] = {PARTITION_KEY: key}
+    return Message(**said)

@@ -1,0 +1,98 @@
+"""What the clients of both services have in common: a connection to a namespace, and senders on it."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Self
+
+from ..client import Connection, ConnectionSettings, Reconnect, Sender, Transaction
+from ._batch import BATCH_FORMAT, MessageBatch
+from ._namespace import Namespace
+
+
+class NamespaceClient:
+    """A connection to a namespace; `async with` opens it, and closes it with all that is on it.
+
+    Attributes:
+        connection: what it stands on: its events, its health.
+    """
+
+    def __init__(
+        self, namespace: Namespace, profile: str, request_timeout: float, settings: ConnectionSettings
+    ) -> None:
+        if "tokens" in settings or "sasl" in settings:
+            raise ValueError("tokens and sasl follow from the credential: leave them out")
+        if not request_timeout > 0:
+            raise ValueError(f"request_timeout must be more than 0 seconds, not {request_timeout}")
+        all_settings: dict[str, Any] = {"reconnect": Reconnect(), "profile": profile, **settings}
+        self.connection = Connection(namespace.url, tokens=namespace.tokens, **all_settings)
+
+    async def __aenter__(self) -> Self:
+        """Connect.
+
+        Raises:
+            ConnectionLost, AuthenticationFailed, InsecureTransport, ConnectionClosed, RemoteProtocolError: see
+                `Connection`. A wrong key is told by whatever is attached first.
+
+        Cancelling: the transport is closed.
+        """
+        await self.connection.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Leave what is left, and close the connection.
+
+        Cancelling: is not noticed; it takes `close_timeout` seconds at most.
+        """
+        await self.connection.__aexit__(exc_type, exc, traceback)
+
+
+class NamespaceSender:
+    """Sends messages and batches on a link.
+
+    Attributes:
+        sender: the link that it sends on.
+    """
+
+    def __init__(self, sender: Sender) -> None:
+        self.sender = sender
+
+    async def _send(self, message: object, transaction: Transaction | None = None) -> None:
+        if isinstance(message, MessageBatch):
+            await self.sender.send_encoded(message.encode(), message_format=BATCH_FORMAT, transaction=transaction)
+        else:
+            await self.sender.send(message, transaction=transaction)
+
+    def _batch_limit(self, max_size: int | None, *said: object) -> int | None:
+        """Return the octets that a batch may have; None: no limit.
+
+        Args:
+            max_size: what the caller asks for; None: as many as the service takes.
+            said: limits that the service gives beside its largest message.
+
+        Raises:
+            ValueError: the service takes fewer than that.
+            LocalProtocolError: the sender is not attached yet.
+        """
+        limits = [each for each in (self.sender.remote.max_message_size, *said) if isinstance(each, int) and each]
+        largest = min(limits, default=None)
+        if max_size is not None and largest is not None and max_size > largest:
+            raise ValueError(f"the service takes batches of {largest} octets at most, and max_size is {max_size}")
+        return max_size if max_size is not None else largest
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Wait for what is on its way, and detach.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, DeliveryUncertain, TimeoutError: see `Sender`.
+
+        Cancelling: is not noticed; it takes `close_timeout` seconds at most.
+        """
+        await self.sender.__aexit__(exc_type, exc, traceback)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.sender.address!r}>"

@@ -1,0 +1,189 @@
+"""Where a namespace of Azure is, and who comes there: by a connection string, or by a name and a credential."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from ..client import CbsTokens
+from ..tokens import SasKey, Token, TokenSource
+
+_SCHEMES: Final = {"": "amqps", "sb": "amqps", "amqps": "amqps", "amqp": "amqp", "wss": "wss", "ws": "ws"}
+_WEBSOCKET: Final = "/$servicebus/websocket"
+"""The path of both services for AMQP over WebSockets."""
+_FIELDS: Final = (
+    *("endpoint", "sharedaccesskeyname", "sharedaccesskey", "sharedaccesssignature", "entitypath"),
+    "usedevelopmentemulator",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionString:
+    """A connection string of Service Bus or Event Hubs, taken apart.
+
+    Attributes:
+        url: where it leads, `amqps://HOST`; of the emulator, which has no TLS, `amqp://HOST:PORT`.
+        source: what gives tokens: its key, or the token that it has; None: it has neither.
+        entity: the one entity that it is for; None: all of the namespace.
+        emulator: it leads to an emulator, on this machine or in a network of one's own.
+    """
+
+    url: str
+    source: TokenSource | None = field(repr=False)
+    entity: str | None = None
+    emulator: bool = False
+
+    @classmethod
+    def read(cls, text: str) -> ConnectionString:
+        """Take a connection string apart, as the portal and the emulator show it.
+
+        Raises:
+            ValueError: it is not a connection string. No secret is in the error.
+        """
+        said: dict[str, str] = {}
+        for part in filter(None, (each.strip() for each in text.split(";"))):
+            name, separator, value = part.partition("=")
+            name = name.strip().lower()
+            if not separator or name in said:
+                what = f"has two parts {name!r}" if separator else "has a part without '='"
+                raise ValueError(f"a connection string is NAME=VALUE;NAME=VALUE, and this one {what}")
+            if name in _FIELDS:  # others are of other clients
+                said[name] = value.strip()
+        endpoint = said.get("endpoint", "")
+        if not endpoint:
+            raise ValueError("a connection string begins with Endpoint=sb://NAMESPACE.servicebus.windows.net/")
+        emulator = said.get("usedevelopmentemulator", "").lower() == "true"
+        name, key = said.get("sharedaccesskeyname", ""), said.get("sharedaccesskey", "")
+        signature = said.get("sharedaccesssignature", "")
+        if bool(name) is not bool(key):
+            raise ValueError("a connection string has SharedAccessKeyName and SharedAccessKey together, or neither")
+        if key and signature:
+            raise ValueError("a connection string has a SharedAccessKey or a SharedAccessSignature, not both")
+        source = SasKey(name, key) if key else _given(signature) if signature else None
+        url = url_of(endpoint, secure=not emulator)
+        return cls(url, source, said.get("entitypath") or None, emulator)
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """Where a namespace is, and what tokens open it: `Connection(namespace.url, tokens=namespace.tokens)`.
+
+    Attributes:
+        url: where to connect.
+        tokens: put at the node `$cbs`, one for each entity.
+        entity: the one entity that is open; None: all of the namespace.
+    """
+
+    url: str
+    tokens: CbsTokens
+    entity: str | None = None
+
+    @classmethod
+    def read(
+        cls,
+        where: str,
+        credential: Any = None,
+        *,
+        scope: str,
+        entity_of: Callable[[str], str],
+        clock: Callable[[], float] = time.time,
+    ) -> Namespace:
+        """Read what a user says.
+
+        Args:
+            where: a connection string; or `NAMESPACE.servicebus.windows.net`, as a URL or not.
+            credential: one of azure-identity, azure-core's AzureNamedKeyCredential or AzureSasCredential, a `SasKey`,
+                or anything else that gives tokens; None: the connection string, or the URL, has the key.
+            scope: what credentials of Microsoft Entra are asked for.
+            entity_of: the entity that an address is of, which a token is for.
+            clock: the time in seconds since 1970.
+
+        Raises:
+            TypeError: `where` is no str.
+            ValueError: it makes no sense, or there are two credentials, or none. No secret is in the error.
+        """
+        if not isinstance(where, str):
+            raise TypeError(
+                "where is a connection string, or NAME.servicebus.windows.net, not "
+                f"{'None: is the environment variable set?' if where is None else type(where).__name__}"
+            )
+        entity, emulator = None, False
+        if "endpoint=" in where.lower():
+            string = ConnectionString.read(where)
+            url, found, entity, emulator = string.url, string.source, string.entity, string.emulator
+        else:
+            url, found = url_of(where), _in_url(where)
+        if credential is None and found is None and "endpoint=" in where.lower():
+            raise ValueError(
+                "this connection string has no key: copy one with SharedAccessKeyName=...;SharedAccessKey=..., or say "
+                "who comes: credential=DefaultAzureCredential() of azure-identity"
+            )
+        if credential is not None and found is not None:
+            raise ValueError("there is a key in the connection string or URL already: leave out one of the credentials")
+        source, by_audience = _source(credential if found is None else found)
+        host = urlsplit(url).hostname
+        tokens = CbsTokens(
+            source,
+            None if by_audience else scope,
+            audience=lambda address: f"sb://{host}/{entity_of(address)}",
+            allow_insecure=emulator,
+            clock=clock,
+        )
+        return cls(url, tokens, entity)
+
+
+def url_of(where: str, *, secure: bool = True) -> str:
+    """Return the URL to connect to, without credentials.
+
+    Args:
+        where: a host, or a URL of sb, amqps, amqp, wss or ws.
+        secure: sb means TLS.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    parts = urlsplit(where if "://" in where else f"//{where}")
+    scheme = _SCHEMES.get(parts.scheme.lower())
+    if scheme is None or not parts.hostname or " " in where:
+        known = ", ".join(f"{each}://" for each in _SCHEMES if each)
+        raise ValueError(
+            f"a namespace is NAME.servicebus.windows.net, or a URL that begins with {known}; or it is a connection "
+            "string, which has Endpoint=sb://..."
+        )
+    if not secure and scheme == "amqps":
+        scheme = "amqp"
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    port = f":{parts.port}" if parts.port is not None else ""
+    path = (parts.path.rstrip("/") or _WEBSOCKET) if scheme in ("wss", "ws") else ""
+    query = f"?{parts.query}" if parts.query else ""
+    return f"{scheme}://{host}{port}{path}{query}"
+
+
+def _in_url(where: str) -> TokenSource | None:
+    """Return the key that a URL names as user and password."""
+    parts = urlsplit(where if "://" in where else f"//{where}")
+    return SasKey(unquote(parts.username), unquote(parts.password)) if parts.username and parts.password else None
+
+
+def _source(credential: Any) -> tuple[TokenSource, bool]:
+    """Return what gives tokens, and whether it is asked by the audience."""
+    if credential is None:
+        raise ValueError(
+            "say who comes: credential=DefaultAzureCredential() of azure-identity, credential=SasKey(name, key), or a "
+            "connection string with a SharedAccessKey"
+        )
+    named = getattr(credential, "named_key", None)
+    if named is not None:
+        return SasKey(named.name, named.key), True
+    signature = getattr(credential, "signature", None)
+    if isinstance(signature, str):
+        return lambda scope: Token.read(credential.signature), True  # which may be updated
+    return credential, isinstance(credential, SasKey)
+
+
+def _given(signature: str) -> TokenSource:
+    token = Token.read(signature)
+    return lambda scope: token

@@ -1,0 +1,178 @@
+"""An event hub, as a program holds it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final, Unpack
+
+from ...client import ConnectionSettings
+from ...messaging import EventPosition, Source
+from ...types import Symbol
+from .._arguments import partition_id
+from .._client import NamespaceClient
+from .._namespace import Namespace
+from ._properties import HubManagement, HubProperties, PartitionProperties
+from ._reader import POSITION, EventReader
+from ._sender import EventSender
+
+_SCOPE: Final = "https://eventhubs.azure.net/.default"
+_EPOCH: Final = Symbol("com.microsoft:epoch")
+_NAME: Final = Symbol("com.microsoft:receiver-name")
+_TRACKS: Final = "com.microsoft:enable-receiver-runtime-metric"
+_FIRST: Final = EventPosition.first()
+
+
+class EventHub(NamespaceClient):
+    """An event hub of Azure; `async with` opens the connection, and closes it with all that is on it.
+
+        async with EventHub(connection_string, "telemetry") as hub:
+            async with hub.sender() as sender:
+                await sender.send(Message(b"21.5"), key="sensor-7")
+            async with hub.reader("0") as reader:
+                async for event in reader: ...
+
+    A connection, a sender or a reader that is lost comes back by itself (`reconnect`). All tasks of a program may share
+    it.
+
+    Args:
+        where: a connection string; or `NAMESPACE.servicebus.windows.net`, also as a URL, `wss://...` for WebSockets.
+        name: of the hub; None where the connection string has it as EntityPath.
+        credential: the login: a credential of azure-identity, azure-core's AzureNamedKeyCredential or
+            AzureSasCredential, a `SasKey`, or what else gives tokens; None where the connection string says it.
+        request_timeout: seconds that the service may take to answer a request.
+        clock: the time in seconds since 1970.
+        settings: as for `Connection`, but for tokens and sasl; `reconnect` is on unless you say None.
+
+    Raises:
+        ValueError, TypeError, LookupError: where, name, credential or settings make no sense. No secret is in the
+            error.
+
+    Attributes:
+        connection: what it stands on: its events, its health.
+        name: of the hub.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        name: str | None = None,
+        credential: Any = None,
+        *,
+        request_timeout: float = 60.0,
+        clock: Callable[[], float] = time.time,
+        **settings: Unpack[ConnectionSettings],
+    ) -> None:
+        # One token for the hub is enough for all that is beneath it, and for the node that tells of it.
+        namespace = Namespace.read(where, credential, scope=_SCOPE, entity_of=lambda address: self.name, clock=clock)
+        hub = name if name is not None else namespace.entity
+        if not hub or "/" in hub:
+            raise ValueError(f"say the name of the hub, as the connection string has no EntityPath: not {hub!r:.200}")
+        if namespace.entity is not None and hub.casefold() != namespace.entity.casefold():
+            raise ValueError(
+                f"the connection string is for {namespace.entity!r} alone (EntityPath), and {hub!r} is asked for: "
+                "leave out the name, or take a connection string of the namespace"
+            )
+        self.name = hub
+        super().__init__(namespace, "event-hubs", request_timeout, settings)
+        audience = namespace.tokens.audience
+        assert callable(audience)
+        self._management = HubManagement(self.connection, hub, namespace.tokens, audience(hub), request_timeout)
+
+    def sender(self, *, partition: str | int | None = None, publisher: str | None = None) -> EventSender:
+        """Make a sender, to be attached by `async with`.
+
+        Args:
+            partition: its id or number: send to this one only; None: keys choose, or partitions take turns.
+            publisher: send as this publisher, whose name is the key of all its events.
+
+        Raises:
+            TypeError: the partition is neither str nor int.
+            ValueError: a partition and a publisher are given, or an empty name, or a number less than 0.
+        """
+        if (partition is not None and publisher is not None) or publisher == "":
+            raise ValueError("a sender is to one partition, or of one publisher, or neither: None is for neither")
+        address = self.name
+        if partition is not None:
+            address += f"/Partitions/{partition_id(partition)}"
+        if publisher is not None:
+            address += f"/Publishers/{publisher}"
+        return EventSender(self.connection.sender(address), keyed=address == self.name)
+
+    def reader(
+        self,
+        partition: str | int,
+        *,
+        group: str = "$Default",
+        start: EventPosition = _FIRST,
+        owner_level: int | None = None,
+        track_last: bool = False,
+        prefetch: int = 300,
+        name: str | None = None,
+    ) -> EventReader:
+        """Make a reader of one partition, to be attached by `async with`.
+
+        Args:
+            partition: its id or number; `properties` has all of them.
+            group: the consumer group; each reads all events.
+            start: where to begin: `EventPosition.first()`, `.latest()`, `.offset(...)` and others.
+            owner_level: have the partition alone, and take it from readers of this level, a lower one or none. None:
+                share it with four others at most.
+            track_last: have the service tell with each event what the last one is (`event.last`).
+            prefetch: events that may be on their way or wait here.
+            name: of the reader, which the service tells those whom it keeps out.
+
+        Raises:
+            TypeError: the partition is neither str nor int, or `start` is no `EventPosition`.
+            ValueError: a name is empty, or a number is out of range.
+        """
+        partition = partition_id(partition)
+        if not group:
+            raise ValueError("group is the name of a consumer group, as '$Default', and not empty")
+        if not isinstance(start, EventPosition):
+            raise TypeError(
+                f"start is an EventPosition, not {start!r}: EventPosition.first() is the oldest event, "
+                "EventPosition.offset(...) goes on behind a checkpoint"
+            )
+        if owner_level is not None and not 0 <= owner_level < 1 << 63:
+            raise ValueError(f"owner_level is 0 or more, or None, not {owner_level}")
+        if prefetch < 1:
+            raise ValueError(f"prefetch is 1 or more, not {prefetch}")
+        source = Source(
+            f"{self.name}/ConsumerGroups/{group}/Partitions/{partition}", filter={POSITION: start.described}
+        )
+        said: dict[Symbol, Any] = {} if owner_level is None else {_EPOCH: owner_level}
+        if name is not None:
+            said[_NAME] = name
+        receiver = self.connection.receiver(
+            source,
+            credit=prefetch,
+            settle_mode="settled",  # nothing is taken from the service
+            require_filters=False,
+            properties=said,
+            desired_capabilities=[_TRACKS] if track_last else [],
+        )
+        return EventReader(receiver, partition, source, start, self._management.partition)
+
+    async def properties(self) -> HubProperties:
+        """Ask what the hub is: the ids of its partitions.
+
+        Raises:
+            ManagementError: the service says no: 404, there is no such hub; 503, it is busy.
+            RemoteProtocolError: its answer has no partitions.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, AuthenticationFailed, TimeoutError: it could
+                not be asked.
+
+        Cancelling: nothing has happened.
+        """
+        return await self._management.hub()
+
+    async def partition_properties(self, partition: str | int) -> PartitionProperties:
+        """Ask what a partition, by its id or number, has: its first and last event.
+
+        Raises, Cancelling: as for `properties`; 400: there is no such partition.
+        """
+        return await self._management.partition(partition_id(partition))
+
+    def __repr__(self) -> str:
+        return f"<EventHub {self.name!r} {self.connection!r}>"

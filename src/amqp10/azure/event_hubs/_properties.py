@@ -1,0 +1,124 @@
+"""What a hub and its partitions say of themselves, at the node `$management`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import anyio
+
+from ...client import CbsTokens, Connection
+from ...errors import DeliveryUncertain, ManagementError, RemoteProtocolError
+from ...messaging import Message
+from ...tokens import ask
+from .._moments import moment
+
+_NODE: Final = "$management"
+
+
+@dataclass(frozen=True, slots=True)
+class HubProperties:
+    """What an event hub is.
+
+    Attributes:
+        name: as the service has it.
+        created_at: when it was made; None where the service does not say it.
+        partitions: the ids of its partitions.
+    """
+
+    name: str
+    created_at: datetime | None
+    partitions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionProperties:
+    """What a partition has.
+
+    Attributes:
+        id: names it.
+        first_sequence_number: of the oldest event that is kept; of the next one to come, if none is.
+        last_sequence_number: of the event that came last; -1 before there was one.
+        last_offset: of the same; None before there was one.
+        last_enqueued_at: when that came; None before there was one.
+        empty: it has no events now.
+    """
+
+    id: str
+    first_sequence_number: int
+    last_sequence_number: int
+    last_offset: str | None
+    last_enqueued_at: datetime | None
+    empty: bool
+
+
+class HubManagement:
+    """Asks a hub.
+
+    Args:
+        hub: its name.
+        tokens: gives the token that each request carries; None: they carry none.
+        audience: what a token for the hub is for.
+        timeout: seconds that an answer may take.
+    """
+
+    def __init__(
+        self, connection: Connection, hub: str, tokens: CbsTokens | None, audience: str, timeout: float
+    ) -> None:
+        self._connection = connection
+        self._hub = hub
+        self._tokens = tokens
+        self._audience = audience
+        self._timeout = timeout
+
+    async def hub(self) -> HubProperties:
+        """Ask for the hub; see `EventHub.properties`."""
+        said = await self._read("com.microsoft:eventhub")
+        found = said.get("partition_ids")
+        if not isinstance(found, list) or not found:
+            raise RemoteProtocolError(f"the node {_NODE} does not say which partitions {self._hub!r} has")
+        partitions = tuple(str(each) for each in found)
+        return HubProperties(str(said.get("name") or self._hub), moment(said.get("created_at")), partitions)
+
+    async def partition(self, partition: str) -> PartitionProperties:
+        """Ask for a partition; see `EventHub.partition_properties`."""
+        said = await self._read("com.microsoft:partition", partition=partition)
+        first, last = said.get("begin_sequence_number"), said.get("last_enqueued_sequence_number")
+        if not isinstance(first, int) or not isinstance(last, int):
+            raise RemoteProtocolError(f"the node {_NODE} does not say which events partition {partition!r} has")
+        return PartitionProperties(
+            partition,
+            int(first),
+            int(last),
+            str(said["last_enqueued_offset"]) if last >= 0 and "last_enqueued_offset" in said else None,
+            moment(said.get("last_enqueued_time_utc")) if last >= 0 else None,
+            bool(said.get("is_partition_empty", last < 0)),
+        )
+
+    async def _read(self, kind: str, **more: str) -> Mapping[Any, Any]:
+        with anyio.fail_after(self._timeout):
+            asked = {"operation": "READ", "type": kind, "name": self._hub, **more}
+            if self._tokens is not None:
+                token = await ask(self._tokens.source, self._tokens.scope or self._audience)
+                asked["security_token"] = token.value
+            while True:
+                try:
+                    async with self._connection.requester(_NODE, reply_to=_NODE, on_lost="raise") as requester:
+                        return _answer(await requester.request(Message(application_properties=asked)))
+                except DeliveryUncertain:
+                    continue  # to ask again does no harm
+
+
+def _answer(response: Message) -> Mapping[Any, Any]:
+    said = response.application_properties
+    status = said.get("status-code")
+    if not isinstance(status, int):
+        raise ManagementError(0, "the answer has no status code", response)
+    if not 200 <= status < 300:
+        condition, description = said.get("error-condition"), said.get("status-description")
+        raise ManagementError(
+            status, ": ".join(str(each)[:1000] for each in (condition, description) if each), response
+        )
+    return response.body if isinstance(response.body, dict) else {}

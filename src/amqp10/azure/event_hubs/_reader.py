@@ -1,0 +1,170 @@
+"""Reading a partition, from a position on, and going on there after a loss."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Final, Self
+
+from ...client import Delivery, Receiver
+from ...errors import AmqpError, LinkDetached
+from ...messaging import EventPosition, Source
+from ...types import Symbol
+from .._arguments import check_seconds
+from ._errors import ownership_lost
+from ._events import ReceivedEvent
+from ._properties import PartitionProperties
+
+POSITION: Final = Symbol(EventPosition.usual_name)
+
+
+class EventReader:
+    """Reads one partition; made by `hub.reader()`, attached by `async with`.
+
+        async with hub.reader("0", start=EventPosition.offset(checkpoint)) as reader:
+            async for event in reader: ...
+
+    Events stay in the hub, whoever reads them: to go on another time, keep the `offset` of the last one that you have
+    handled. After a loss it goes on by itself behind the last event that came, and none comes twice.
+
+    Args:
+        source: where it reads; its filter is moved on with each event.
+        start: where it begins.
+        last_of: asks for the partition.
+
+    Attributes:
+        receiver: the link that it receives on.
+        partition: the id of what it reads.
+    """
+
+    def __init__(
+        self,
+        receiver: Receiver,
+        partition: str,
+        source: Source,
+        start: EventPosition,
+        last_of: Callable[[str], Awaitable[PartitionProperties]],
+    ) -> None:
+        self.receiver = receiver
+        self.partition = partition
+        self._source = source
+        self._start = start
+        self._last_of = last_of
+        self._last = -1
+
+    async def __aenter__(self) -> Self:
+        """Attach the link. A reader that begins with the next event has the events from now on, whatever is lost.
+
+        Raises:
+            OwnershipLost: a reader of a higher owner level has the partition, or of any, where this one has none.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, AuthenticationFailed: see `Receiver`; there is
+                no such hub or consumer group ("amqp:not-found") or partition ("com.microsoft:argument-out-of-range"),
+                the partition has no such position ("com.microsoft:argument-error"), there are five readers already
+                ("amqp:resource-limit-exceeded"), or the token does not allow to listen ("amqp:unauthorized-access").
+            ManagementError, TimeoutError: it could not be asked where the partition ends.
+
+        Cancelling: the link is detached as soon as the service's answer comes.
+        """
+        if self._start.value == EventPosition.latest().value:
+            last = (await self._last_of(self.partition)).last_sequence_number
+            self._move_to(EventPosition.sequence_number(last) if last >= 0 else EventPosition.first())
+        with _own_errors():
+            await self.receiver.__aenter__()
+        return self
+
+    def _move_to(self, position: EventPosition) -> None:
+        """Begin there when the link is attached, now or again."""
+        assert self._source.filter is not None
+        self._source.filter[POSITION] = position.described
+
+    async def receive(self) -> ReceivedEvent:
+        """Return the next event.
+
+        Raises:
+            OwnershipLost: another reader has taken the partition.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over, and why. With `reconnect` it
+                comes back by itself.
+            DecodeError: the event is no message; the next call returns the one behind it.
+            anyio.BusyResourceError: another task is receiving from this reader.
+            anyio.ClosedResourceError: the reader was closed here.
+
+        Cancelling: no event is lost: one that comes is there for the next call.
+        """
+        while True:
+            with _own_errors():
+                delivery = await self.receiver.receive()
+            event = self._taken(delivery)
+            if event is not None:
+                return event
+
+    def __aiter__(self) -> AsyncIterator[ReceivedEvent]:
+        return self
+
+    __anext__ = receive
+
+    async def receive_batch(self, size: int, *, max_wait: float | None = None) -> list[ReceivedEvent]:
+        """Several events at once: 1 to `size` of them, [] only when `max_wait` passed.
+
+        Args:
+            size: the most to return; never more than the `prefetch` of the reader.
+            max_wait: how long to collect, in seconds; 0: what is here. None: wait for the first event, and return those
+                that are there by then.
+
+        Raises:
+            OwnershipLost, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, DecodeError,
+                anyio.BusyResourceError, anyio.ClosedResourceError: see `receive`.
+            ValueError: `size` is not positive.
+            TypeError: `max_wait` is no number.
+
+        Cancelling: no event is lost: those that came are there for the next call.
+        """
+        if max_wait is not None:
+            check_seconds("max_wait", max_wait)
+        while True:
+            with _own_errors():
+                deliveries = await self.receiver.receive_batch(size, max_wait=max_wait)
+            events = [event for event in map(self._taken, deliveries) if event is not None]
+            if events or max_wait is not None:
+                return events
+
+    def _taken(self, delivery: Delivery) -> ReceivedEvent | None:
+        """Return the event of a delivery; None where it was here before the link was lost."""
+        if not delivery.local_settled:
+            with suppress(AmqpError):  # it means nothing to the service, and the link may be lost
+                delivery.accept()
+        event = ReceivedEvent(delivery.message, self.partition)
+        number = event.sequence_number
+        if 0 <= number <= self._last:
+            return None
+        if number >= 0:
+            self._last = number
+            self._move_to(EventPosition.sequence_number(number))
+        return event
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Detach.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError: see `Receiver`.
+
+        Cancelling: is not noticed; it takes `close_timeout` seconds at most.
+        """
+        await self.receiver.__aexit__(exc_type, exc, traceback)
+
+    def __repr__(self) -> str:
+        return f"<EventReader {self.receiver.address!r}>"
+
+
+@contextmanager
+def _own_errors() -> Iterator[None]:
+    """Raise the end of a link by another reader's doing as an error of its own."""
+    try:
+        yield
+    except LinkDetached as error:
+        lost = ownership_lost(error)
+        if lost is None:
+            raise
+        raise lost from error

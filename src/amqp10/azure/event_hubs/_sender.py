@@ -1,0 +1,153 @@
+"""Sending to a hub, one of its partitions, or as a publisher: events and batches."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from typing import Final, Self
+
+from ...client import Sender
+from ...messaging import Message
+from .._batch import PARTITION_KEY, MessageBatch
+from .._client import NamespaceSender
+
+_LONGEST_KEY: Final = 128
+
+
+class EventBatch(MessageBatch):
+    """Events that go to one partition as one, or not at all; made by `sender.batch()`.
+
+    `add` says whether there was room for an event, as for a batch of Service Bus.
+
+    Attributes:
+        key: what chooses the partition; None: the sender's partition, or whose turn it is.
+    """
+
+    def __init__(self, max_size: int | None, key: str | None) -> None:
+        super().__init__(max_size)
+        self.key = key
+
+    def add(self, message: object) -> bool:
+        """Add an event if there is room for it; return whether there was.
+
+        Args:
+            message: a `Message`; any other value is the body of one.
+
+        Raises:
+            EncodeError: it has no encoding.
+            ValueError: it is larger than any batch may be.
+        """
+        return super().add(_keyed(message, self.key))
+
+
+class EventSender(NamespaceSender):
+    """Sends to a hub; made by `hub.sender()`, attached by `async with`.
+
+    Any number of tasks may send at once. Events with equal keys are in one partition, in the order in which they were
+    sent.
+
+    Attributes:
+        sender: the link that it sends on.
+    """
+
+    def __init__(self, sender: Sender, *, keyed: bool) -> None:
+        super().__init__(sender)
+        self._keyed = keyed
+
+    async def __aenter__(self) -> Self:
+        """Attach the link.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, AuthenticationFailed: see `Sender`; there is
+                no such hub ("amqp:not-found") or partition ("com.microsoft:argument-out-of-range"), or the token does
+                not allow to send ("amqp:unauthorized-access").
+
+        Cancelling: the link is detached as soon as the service's answer comes.
+        """
+        await self.sender.__aenter__()
+        return self
+
+    async def send(self, event: object, *, key: str | None = None) -> None:
+        """Send an event, or a batch of them, and wait until the service has it.
+
+        Args:
+            event: a `Message`, an `EventBatch`; any other value is the body of a message.
+            key: what chooses the partition; a batch has its own.
+
+        Raises:
+            MessageRejected, MessageReleased, MessageModified: the service did not take it; "com.microsoft:server-busy"
+                among the conditions means to try again after some seconds.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, DeliveryUncertain, EncodeError,
+                LocalProtocolError, anyio.ClosedResourceError: see `Sender.send`.
+            TypeError: the key is no str.
+            ValueError: the key is too long, or has no place here; or the batch is empty.
+
+        Cancelling: as for `Sender.send`.
+        """
+        if isinstance(event, MessageBatch):
+            if key is not None:
+                raise ValueError("a batch has its key from the beginning: sender.batch(key=...)")
+        else:
+            event = _keyed(event, self._checked(key))
+        await self._send(event)
+
+    async def send_many(
+        self, events: Iterable[object] | AsyncIterable[object], *, key: str | None = None, window: int = 1000
+    ) -> int:
+        """Send events one after the other, many of them on their way at a time; return how many there were.
+
+        Args:
+            events: any iterable or async iterable of what `send` takes, but for batches.
+            key: of all of them.
+            window: the most events without an outcome at a time.
+
+        Raises:
+            MessageRejected, MessageReleased, MessageModified, LinkDetached, SessionEnded, ConnectionClosed,
+                ConnectionLost, DeliveryUncertain, EncodeError, LocalProtocolError, TypeError,
+                anyio.ClosedResourceError: see `Sender.send_many`.
+            ValueError: the key is too long, or has no place here; TypeError: it is no str.
+
+        Cancelling: as for `Sender.send_many`.
+        """
+        if self._checked(key) is None:
+            return await self.sender.send_many(events, window=window)
+        return await self.sender.send_many(_each_keyed(events, key), window=window)
+
+    def batch(self, *, key: str | None = None, max_size: int | None = None) -> EventBatch:
+        """Make an empty batch, which `send` sends as a whole.
+
+        Args:
+            key: what chooses the partition of all its events.
+            max_size: octets that it may have; None: as many as the service takes.
+
+        Raises:
+            TypeError: the key is no str.
+            ValueError: the service takes fewer than that; the key is too long, or has no place here.
+            LocalProtocolError: the sender is not attached yet.
+        """
+        return EventBatch(self._batch_limit(max_size), self._checked(key))
+
+    def _checked(self, key: str | None) -> str | None:
+        if key is not None and not isinstance(key, str):
+            raise TypeError(f"key is a str, not {key!r}: key=str(...)")
+        if key is not None and not self._keyed:
+            raise ValueError(f"a sender to one partition, or of a publisher, takes no key: {key!r:.200}")
+        if key is not None and not 1 <= len(key) <= _LONGEST_KEY:
+            raise ValueError(f"a key has 1 to {_LONGEST_KEY} characters, not {len(key)}")
+        return key
+
+
+def _keyed(event: object, key: str | None) -> Message:
+    """Return an event as it is sent with a key."""
+    message = event if isinstance(event, Message) else Message(event)
+    if key is None:
+        return message
+    return message.replace(message_annotations={**message.message_annotations, PARTITION_KEY: key})
+
+
+async def _each_keyed(events: Iterable[object] | AsyncIterable[object], key: str | None) -> AsyncIterator[Message]:
+    if isinstance(events, AsyncIterable):
+        async for event in events:
+            yield _keyed(event, key)
+    else:
+        for event in events:
+            yield _keyed(event, key)

@@ -1,0 +1,240 @@
+"""One partition, as a processor reads it: from its checkpoint on, until it is to stop."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Final, Literal
+
+import anyio
+import anyio.to_thread
+
+from ...errors import DecodeError
+from ...net import backoff, visible
+from ..event_hubs import EventReader, OwnershipLost, ReceivedEvent
+from ._leases import Checkpoint
+from ._progress import Progress
+
+EventHandler = Callable[[ReceivedEvent], Awaitable[None] | None]
+"""Handles one event."""
+
+EventBatchHandler = Callable[[list[ReceivedEvent]], Awaitable[None] | None]
+"""Handles several events of one partition, in their order."""
+
+AfterFailure = Literal["raise", "stop", "skip"]
+"""What becomes of an event that no attempt could handle."""
+
+log: Final = logging.getLogger("amqp10.azure.processor")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handling:
+    """How events are handled; see `EventProcessor`."""
+
+    handler: Callable[[Any], Any]
+    threads: anyio.CapacityLimiter | None
+    concurrency: int
+    batch_size: int | None
+    max_wait: float
+    attempts: int
+    initial_delay: float
+    max_delay: float
+    after_failure: AfterFailure
+    around: Callable[[str], AbstractAsyncContextManager[object]] | None
+
+    async def call(self, events: list[ReceivedEvent]) -> None:
+        """Call the handler, a plain function in a thread."""
+        given = events if self.batch_size is not None else events[0]
+        if self.threads is None:
+            await self.handler(given)
+        else:
+            await anyio.to_thread.run_sync(self.handler, given, limiter=self.threads)
+
+
+class PartitionRun:
+    """Reads a partition, once.
+
+    Args:
+        reader: attached here.
+        handling: what is done with the events.
+        on_progress: called when events were handled.
+
+    Attributes:
+        progress: how far it came.
+        lost: another reader has taken the partition.
+        failed: the handler has failed for good, and the partition is to be given up.
+    """
+
+    def __init__(
+        self, reader: EventReader, handling: Handling, on_progress: Callable[[PartitionRun, int], None]
+    ) -> None:
+        self.progress = Progress()
+        self.lost = False
+        self.failed = False
+        self._reader = reader
+        self._handling = handling
+        self._on_progress = on_progress
+        self._stopping = anyio.Event()
+        self._all = anyio.CancelScope()
+        self._wait: anyio.CancelScope | None = None
+
+    @property
+    def partition(self) -> str:
+        """The id of the partition."""
+        return self._reader.partition
+
+    def stop(self, timeout: float) -> None:
+        """Take no more events; handlers that run have that many seconds to finish. Never blocks."""
+        if not self._stopping.is_set():
+            self._stopping.set()
+            self._all.deadline = anyio.current_time() + timeout
+            if self._wait is not None:
+                self._wait.cancel()
+
+    async def run(self) -> None:
+        """Read until it is to stop, or the partition is lost.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, DecodeError: see `EventReader`.
+            Exception: what the handler raised, where that is to end all.
+
+        Cancelling: handlers are cancelled.
+        """
+        with self._all:
+            async with AsyncExitStack() as stack:
+                if self._handling.around is not None:
+                    await stack.enter_async_context(self._handling.around(self.partition))
+                try:
+                    await stack.enter_async_context(self._reader)
+                except OwnershipLost as error:
+                    self._lose(error)
+                else:
+                    await self._read()
+        if self._all.cancelled_caught:
+            self._notice("handlers_cancelled", logging.WARNING, "its handlers took too long, and were cancelled")
+
+    async def _read(self) -> None:
+        free = anyio.Semaphore(self._handling.concurrency)
+        try:
+            async with anyio.create_task_group() as tasks:
+                while not self._stopping.is_set():
+                    await free.acquire()
+                    events = await self._next()
+                    if not events:
+                        break
+                    if self._handling.concurrency == 1:
+                        await self._handle(events, free)
+                    else:
+                        tasks.start_soon(self._handle, events, free)
+        except BaseExceptionGroup as group:
+            if len(group.exceptions) == 1:
+                raise group.exceptions[0] from None
+            raise
+
+    async def _next(self) -> list[ReceivedEvent]:
+        """Return the next events; none at the end. Those that come too late stay in the hub."""
+        reader, size = self._reader, self._handling.batch_size
+        events: list[ReceivedEvent] = []
+        while not events and not self._stopping.is_set():
+            try:
+                with anyio.CancelScope() as self._wait:
+                    events.append(await reader.receive())
+                    if size is not None and size > 1:
+                        events += await reader.receive_batch(size - 1, max_wait=self._handling.max_wait)
+            except OwnershipLost as error:
+                self._lose(error)
+            except DecodeError as error:
+                text = f"an event is no message: {error}"
+                if self._handling.after_failure == "skip":
+                    self._notice("event_skipped", logging.ERROR, text, error=str(error))
+                elif self._handling.after_failure == "stop":
+                    self._give_up(text, error)
+                else:
+                    raise
+            finally:
+                self._wait = None
+        return [] if self._stopping.is_set() else events
+
+    def _lose(self, error: OwnershipLost) -> None:
+        """Stop, as another reader has the partition; handlers that run may finish."""
+        self.lost = True
+        self._notice("partition_lost", logging.WARNING, f"another reader has taken it: {error}", error=str(error))
+        self._stopping.set()
+
+    def _give_up(self, text: str, error: Exception) -> None:
+        """Stop, as an event cannot be handled here; another processor may try."""
+        self.failed = True
+        self._notice("partition_given_up", logging.ERROR, text, exc_info=error, error=str(error))
+        self._stopping.set()
+        if self._wait is not None:
+            self._wait.cancel()
+
+    async def _handle(self, events: list[ReceivedEvent], free: anyio.Semaphore) -> None:
+        """Have events handled, in as many attempts as there may be.
+
+        Raises:
+            Exception: the handler raised it in the last attempt, and that is to end all.
+        """
+        last = events[-1]
+        token = self.progress.begin(Checkpoint(last.sequence_number, last.offset), len(events))
+        try:
+            if await self._is_handled(events):
+                self.progress.finish(token)
+                self._on_progress(self, len(events))
+        finally:
+            free.release()
+
+    async def _is_handled(self, events: list[ReceivedEvent]) -> bool:
+        """Return whether the handler has done with them, or they are to be skipped.
+
+        Raises:
+            Exception: the handler raised it in the last attempt, and that is to end all.
+        """
+        handling, number = self._handling, events[0].sequence_number
+        for attempt in count(1):
+            try:
+                await handling.call(events)
+                return True
+            except Exception as error:
+                text = f"event {number}: attempt {attempt} of {handling.attempts} failed: {_described(error)}"
+                said: dict[str, Any] = {"sequence_number": number, "attempt": attempt, "error": _described(error)}
+                if attempt < handling.attempts:
+                    delay = backoff(attempt, handling.initial_delay, handling.max_delay, 2.0, 0.5, random.random())
+                    text += f"; the next is in {delay:.3g} s"
+                    self._notice("handler_failed", logging.WARNING, text, exc_info=error, again_in=delay, **said)
+                elif handling.after_failure == "skip":
+                    self._notice("event_skipped", logging.ERROR, f"{text}; it is skipped", exc_info=error, **said)
+                    return True
+                elif handling.after_failure == "stop":
+                    self._give_up(text, error)
+                    return False
+                else:
+                    raise
+            with anyio.move_on_after(delay):
+                await self._stopping.wait()
+            if self._stopping.is_set():
+                break
+        return False
+
+    def _notice(
+        self, event: str, level: int, text: str, *, exc_info: Exception | None = None, **fields: object
+    ) -> None:
+        """Log what happened to the partition; see `EventProcessor` for the attributes of the record."""
+        extra = {"amqp_event": event, "amqp_partition": self.partition}
+        extra |= {f"amqp_{name}": value for name, value in fields.items()}  # type: ignore[misc]
+        log.log(level, "%s", visible(f"partition {self.partition}: {text}"), extra=extra, exc_info=exc_info)
+
+
+def is_coroutine_function(handler: Any) -> bool:
+    """Return whether calling it gives something to await, as far as can be told before."""
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
+
+
+def _described(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,525 @@
+"""Processes that share the partitions of a hub, each event handled at least once."""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import signal
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import TracebackType
+from typing import Final, Self, get_args, overload
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import anyio
+from anyio.abc import TaskGroup
+
+from ..._signals import until_signal
+from ...errors import AmqpError, LocalProtocolError, StoreError
+from ...messaging import EventPosition
+from ...net import visible
+from ..event_hubs import EventHub
+from ._balancing import Balancer
+from ._leases import Checkpoint, ConsumerGroup, Lease, LeaseStore
+from ._partition import (
+    AfterFailure,
+    EventBatchHandler,
+    EventHandler,
+    Handling,
+    PartitionRun,
+    is_coroutine_function,
+    log,
+)
+
+_FIRST: Final = EventPosition.first()
+_ATTEMPTS: Final = 3
+"""Looks at the leases in a row, where others write at the same time."""
+_SOON: Final = 0.1
+"""The part of the interval after which leases that ended are noticed, and a store that failed is tried again."""
+_CLOSE: Final = 10.0
+"""Seconds to keep checkpoints and give leases back after a failure."""
+_ASK_AGAIN: Final = 60.0
+"""Seconds after which the hub is asked for its partitions again: it may have got more."""
+
+
+class EventProcessor:
+    """Reads the partitions of a hub that are this process's share, and has each event handled at least once.
+
+        async with EventHub(connection_string, "telemetry") as hub:
+            async with EventProcessor(hub, handle, store=SQLiteLeases("leases.db")) as processor:
+                await processor.until_signal()
+
+    All processors with the same hub, consumer group and store share the partitions among themselves: each partition is
+    read by one of them, whoever joins gets a share, and who leaves or dies is replaced. They may run in any number of
+    processes, on any machines that reach the store.
+
+    A partition is read from its checkpoint on, which is behind the last event that was handled with all before it. It
+    is kept at times, not after each event: so after a failure some events come again, and none is lost.
+
+    Leaving the block takes no more events, waits up to `drain_timeout` seconds for the handlers that run, keeps the
+    checkpoints, and gives the partitions back. If an exception leaves the block, or it is cancelled, the handlers are
+    cancelled at once. When a partition can no longer be read, or the handler fails for good, the block is cancelled,
+    and the reason raised from it. A store that fails meanwhile is tried again, and the log says so.
+
+    Args:
+        hub: an open hub.
+        handler: a coroutine function, which gets a `ReceivedEvent`; or a plain function, which runs in a thread. With
+            `batch_size` it gets a list of them, of one partition.
+        store: keeps who reads what, and how far it came: `SQLiteLeases`, `BlobLeases`, `MemoryLeases`, or one of yours.
+        group: the consumer group.
+        name: of this processor, which no other one has; None: one is made up. A process that begins again under the
+            same name has its partitions back at once.
+        start: where to begin in a partition without a checkpoint.
+        concurrency: events, or batches, of one partition that are handled at the same time; more than 1: in no order.
+        batch_size: the most events to hand to the handler at a time.
+        max_wait: seconds to wait for a batch to fill, after its first event.
+        prefetch: events of a partition that may be on their way or wait here.
+        attempts: how often an event is handed to the handler, with a pause of `initial_delay` seconds that doubles each
+            time, up to `max_delay`.
+        after_failure: what becomes of an event when the last attempt failed. "raise": the block ends with the error.
+            "stop": the partition is given up, and not read here for the time `expiry`; another processor may read it.
+            "skip": the log says so, and the next event is handled.
+        checkpoint_events: keep the checkpoint of a partition after so many events; None: the time alone decides.
+        checkpoint_interval: keep it so many seconds after an event was handled, at the latest.
+        around_partition: given the id of a partition, returns an asynchronous context manager, which is entered before
+            the partition is read, and left when it is not read any longer.
+        interval: seconds between two looks at the leases.
+        expiry: seconds after which a lease that was not renewed is nobody's. More than the others' interval; of the
+            clients of Microsoft, too, if these share the hub.
+        drain_timeout: seconds that handlers have to finish, when the block is left or another is to have the partition.
+
+    Attributes:
+        name: of this processor.
+        handled: events that the handler has done with.
+        store_error: what the store said when it was last used; None: it works.
+
+    Raises:
+        TypeError: the handler is no function, or `start` is no `EventPosition`.
+        ValueError: a number out of its range, or an empty name.
+    """
+
+    _group: TaskGroup
+
+    @overload
+    def __init__(
+        self,
+        hub: EventHub,
+        handler: EventHandler,
+        *,
+        store: LeaseStore,
+        group: str = "$Default",
+        name: str | None = None,
+        start: EventPosition = _FIRST,
+        concurrency: int = 1,
+        prefetch: int = 300,
+        attempts: int = 5,
+        initial_delay: float = 1.0,
+        max_delay: float = 60.0,
+        after_failure: AfterFailure = "raise",
+        checkpoint_events: int | None = None,
+        checkpoint_interval: float = 1.0,
+        around_partition: Callable[[str], AbstractAsyncContextManager[object]] | None = None,
+        interval: float = 10.0,
+        expiry: float = 60.0,
+        drain_timeout: float = 30.0,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        hub: EventHub,
+        handler: EventBatchHandler,
+        *,
+        store: LeaseStore,
+        batch_size: int,
+        max_wait: float = 0.0,
+        group: str = "$Default",
+        name: str | None = None,
+        start: EventPosition = _FIRST,
+        concurrency: int = 1,
+        prefetch: int = 300,
+        attempts: int = 5,
+        initial_delay: float = 1.0,
+        max_delay: float = 60.0,
+        after_failure: AfterFailure = "raise",
+        checkpoint_events: int | None = None,
+        checkpoint_interval: float = 1.0,
+        around_partition: Callable[[str], AbstractAsyncContextManager[object]] | None = None,
+        interval: float = 10.0,
+        expiry: float = 60.0,
+        drain_timeout: float = 30.0,
+    ) -> None: ...
+
+    def __init__(
+        self,
+        hub: EventHub,
+        handler: EventHandler | EventBatchHandler,
+        *,
+        store: LeaseStore,
+        group: str = "$Default",
+        name: str | None = None,
+        start: EventPosition = _FIRST,
+        concurrency: int = 1,
+        batch_size: int | None = None,
+        max_wait: float = 0.0,
+        prefetch: int = 300,
+        attempts: int = 5,
+        initial_delay: float = 1.0,
+        max_delay: float = 60.0,
+        after_failure: AfterFailure = "raise",
+        checkpoint_events: int | None = None,
+        checkpoint_interval: float = 1.0,
+        around_partition: Callable[[str], AbstractAsyncContextManager[object]] | None = None,
+        interval: float = 10.0,
+        expiry: float = 60.0,
+        drain_timeout: float = 30.0,
+    ) -> None:
+        if not callable(handler):
+            raise TypeError(f"handler is a function that takes an event, such as `async def`, not {handler!r:.200}")
+        if not isinstance(start, EventPosition):
+            raise TypeError(f"start is an EventPosition, as EventPosition.latest(), not {start!r:.200}")
+        for what, number in (
+            ("concurrency", concurrency),
+            ("batch_size", batch_size),
+            ("prefetch", prefetch),
+            ("attempts", attempts),
+            ("checkpoint_events", checkpoint_events),
+        ):
+            if number is not None and number < 1:
+                raise ValueError(f"{what} is 1 at least, not {number}")
+        if not 0 <= initial_delay <= max_delay < math.inf:
+            raise ValueError(f"0 <= initial_delay <= max_delay, not {initial_delay} and {max_delay}")
+        if not max_wait >= 0 or not drain_timeout >= 0 or not checkpoint_interval >= 0:
+            raise ValueError("max_wait, drain_timeout and checkpoint_interval are seconds from 0 on")
+        if after_failure not in get_args(AfterFailure):
+            raise ValueError(f"after_failure is one of {', '.join(get_args(AfterFailure))}, not {after_failure!r}")
+        if not 0 < interval <= expiry / 2:
+            raise ValueError(
+                f"interval is more than 0, and expiry at least twice as much, not {interval} and {expiry}: a lease "
+                "that is renewed late must not be lost"
+            )
+        if not group or name == "":
+            raise ValueError("group and name are not empty; group is the name of a consumer group, as '$Default'")
+        self._hub = hub
+        self._store = store
+        self.name = name if name is not None else str(uuid4())
+        host = urlsplit(hub.connection.url).netloc  # Microsoft's clients name the port, too, where one was said
+        self._key = ConsumerGroup(host, hub.name, group)
+        self._start, self._prefetch = start, prefetch
+        self._handling = Handling(
+            handler=handler,
+            threads=None if is_coroutine_function(handler) else anyio.CapacityLimiter(1_000),
+            concurrency=concurrency,
+            batch_size=batch_size,
+            max_wait=max_wait,
+            attempts=attempts,
+            initial_delay=initial_delay,
+            max_delay=max_delay,
+            after_failure=after_failure,
+            around=around_partition,
+        )
+        self._checkpoint_events, self._checkpoint_interval = checkpoint_events, checkpoint_interval
+        self._expiry = expiry
+        self.drain_timeout = drain_timeout
+
+        self.handled: int = 0
+        self.store_error: StoreError | None = None
+
+        self._balancer = Balancer(self.name, interval=interval, expiry=expiry)
+        self._partitions: tuple[str, ...] = ()
+        self._asked_at = -math.inf  # for the partitions
+        self._runs: dict[str, PartitionRun] = {}
+        self._ended: list[PartitionRun] = []  # whose checkpoints may be still to be kept
+        self._not_before: dict[str, float] = {}  # when to read a partition again that somebody has taken
+        self._interval = interval
+        self._leasing = anyio.Lock()  # one call at a time decides on leases
+        self._saving = anyio.Lock()  # one call at a time keeps checkpoints
+        self._look_now = anyio.Event()
+        self._changed = anyio.Event()  # a run has begun or ended
+        self._progressed = anyio.Event()  # events were handled since checkpoints were kept
+        self._many = anyio.Event()  # and so many that they are to be kept now
+        self._stopping = anyio.Event()
+        self._block: AbstractAsyncContextManager[None] | None = None
+
+    @property
+    def partitions(self) -> frozenset[str]:
+        """The ids of the partitions that are read here now."""
+        return frozenset(self._runs)
+
+    # The block
+
+    async def __aenter__(self) -> Self:
+        """Ask for the partitions, take what is free of this processor's share, and begin to read.
+
+        Raises:
+            StoreError: the store cannot be used.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, ManagementError, AuthenticationFailed,
+                RemoteProtocolError, TimeoutError: the hub could not be asked for its partitions.
+            LocalProtocolError: the processor was begun before.
+
+        Cancelling: what was taken is given back.
+        """
+        if self._block is not None:
+            raise LocalProtocolError("a processor is begun by `async with` once; make a new one")
+        self._block = self._run()
+        await self._block.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        """Take no more events, let handlers finish, keep the checkpoints, give the partitions back.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, DecodeError: a partition could not be read.
+            Exception: the handler raised it, and `after_failure` is "raise".
+
+        Cancelling: handlers are cancelled at once; to keep checkpoints and give partitions back takes 10 s at most, and
+            as long as a call of the store takes.
+        """
+        assert self._block is not None
+        return await self._block.__aexit__(exc_type, exc, traceback)
+
+    @asynccontextmanager
+    async def _run(self) -> AsyncIterator[None]:
+        try:
+            await self._ask_for_partitions()
+            async with anyio.create_task_group() as self._group:
+                await self._look()
+                self._group.start_soon(self._balance)
+                self._group.start_soon(self._watch_leases)
+                self._group.start_soon(self._keep_checkpoints)
+                yield
+                self.stop()
+                while self._runs:
+                    self._changed = anyio.Event()
+                    await self._changed.wait()
+                self._group.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            if len(group.exceptions) == 1:
+                raise group.exceptions[0] from None
+            raise
+        finally:
+            with anyio.move_on_after(_CLOSE, shield=True):
+                await self._give_all_back()
+
+    def stop(self) -> None:
+        """Take no more events and no more partitions; handlers that run may finish. Never blocks."""
+        self._stopping.set()
+        for run in self._runs.values():
+            run.stop(self.drain_timeout)
+
+    async def until_signal(self, *signals: signal.Signals) -> signal.Signals | None:
+        """Wait for a signal, SIGINT and SIGTERM unless others are named; only in the main thread.
+
+        Leaving the block of the processor then drains. A second signal ends the process as usual.
+
+        Returns:
+            The signal; None if `stop()` was called before one came.
+
+        Raises:
+            RuntimeError, ValueError: this is not the main thread.
+
+        Cancelling: only stops the waiting.
+        """
+        number = await until_signal(self._stopping, signals)
+        if number is not None:
+            self._notice("processor_stopping", logging.INFO, f"{number.name}: no more events are taken")
+        return number
+
+    # Leases
+
+    async def _balance(self) -> None:
+        """Look at the leases at times, and read what is this processor's."""
+        while True:
+            with anyio.move_on_after(self._balancer.until_next(anyio.current_time()) * random.uniform(0.9, 1)):
+                await self._look_now.wait()
+            self._look_now = anyio.Event()
+            try:
+                await self._look()
+            except StoreError as error:
+                self._store_failed(error)
+            if anyio.current_time() - self._asked_at >= _ASK_AGAIN:
+                try:
+                    await self._ask_for_partitions()
+                except (AmqpError, TimeoutError) as error:
+                    self._notice("hub_not_asked", logging.WARNING, f"the hub does not tell its partitions: {error}")
+
+    async def _watch_leases(self) -> None:
+        """Stop reading where a lease ends, also while the store takes its time to answer."""
+        while True:
+            await anyio.sleep(self._interval * _SOON)
+            self._stop_lost()
+
+    async def _ask_for_partitions(self) -> None:
+        """Ask the hub which partitions it has."""
+        self._asked_at = anyio.current_time()
+        self._partitions = (await self._hub.properties()).partitions
+
+    async def _look(self) -> None:
+        """Look at the leases, and write what is to be written; read what is to be read.
+
+        Raises:
+            StoreError: the store cannot be used. What is not renewed in time is not read any longer.
+        """
+        async with self._leasing:
+            checkpoints: Mapping[str, Checkpoint] = {}
+            try:
+                for _ in range(_ATTEMPTS):
+                    now = anyio.current_time()
+                    leases = await self._store.leases(self._key)
+                    plan = self._balancer.plan(self._partitions, leases, now, leaving=self._stopping.is_set())
+                    written = await self._write(plan, now)
+                    if len(written) == len(plan):
+                        break  # else somebody was faster: look at what it did
+                self._stop_lost()
+                if unread := self._balancer.unread(self._runs):
+                    await self._save(self._ended)
+                    for partition in unread:
+                        await self._release(partition)
+                if self._to_begin():
+                    checkpoints = await self._store.checkpoints(self._key)
+                self.store_error = None
+            finally:
+                self._stop_lost()
+            self._begin(checkpoints)
+
+    async def _write(self, leases: list[Lease], now: float) -> list[Lease]:
+        written = list(await self._store.write(self._key, leases)) if leases else []
+        self._balancer.wrote(written, now)
+        return written
+
+    def _stop_lost(self) -> None:
+        """Stop reading what others have, or are to have, or may have by now."""
+        asked, owned = self._balancer.asked_for(), self._balancer.owned(anyio.current_time())
+        for partition, run in self._runs.items():
+            if partition in asked or partition not in owned:
+                run.stop(self.drain_timeout)
+
+    def _to_begin(self) -> list[str]:
+        now = anyio.current_time()
+        owned = set() if self._stopping.is_set() else self._balancer.owned(now) - self._runs.keys()
+        return sorted(each for each in owned if self._not_before.get(each, now) <= now)
+
+    def _begin(self, checkpoints: Mapping[str, Checkpoint]) -> None:
+        """Read what is this processor's, and is not read yet."""
+        for partition in self._to_begin():
+            checkpoint = checkpoints.get(partition)
+            reader = self._hub.reader(
+                partition,
+                group=self._key.group,
+                start=_behind(checkpoint) if checkpoint is not None else self._start,
+                owner_level=0,  # as Microsoft's processors, so that whoever comes last has it
+                prefetch=self._prefetch,
+                name=self.name,
+            )
+            run = self._runs[partition] = PartitionRun(reader, self._handling, self._on_progress)
+            self._notice("partition_begun", logging.INFO, f"read from {checkpoint or self._start} on", partition)
+            self._group.start_soon(self._read, run)
+
+    async def _read(self, run: PartitionRun) -> None:
+        """Read a partition to its end here; then keep its checkpoint, and hand it over."""
+        try:
+            await run.run()
+            await self._end(run)
+        finally:
+            del self._runs[run.partition]
+            self._ended.append(run)
+            self._changed.set()
+            self._look_now.set()
+
+    async def _end(self, run: PartitionRun) -> None:
+        now = anyio.current_time()
+        try:
+            await self._save([*self._ended, run])
+            if run.lost:  # the leases tell to whom; unless it is none of us, who would take it back at once
+                self._not_before[run.partition] = now + self._interval
+            else:
+                if run.failed:
+                    self._balancer.avoid(run.partition, now + self._expiry)
+                async with self._leasing:
+                    await self._release(run.partition)
+        except StoreError as error:
+            self._store_failed(error)
+        self._notice("partition_ended", logging.INFO, "not read any longer", run.partition)
+
+    async def _release(self, partition: str) -> None:
+        """Hand a partition over to who asked for it, or to nobody."""
+        for _ in range(_ATTEMPTS):
+            now = anyio.current_time()
+            lease = self._balancer.release(partition)
+            if lease is None or await self._write([lease], now):
+                return
+            self._balancer.look(self._partitions, await self._store.leases(self._key), now)
+
+    async def _give_all_back(self) -> None:
+        """Hand over what is still this processor's."""
+        try:
+            await self._save(self._ended)
+            async with self._leasing:
+                for partition in self._balancer.owned(anyio.current_time()) | set(self._balancer.unread(())):
+                    await self._release(partition)
+        except StoreError as error:
+            self._store_failed(error)
+
+    # Checkpoints
+
+    def _on_progress(self, run: PartitionRun, count: int) -> None:
+        self.handled += count
+        self._progressed.set()
+        if self._checkpoint_events is not None and run.progress.unsaved >= self._checkpoint_events:
+            self._many.set()
+
+    async def _keep_checkpoints(self) -> None:
+        """Keep all checkpoints, when there are enough events behind them, or after some time."""
+        while True:
+            await self._progressed.wait()
+            with anyio.move_on_after(self._checkpoint_interval):
+                await self._many.wait()
+            self._progressed, self._many = anyio.Event(), anyio.Event()
+            try:
+                await self._save(self._runs.values())
+            except StoreError as error:
+                self._store_failed(error)
+                self._progressed.set()
+                await anyio.sleep(self._interval * _SOON)
+
+    async def _save(self, runs: Iterable[PartitionRun]) -> None:
+        """Keep the checkpoints of partitions; of two runs of one partition, that of the later one.
+
+        Raises:
+            StoreError: the store cannot be used.
+        """
+        async with self._saving:
+            found = [(run, run.progress.unsaved, run.progress.checkpoint) for run in runs if run.progress.unsaved]
+            checkpoints = {run.partition: checkpoint for run, _, checkpoint in found if checkpoint is not None}
+            if checkpoints:
+                await self._store.save(self._key, checkpoints)
+            for run, count, _ in found:
+                run.progress.unsaved -= count
+            self._ended = [run for run in self._ended if run.progress.unsaved]
+
+    def _store_failed(self, error: StoreError) -> None:
+        self.store_error = error
+        self._notice("store_failed", logging.WARNING, f"the store of leases fails, and is tried again: {error}")
+
+    def _notice(self, event: str, level: int, text: str, partition: str | None = None) -> None:
+        extra = {"amqp_event": event, "amqp_hub": self._key.hub, "amqp_group": self._key.group}
+        where = f"{self._key.hub}/{self._key.group}: "
+        if partition is not None:
+            extra["amqp_partition"] = partition
+            where += f"partition {partition}: "
+        log.log(level, "%s", visible(where + text), extra=extra)
+
+    def __repr__(self) -> str:
+        return (
+            f"<EventProcessor {self.name!r} of {self._key.hub!r}: {len(self._runs)} partitions, {self.handled} handled>"
+        )
+
+
+def _behind(checkpoint: Checkpoint) -> EventPosition:
+    if checkpoint.offset is not None:
+        return EventPosition.offset(checkpoint.offset)
+    return EventPosition.sequence_number(checkpoint.sequence_number)

@@ -1,0 +1,141 @@
+"""The management node of one entity: requests, and what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import anyio
+
+from ...client import Connection, Requester
+from ...errors import DeliveryUncertain, LinkDetached, ManagementError, SessionEnded
+from ...messaging import AmqpValue, Message
+from ...types import UInt
+from ._errors import ServiceBusError, error_of, own_errors
+
+_VENDOR: Final = "com.microsoft:"
+_STATUS: Final = ("statusCode", "status-code")
+_DESCRIPTION: Final = ("statusDescription", "status-description")
+_CONDITION: Final = ("errorCondition", "error-condition")
+
+
+class EntityManagement:
+    """Its links are attached when they are needed first, and shared by all who ask.
+
+    Args:
+        address: of the entity.
+        timeout: seconds that an answer may take.
+
+    Attributes:
+        restores: links come back by themselves.
+    """
+
+    def __init__(self, connection: Connection, address: str, timeout: float, *, restores: bool) -> None:
+        self.address = address
+        self.timeout = timeout
+        self.restores = restores
+        self._connection = connection
+        self._requester: Requester | None = None
+        self._opening = anyio.Lock()
+
+    async def ask(
+        self, operation: str, body: Mapping[str, Any], *, link: str | None = None, repeat: bool = False
+    ) -> Mapping[Any, Any]:
+        """Ask for an operation; return what the answer says, which is empty where there is nothing.
+
+        Args:
+            operation: its name, without "com.microsoft:".
+            link: the name of the link that this counts as a use of.
+            repeat: ask again where it is not known whether the request arrived.
+
+        Raises:
+            ServiceBusError: the service does not do it; one of its kinds says why.
+            DeliveryUncertain: the connection was lost before the answer came, and `repeat` is False.
+            TimeoutError: no answer came in time.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the service refused the links, or they are
+                lost.
+            EncodeError: what is asked for has no encoding.
+
+        Cancelling: it may be done.
+        """
+        said: dict[str, Any] = {
+            "operation": _VENDOR + operation,
+            _VENDOR + "server-timeout": UInt(min(round(self.timeout * 1000), 0xFFFF_FFFF)),
+        }
+        if link is not None:
+            said["associated-link-name"] = link
+        request = Message(AmqpValue(dict(body)), application_properties=said)
+        with anyio.fail_after(self.timeout):
+            while True:
+                requester = await self._links()
+                try:
+                    return _answer(await requester.request(request))
+                except DeliveryUncertain:
+                    if not repeat:
+                        raise
+                except (LinkDetached, SessionEnded):
+                    if self._requester is requester:
+                        self._requester = None
+                    if not repeat:
+                        raise
+                    repeat = False
+
+    async def open(self) -> None:
+        """Attach the links now, and so have the token of the entity be put.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, ServiceBusError: see `ask`.
+
+        Cancelling: they may be attached.
+        """
+        await self._links()
+
+    async def _links(self) -> Requester:
+        """Return the pair of links, attached."""
+        async with self._opening:
+            requester = self._requester
+            if requester is not None and (self.restores or (requester.sender.open and requester.replies.open)):
+                return requester
+            node = f"{self.address}/$management"
+            requester = self._connection.requester(node, reply_to=node, on_lost="raise")
+            with own_errors():
+                await requester.__aenter__()
+            self._requester = requester
+            return requester
+
+
+def listed(answer: Mapping[Any, Any], name: str) -> list[Any]:
+    """Return a list that an answer has, empty where it has none.
+
+    Raises:
+        ServiceBusError: it has something else there.
+    """
+    value = answer.get(name)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise ServiceBusError(None, f"{name!r} of an answer is a list, not {value!r:.100}")
+    return value
+
+
+def _answer(response: Message) -> Mapping[Any, Any]:
+    """Return the map of an answer.
+
+    Raises:
+        ServiceBusError: it says no.
+        ManagementError: it says nothing.
+    """
+    said = response.application_properties
+    status = _first(said, _STATUS)
+    if not isinstance(status, int):
+        raise ManagementError(0, "the answer has no status code", response)
+    if not 200 <= status < 300:
+        condition = _first(said, _CONDITION)
+        description = str(_first(said, _DESCRIPTION) or "")[:1000]
+        raise error_of(None if condition is None else str(condition), description or f"status {status}")
+    body = response.body
+    return body if isinstance(body, dict) else {}
+
+
+def _first(said: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+    return next((said[name] for name in names if name in said), None)

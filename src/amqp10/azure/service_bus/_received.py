@@ -1,0 +1,541 @@
+"""Messages that come from Service Bus: what it says of them, their locks, and how they are settled."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
+from uuid import UUID
+
+import anyio
+import anyio.lowlevel
+
+from ...errors import (
+    AmqpError,
+    ConnectionLost,
+    DecodeError,
+    DeliveryUncertain,
+    EndpointError,
+    LocalProtocolError,
+    StaleDelivery,
+)
+from ...messaging import RELEASED, Accepted, Error, Message, Modified, Outcome, Rejected, Released
+from ...types import Array, Symbol
+from .._moments import moment
+from ._errors import MessageLockLost, ServerBusy, ServiceBusError, SessionLockLost, error_of
+from ._locks import kept
+
+if TYPE_CHECKING:
+    from ...client import Delivery, Transaction
+    from ._management import EntityManagement
+
+State = Literal["active", "deferred", "scheduled"]
+DEAD_LETTER: Final = "com.microsoft:dead-letter"
+_STATES: Final[tuple[State, ...]] = ("active", "deferred", "scheduled")
+_GONE: Final = (StaleDelivery, EndpointError, ConnectionLost, anyio.ClosedResourceError)
+_REASON: Final = "DeadLetterReason"
+_DESCRIPTION: Final = "DeadLetterErrorDescription"
+
+
+class ReceivedMessage:
+    """A message of Service Bus, and what the service says of it; `receiver.peek()` returns such.
+
+    Attributes:
+        message: what was sent.
+    """
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: Message) -> None:
+        self.message = message
+
+    @property
+    def body(self) -> Any:
+        """The body of the message."""
+        return self.message.body
+
+    @property
+    def sequence_number(self) -> int:
+        """The number that no other message of the entity has; 0 where the service says none."""
+        return self._number("x-opt-sequence-number")
+
+    @property
+    def enqueued_sequence_number(self) -> int:
+        """The number that it had where it was sent to first; 0 where the service says none."""
+        return self._number("x-opt-enqueue-sequence-number")
+
+    @property
+    def enqueued_at(self) -> datetime | None:
+        """When the entity took it."""
+        return moment(self._said("x-opt-enqueued-time"))
+
+    @property
+    def scheduled_for(self) -> datetime | None:
+        """When it is, or was, to be there."""
+        return moment(self._said("x-opt-scheduled-enqueue-time"))
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When it is dead."""
+        return moment(self.message.absolute_expiry_time)
+
+    @property
+    def session_id(self) -> str | None:
+        """The session that it belongs to; the message's `group_id`."""
+        return self.message.group_id
+
+    @property
+    def partition_key(self) -> str | None:
+        """What chooses its partition."""
+        return self._said("x-opt-partition-key")  # type: ignore[no-any-return]
+
+    @property
+    def delivery_count(self) -> int:
+        """How often it was received before, and not completed."""
+        return self.message.delivery_count
+
+    @property
+    def state(self) -> State:
+        """Whether it is there for all, deferred, or scheduled."""
+        number = self._said("x-opt-message-state")
+        return _STATES[number] if isinstance(number, int) and 0 <= number < len(_STATES) else "active"
+
+    @property
+    def dead_letter_reason(self) -> str | None:
+        """Why it is a dead letter."""
+        return self.message.application_properties.get(_REASON)
+
+    @property
+    def dead_letter_description(self) -> str | None:
+        """The same in more words."""
+        return self.message.application_properties.get(_DESCRIPTION)
+
+    @property
+    def dead_letter_source(self) -> str | None:
+        """The entity that it died in, if it is elsewhere now."""
+        return self._said("x-opt-deadletter-source")  # type: ignore[no-any-return]
+
+    def _number(self, name: str) -> int:
+        number = self._said(name)
+        return int(number) if isinstance(number, int) else 0
+
+    def _said(self, name: str) -> Any:
+        return self.message.message_annotations.get(name)
+
+    def __repr__(self) -> str:
+        try:
+            return f"<{type(self).__name__} {self.sequence_number}>"
+        except DecodeError:
+            return f"<{type(self).__name__} that is malformed>"
+
+
+class ServiceBusDelivery(ReceivedMessage):
+    """A message that was received, and its settlement.
+
+    `async with delivery as message:` completes it at the end of the block, unless it was settled in it; an exception
+    abandons it, a cancellation gives it back. A message that cannot be decoded becomes a dead letter.
+
+    Settling waits until the service has confirmed it, and raises `MessageLockLost` where the lock had ended before. It
+    goes on if the link is lost: the lock is the message's, so it is settled through the management node then. Of a
+    session the lock is the link's: `SessionLockLost`. The first outcome counts: a second one does nothing. What was
+    received and deleted has no outcome: to give one raises `LocalProtocolError`, and leaving the block does nothing.
+
+    Attributes:
+        lock_token: names the lock; None of a message that was received and deleted.
+        settled: an outcome was given, or none is wanted.
+    """
+
+    __slots__ = ("_delivery", "_node", "_place", "_until", "_work", "lock_token", "settled")
+
+    def __init__(
+        self, message: Message, place: Place, node: EntityManagement, token: UUID | None, delivery: Delivery | None
+    ) -> None:
+        super().__init__(message)
+        self.lock_token = token
+        self.settled = token is None
+        self._place = place
+        self._node = node
+        self._delivery = delivery
+        self._until: datetime | None = None
+        self._work: Transaction | None = None  # that its outcome is part of
+
+    # The lock
+
+    @property
+    def locked_until(self) -> datetime | None:
+        """When the lock ends, as the service said last; None in a session, and of what was received and deleted."""
+        return self._until if self._until is not None else moment(self._said("x-opt-locked-until"))
+
+    async def renew_lock(self) -> datetime:
+        """Begin the lock anew; return when it ends now.
+
+        Raises:
+            MessageLockLost, MessageNotFound: it has ended.
+            LocalProtocolError: the lock is a session's, or the message has no lock.
+            ServiceBusError, TimeoutError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the service did
+                not answer, or not so.
+
+        Cancelling: it may be renewed.
+        """
+        token = self._token()
+        answer = await self._node.ask(
+            "renew-lock", {"lock-tokens": Array("uuid", [token])}, link=self._place.link, repeat=True
+        )
+        ends = answer.get("expirations")
+        until = moment(ends[0]) if isinstance(ends, list) and ends else None
+        if until is None:
+            raise ServiceBusError(None, f"the answer to renew-lock has no expiration: {answer!r:.200}")
+        self._until = until
+        return until
+
+    def keep_locked(self, *, max_time: float | None = None) -> AbstractAsyncContextManager[None]:
+        """Renew the lock while a block runs: `async with delivery.keep_locked(): ...`.
+
+        Half of the time that is left is waited each time. A renewal that fails is tried again until the lock has ended.
+        If it is lost, the block is cancelled, for somebody else may have the message.
+
+        Args:
+            max_time: seconds after which it is renewed no more; None: as long as the block runs.
+
+        Raises:
+            MessageLockLost: the lock was lost, and the block cancelled.
+            LocalProtocolError: the lock is a session's, or the message has no lock.
+        """
+        self._token()
+        clock = self._place.clock
+        return kept(self.renew_lock, self.locked_until, clock, MessageLockLost, max_time, settled=lambda: self.settled)
+
+    def _token(self) -> UUID:
+        if self._place.session_id is not None:
+            raise LocalProtocolError("in a session the lock is the session's: session.keep_locked()")
+        return self._locked()
+
+    def _locked(self) -> UUID:
+        """Return the token of the lock, or raise that there never was one."""
+        if self.lock_token is None:
+            raise LocalProtocolError(
+                "a message that is received and deleted has no lock, and is not settled: mode='peek-lock' has both"
+            )
+        return self.lock_token
+
+    # Settling
+
+    async def complete(self, *, transaction: Transaction | None = None) -> None:
+        """Tell that the message was processed: it is gone.
+
+        Args:
+            transaction: tell it as part of this, made by `bus.transaction()`: it counts when that is committed. After a
+                rollback the message stays locked, to be settled again.
+
+        Raises:
+            MessageLockLost, SessionLockLost: the lock had ended: the message comes again.
+            DeliveryUncertain: the link was lost before the service confirmed it: it is not known which came first.
+            LocalProtocolError: the message was received and deleted.
+            ServiceBusError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError: the service
+                could not be told.
+
+        Cancelling: the outcome stands; only the waiting for the service's word ends.
+        """
+        await self._settle(Accepted(), transaction)
+
+    async def abandon(
+        self, properties: Mapping[str, Any] | None = None, *, transaction: Transaction | None = None
+    ) -> None:
+        """Give the message back at once; this counts as a failed attempt.
+
+        Args:
+            properties: application properties to set.
+            transaction: see `complete`.
+
+        Raises:
+            MessageLockLost, SessionLockLost, DeliveryUncertain, ServiceBusError, LinkDetached, SessionEnded,
+                ConnectionClosed, ConnectionLost, TimeoutError, EncodeError, LocalProtocolError: see `complete`.
+
+        Cancelling: as for `complete`.
+        """
+        await self._settle(Modified(delivery_failed=True, message_annotations=_copied(properties)), transaction)
+
+    async def defer(
+        self, properties: Mapping[str, Any] | None = None, *, transaction: Transaction | None = None
+    ) -> None:
+        """Put the message aside: it comes by `receiver.receive_deferred(sequence_number)` only.
+
+        Args:
+            properties: application properties to set.
+            transaction: see `complete`.
+
+        Raises:
+            MessageLockLost, SessionLockLost, DeliveryUncertain, ServiceBusError, LinkDetached, SessionEnded,
+                ConnectionClosed, ConnectionLost, TimeoutError, EncodeError, LocalProtocolError: see `complete`.
+
+        Cancelling: as for `complete`.
+        """
+        await self._settle(Modified(undeliverable_here=True, message_annotations=_copied(properties)), transaction)
+
+    async def dead_letter(
+        self,
+        reason: str = "",
+        description: str = "",
+        properties: Mapping[str, Any] | None = None,
+        *,
+        transaction: Transaction | None = None,
+    ) -> None:
+        """Put the message among the dead letters.
+
+        Args:
+            reason, description: why; a receiver of the dead letters finds them at `dead_letter_reason` and
+                `dead_letter_description`.
+            properties: application properties to set.
+            transaction: see `complete`.
+
+        Raises:
+            MessageLockLost, SessionLockLost, DeliveryUncertain, ServiceBusError, LinkDetached, SessionEnded,
+                ConnectionClosed, ConnectionLost, TimeoutError, EncodeError, LocalProtocolError: see `complete`.
+
+        Cancelling: as for `complete`.
+        """
+        await self._settle(dead_letter(reason, description, properties), transaction)
+
+    async def _settle(self, outcome: Outcome, transaction: Transaction | None = None) -> None:
+        self._locked()
+        if self._work is not None and self._work.state == "rolled-back":
+            # The link knows it as settled; the service has it locked.
+            self._work = self._delivery = None
+            self.settled = False
+        if self.settled:
+            return
+        if transaction is not None:
+            await self._settle_in(transaction, outcome)
+        else:
+            await self._confirm(outcome, uncertain=self._give(outcome))
+
+    async def _settle_in(self, transaction: Transaction, outcome: Outcome) -> None:
+        """Give an outcome that counts with a transaction; at its end the service says whether the lock held."""
+        if self._delivery is None:
+            raise LocalProtocolError(
+                "a deferred message, or one whose transaction was rolled back, has no link to be settled on: leave out "
+                "transaction="
+            )
+        try:
+            _apply(outcome, self._delivery, transaction)
+        except _GONE as error:
+            self._check_session(error)
+            raise
+        self._work, self.settled = transaction, True
+        await anyio.lowlevel.checkpoint()
+
+    def _give(self, outcome: Outcome) -> bool:
+        """Give an outcome on the link; return whether there is one for that."""
+        if self._delivery is None:
+            return False
+        try:
+            _apply(outcome, self._delivery)
+        except _GONE as error:
+            self._check_session(error)
+            return False
+        self.settled = True
+        return True
+
+    async def _confirm(self, outcome: Outcome, *, uncertain: bool) -> None:
+        """Wait until the service has confirmed an outcome; if it was not given, or the link is lost, tell it apart.
+
+        Args:
+            uncertain: it was given on the link.
+        """
+        if uncertain:
+            assert self._delivery is not None
+            try:
+                with anyio.move_on_after(self._node.timeout) as waiting:
+                    await self._delivery.settled()
+            except _GONE as error:
+                self._check_session(error)
+            else:
+                if not waiting.cancelled_caught:
+                    _check(self._delivery.remote_state)
+                    return
+        await self._settle_apart(outcome, uncertain=uncertain)
+
+    def _check_session(self, error: Exception) -> None:
+        """Raise that the link of a session is lost."""
+        if self._place.session_id is not None:
+            raise SessionLockLost(description="the link of the session is lost, and its lock with it") from error
+
+    async def _settle_apart(self, outcome: Outcome, *, uncertain: bool) -> None:
+        """Settle through the management node."""
+        asked = {**_disposition(outcome), "lock-tokens": Array("uuid", [self.lock_token])}
+        if self._place.session_id is not None:
+            asked["session-id"] = self._place.session_id
+        self.settled = True
+        try:
+            await self._node.ask("update-disposition", asked, link=self._place.link)
+        except MessageLockLost as error:
+            if not uncertain:
+                raise
+            raise DeliveryUncertain(
+                "the link was lost before the service confirmed the outcome, and the lock is gone: the outcome came "
+                "first, or the lock had ended"
+            ) from error
+        except (EndpointError, ConnectionLost, ServerBusy, TimeoutError):
+            self.settled = False  # it may be tried again
+            raise
+
+    async def __aenter__(self) -> Message:
+        """Return the message.
+
+        Raises:
+            DecodeError: it is malformed, and a dead letter now.
+
+        Cancelling: nothing has happened.
+        """
+        try:
+            self.message.check()
+        except DecodeError as error:
+            await self._quietly(self.dead_letter("amqp:decode-error", str(error)))
+            raise
+        return self.message
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Complete, abandon or give back, unless that was done in the block.
+
+        Raises:
+            MessageLockLost, SessionLockLost, DeliveryUncertain, ServiceBusError, LinkDetached, SessionEnded,
+                ConnectionClosed, ConnectionLost, TimeoutError: see `complete`; not where the block raises.
+
+        Cancelling: as for `complete`. Where the block raises or is cancelled it takes `close_timeout` at most.
+        """
+        if self.lock_token is None:
+            return
+        if exc is None:
+            await self.complete()
+        elif isinstance(exc, Exception) or (isinstance(exc, BaseExceptionGroup) and exc.subgroup(Exception)):
+            await self._quietly(self.abandon())
+        elif not self.settled:
+            await self._quietly(self._settle(RELEASED), shield=True)
+
+    def __enter__(self) -> NoReturn:
+        """Refuse `with`: settling waits for the service.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError("a message of Service Bus is settled by `async with delivery as message:`: use async with")
+
+    def __exit__(self, *exc_info: object) -> None: ...
+
+    async def _quietly(self, settling: Awaitable[None], *, shield: bool = False) -> None:
+        """Settle where another exception is on its way; what cannot be told soon ends with the lock."""
+        with anyio.move_on_after(self._place.close_timeout, shield=shield):
+            try:
+                await settling
+            except (AmqpError, TimeoutError, anyio.ClosedResourceError):
+                pass
+
+
+async def settle_all(outcomes: Iterable[tuple[ServiceBusDelivery, Outcome]]) -> list[Exception | None]:
+    """Settle several deliveries in one go; return for each why the service did not do it.
+
+    `Modified` defers where it says undeliverable-here, else it abandons; `Rejected` makes a dead letter.
+    """
+    outcomes = list(outcomes)
+    for each, _ in outcomes:
+        each._locked()
+    waiting = [None if each.settled else each._give(outcome) for each, outcome in outcomes]
+    failures: list[Exception | None] = []
+    for (each, outcome), given in zip(outcomes, waiting, strict=True):
+        failure: Exception | None = None
+        if given is not None:
+            try:
+                await each._confirm(outcome, uncertain=given)
+            except (AmqpError, TimeoutError) as error:
+                failure = error
+        failures.append(failure)
+    return failures
+
+
+async def complete_all(deliveries: Iterable[ServiceBusDelivery]) -> None:
+    """Complete several deliveries at once; see `ServiceBusReceiver.complete_many`."""
+    deliveries = list(deliveries)
+    for each in deliveries:
+        each._locked()
+    failures = await settle_all((each, Accepted()) for each in deliveries if not each.settled)
+    errors = [failure for failure in failures if failure is not None]
+    if errors:
+        errors[0].add_note(f"{len(errors)} of {len(failures)} messages could not be completed")
+        raise errors[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where messages are received, as they know that.
+
+    Attributes:
+        link: the name of the receiver's link.
+        clock: the time in seconds since 1970.
+        close_timeout: seconds that leaving may take.
+        session_id: of the session, whose lock ends with the link; None: of none.
+    """
+
+    link: str
+    clock: Callable[[], float]
+    close_timeout: float
+    session_id: str | None = None
+
+
+def _check(state: Any) -> None:
+    """Raise why the service has not done what it was told."""
+    error = state.error if isinstance(state, Rejected) else None
+    if error is not None and error.condition != DEAD_LETTER:
+        raise error_of(None if error.condition is None else str(error.condition), error.description)
+
+
+def dead_letter(reason: str, description: str, properties: Mapping[str, Any] | None = None) -> Rejected:
+    """Return the outcome that makes a dead letter."""
+    info = {Symbol(_REASON): reason, Symbol(_DESCRIPTION): description, **(properties or {})}
+    return Rejected(Error(DEAD_LETTER, None, info))
+
+
+def _apply(outcome: Outcome, delivery: Delivery, transaction: Transaction | None = None) -> None:
+    """Give an outcome on the link."""
+    if isinstance(outcome, Accepted):
+        delivery.accept(transaction=transaction)
+    elif isinstance(outcome, Released):
+        delivery.release(transaction=transaction)
+    elif isinstance(outcome, Modified):
+        delivery.modify(
+            delivery_failed=bool(outcome.delivery_failed),
+            undeliverable_here=bool(outcome.undeliverable_here),
+            message_annotations=outcome.message_annotations,
+            transaction=transaction,
+        )
+    else:
+        error = outcome.error
+        assert error is not None
+        delivery.reject(error.condition, error.description, error.info, transaction=transaction)
+
+
+def _disposition(outcome: Outcome) -> dict[str, Any]:
+    """Return an outcome in the words of the management node."""
+    if isinstance(outcome, Accepted):
+        return {"disposition-status": "completed"}
+    if isinstance(outcome, Rejected):
+        info = dict(outcome.error.info or {}) if outcome.error is not None else {}
+        reason, description = info.pop(_REASON, ""), info.pop(_DESCRIPTION, "")
+        said = {"deadletter-reason": reason, "deadletter-description": description}
+        return {"disposition-status": "suspended", **said, **_changes(info)}
+    if isinstance(outcome, Modified):
+        status = "defered" if outcome.undeliverable_here else "abandoned"
+        return {"disposition-status": status, **_changes(outcome.message_annotations)}
+    return {"disposition-status": "abandoned"}
+
+
+def _changes(properties: Mapping[Any, Any] | None) -> dict[str, Any]:
+    return {"properties-to-modify": {str(name): each for name, each in properties.items()}} if properties else {}
+
+
+def _copied(properties: Mapping[str, Any] | None) -> dict[Any, Any] | None:
+    return dict(properties) if properties else None

@@ -1,0 +1,373 @@
+"""Receiving from a queue, a subscription, its dead letters, or one session of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any, Final, Literal, Self
+from uuid import UUID
+
+import anyio
+
+from ...client import Delivery, Receiver
+from ...errors import AmqpError, ConnectionLost, EndpointError
+from ...messaging import Message
+from ...types import Array, Int, Symbol, UInt
+from .._arguments import check_seconds, numbers_of
+from .._moments import moment
+from ._errors import ServiceBusError, SessionLockLost, own_errors, refusal
+from ._locks import kept
+from ._management import EntityManagement, listed
+from ._received import Place, ReceivedMessage, ServiceBusDelivery, complete_all
+
+Mode = Literal["peek-lock", "receive-and-delete"]
+SESSION_FILTER: Final = Symbol("com.microsoft:session-filter")
+_LOCKED_UNTIL: Final = Symbol("com.microsoft:locked-until-utc")
+_DAY_ONE: Final = datetime(1, 1, 1, tzinfo=UTC)
+
+
+class ServiceBusReceiver:
+    """Receives from a queue, a subscription or their dead letters; made by `bus.receiver()`, attached by `async with`.
+
+        async for delivery in receiver:
+            async with delivery as message: ...
+
+    The service locks a message for whoever receives it. Without `prefetch` a message is asked for when you ask for one,
+    so that no lock runs down while it waits here. On leaving, what came and nobody took is given back.
+
+    Attributes:
+        receiver: the link that it receives on.
+        mode: "peek-lock": messages are locked until they are settled; "receive-and-delete": they are gone when they are
+            sent, and lost if they do not arrive.
+    """
+
+    def __init__(
+        self, receiver: Receiver, node: EntityManagement, mode: Mode, prefetch: int, clock: Callable[[], float]
+    ) -> None:
+        self.receiver = receiver
+        self.mode: Mode = mode
+        self._node = node
+        self._prefetch = prefetch
+        self._clock = clock
+        self._asked = 0  # messages that the service may send, or that wait here; without `prefetch`
+        self._place = Place(receiver.name, clock, receiver.connection.close_timeout)
+
+    async def __aenter__(self) -> Self:
+        """Attach the link.
+
+        Raises:
+            ServiceBusError: the service refuses it for a reason of its own, as `ServerBusy`.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, AuthenticationFailed: see `Receiver`; there is
+                no such entity ("amqp:not-found"), or the token does not allow to listen ("amqp:unauthorized-access").
+
+        Cancelling: the link is detached as soon as the service's answer comes.
+        """
+        with own_errors():
+            await self.receiver.__aenter__()
+        return self
+
+    # Receiving
+
+    async def receive(self) -> ServiceBusDelivery:
+        """Return the next message.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over, and why. With `reconnect` it
+                comes back by itself.
+            SessionLockLost: the session is lost.
+            ServiceBusError: the service ended the link for a reason of its own.
+            anyio.BusyResourceError: another task is receiving from this receiver.
+            anyio.ClosedResourceError: the receiver was closed here.
+
+        Cancelling: no message is lost: one that comes stays for the next call, locked.
+        """
+        try:
+            self._ask_for(1)
+            delivery = await self.receiver.receive()
+        except (EndpointError, ConnectionLost) as error:
+            over = self._over(error)
+            if over is None:
+                raise
+            raise over from error
+        self._asked -= 1
+        return self._received(delivery)
+
+    def __aiter__(self) -> AsyncIterator[ServiceBusDelivery]:
+        return self
+
+    __anext__ = receive
+
+    async def receive_batch(self, size: int, *, max_wait: float | None = None) -> list[ServiceBusDelivery]:
+        """Several messages at once: 1 to `size` of them, [] only when `max_wait` passed.
+
+        Args:
+            size: the most to return; with `prefetch` no more than that.
+            max_wait: how long to collect, in seconds; 0: what the service has now. None: wait for the first message,
+                and return those that are there by then.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, SessionLockLost, ServiceBusError,
+                anyio.BusyResourceError, anyio.ClosedResourceError: see `receive`.
+            ValueError: `size` is not positive.
+            TypeError: `max_wait` is no number.
+
+        Cancelling: no message is lost: those that came stay for the next call, locked.
+        """
+        if max_wait is not None:
+            check_seconds("max_wait", max_wait)
+        receiver = self.receiver
+        try:
+            if self._prefetch:
+                return [self._received(each) for each in await receiver.receive_batch(size, max_wait=max_wait)]
+            self._ask_for(size)
+            if max_wait == 0:
+                await self._stop_asking()
+            batch = await receiver.receive_batch(size, max_wait=max_wait)
+        except (EndpointError, ConnectionLost) as error:
+            over = self._over(error)
+            if over is None:
+                raise
+            raise over from error
+        self._asked -= len(batch)
+        if self._asked:
+            # Nothing is to be locked that nobody waits for; and what was taken is not lost by a cancellation.
+            with anyio.move_on_after(self._place.close_timeout, shield=True):
+                try:
+                    await self._stop_asking()
+                    more = await receiver.receive_batch(size, max_wait=0) if receiver.buffered else []
+                    self._asked -= len(more)
+                    batch += more
+                except AmqpError:
+                    pass  # whoever receives next is told
+        return [self._received(each) for each in batch]
+
+    def _ask_for(self, count: int) -> None:
+        """Let the service send as many as are wanted, and no more."""
+        if not self._prefetch and count > self._asked:
+            self.receiver.add_credit(count - self._asked)
+            self._asked = count
+
+    async def _stop_asking(self) -> None:
+        """Take back what the service has not used; what it had is here then."""
+        await self.receiver.drain()
+        self._asked = self.receiver.buffered
+
+    def _received(self, delivery: Delivery) -> ServiceBusDelivery:
+        token = UUID(bytes_le=delivery.tag) if self.mode == "peek-lock" and len(delivery.tag) == 16 else None
+        return ServiceBusDelivery(delivery.message, self._place, self._node, token, delivery)
+
+    def _over(self, error: AmqpError) -> ServiceBusError | None:
+        """Return the error of Service Bus for the end of the link; None: it has none."""
+        return refusal(error)
+
+    async def complete_many(self, deliveries: Iterable[ServiceBusDelivery]) -> None:
+        """Complete several messages in one go, and wait for the service's word on all of them.
+
+        Those that were settled before stay as they are. When one cannot be completed the others are all the same; the
+        first error is raised at the end, with a note that counts them.
+
+        Raises:
+            MessageLockLost, SessionLockLost, DeliveryUncertain, ServiceBusError, LinkDetached, SessionEnded,
+                ConnectionClosed, ConnectionLost, TimeoutError, LocalProtocolError: see `ServiceBusDelivery.complete`.
+
+        Cancelling: the outcomes stand; only the waiting for the service's word ends.
+        """
+        await complete_all(deliveries)
+
+    async def receive_deferred(self, *sequence_numbers: int | Iterable[int]) -> list[ServiceBusDelivery]:
+        """Return messages that were deferred, locked again.
+
+        Args:
+            sequence_numbers: of the messages, one by one, or in a list.
+
+        Raises:
+            TypeError, ValueError: one of them is no sequence number.
+            MessageNotFound: one of them is not there, or not deferred.
+            ServiceBusError, DeliveryUncertain, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost,
+                TimeoutError: the service could not be asked.
+
+        Cancelling: they may be locked, or gone in mode "receive-and-delete".
+        """
+        numbers = numbers_of(sequence_numbers)
+        if not numbers:
+            return []
+        asked = {
+            "sequence-numbers": Array("long", numbers),
+            "receiver-settle-mode": UInt(self.mode == "peek-lock"),
+        }
+        answer = await self._ask("receive-by-sequence-number", asked)
+        return [self._deferred(each) for each in listed(answer, "messages")]
+
+    def _deferred(self, said: Any) -> ServiceBusDelivery:
+        token = said.get("lock-token") if isinstance(said, dict) else None
+        if self.mode == "peek-lock" and not isinstance(token, UUID):
+            raise ServiceBusError(None, f"a message is locked, and its lock-token is no UUID but {token!r:.100}")
+        return ServiceBusDelivery(_message(said), self._place, self._node, token, None)
+
+    async def peek(self, size: int = 100, *, from_sequence: int = 0) -> list[ReceivedMessage]:
+        """Look at messages, in order of their sequence numbers, and leave them as they are.
+
+        Those that are locked, deferred or scheduled are among them; see `state`.
+
+        Args:
+            size: the most to return; the service may return fewer, and [] when there are no more.
+            from_sequence: the first number to look at: one more than the last that was seen.
+
+        Raises:
+            ServiceBusError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError: the service
+                could not be asked.
+            ValueError: `size` is not positive.
+
+        Cancelling: nothing has happened.
+        """
+        if size < 1:
+            raise ValueError(f"size is at least 1, not {size}")
+        asked = {"from-sequence-number": from_sequence, "message-count": Int(size)}
+        answer = await self._ask("peek-message", asked, repeat=True)
+        return [ReceivedMessage(_message(each)) for each in listed(answer, "messages")]
+
+    async def _ask(self, operation: str, asked: dict[str, Any], *, repeat: bool = False) -> Any:
+        if self._place.session_id is not None:
+            asked["session-id"] = self._place.session_id
+        return await self._node.ask(operation, asked, link=self.receiver.name, repeat=repeat)
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Give back what nobody took, and detach. What was taken can be settled as long as its lock lasts.
+
+        Cancelling: is not noticed; it takes `close_timeout` seconds at most.
+        """
+        await self.receiver.__aexit__(exc_type, exc, traceback)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._node.address!r}>"
+
+
+class ServiceBusSession(ServiceBusReceiver):
+    """One session of a queue or subscription: its messages in order, its state; locked for this receiver.
+
+    Made by `bus.session()` and `bus.next_session()`, locked by `async with`. The lock is that of all its messages, and
+    ends with the link: after a loss `SessionLockLost` is raised, and the session is to be asked for again.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._until: datetime | None = None
+
+    async def __aenter__(self) -> Self:
+        """Lock the session.
+
+        Raises:
+            SessionCannotBeLocked: somebody else has it.
+            NoSession: for `next_session`: none with messages was free in time.
+            ServiceBusError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, AuthenticationFailed: see
+                `ServiceBusReceiver`.
+
+        Cancelling: the link is detached as soon as the service's answer comes, and the session is free.
+        """
+        await super().__aenter__()
+        remote = self.receiver.remote
+        found = (remote.source.filter or {}).get(SESSION_FILTER) if remote.source is not None else None
+        session_id = getattr(found, "value", found)
+        if not isinstance(session_id, str):
+            await self.receiver.__aexit__(None, None, None)
+            raise ServiceBusError(None, f"the service does not say which session it is: {found!r:.200}")
+        ticks = remote.properties.get(_LOCKED_UNTIL)
+        self._until = _day_of(ticks)
+        self._place = Place(self.receiver.name, self._clock, self._place.close_timeout, session_id)
+        return self
+
+    @property
+    def session_id(self) -> str:
+        """The session that it is; "" before it is known."""
+        return self._place.session_id or ""
+
+    @property
+    def locked_until(self) -> datetime | None:
+        """When the lock ends, as the service said last."""
+        return self._until
+
+    async def renew_lock(self) -> datetime:
+        """Begin the lock anew; return when it ends now.
+
+        Raises:
+            SessionLockLost: it has ended.
+            ServiceBusError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError: the service did
+                not answer, or not so.
+
+        Cancelling: it may be renewed.
+        """
+        if not self.receiver.open:
+            raise SessionLockLost(description=f"the link of the session {self.session_id!r} is over")
+        answer = await self._ask("renew-session-lock", {}, repeat=True)
+        until = moment(answer.get("expiration"))
+        if until is None:
+            raise ServiceBusError(None, f"the answer to renew-session-lock has no expiration: {answer!r:.200}")
+        self._until = until
+        return until
+
+    def keep_locked(self, *, max_time: float | None = None) -> AbstractAsyncContextManager[None]:
+        """Renew the lock while a block runs: `async with session.keep_locked(): ...`; else as of a delivery.
+
+        Raises:
+            SessionLockLost: the lock was lost, and the block cancelled.
+        """
+        return kept(self.renew_lock, self._until, self._clock, SessionLockLost, max_time)
+
+    async def state(self) -> bytes | None:
+        """Return what `set_state` has kept with the session; None: nothing.
+
+        Raises:
+            ServiceBusError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError: the service
+                could not be asked.
+
+        Cancelling: nothing has happened.
+        """
+        value = (await self._ask("get-session-state", {}, repeat=True)).get("session-state")
+        if not isinstance(value, bytes | None):
+            raise ServiceBusError(None, f"the state of a session is binary, not {value!r:.100}")
+        return value
+
+    async def set_state(self, state: bytes | None) -> None:
+        """Keep something with the session, for whoever has it next; None: nothing.
+
+        Raises:
+            SessionLockLost: the session is lost.
+            ServiceBusError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError: the service
+                could not be asked.
+            TypeError: `state` is not bytes.
+
+        Cancelling: it may be kept.
+        """
+        if not isinstance(state, bytes | None):
+            raise TypeError(f"the state of a session is bytes or None, not {type(state).__name__}: encode it")
+        if not self.receiver.open:
+            raise SessionLockLost(description=f"the link of the session {self.session_id!r} is over")
+        await self._ask("set-session-state", {"session-state": state}, repeat=True)
+
+    def _over(self, error: AmqpError) -> ServiceBusError:
+        lost = f"the link of the session {self.session_id!r} is lost: {error}"
+        return super()._over(error) or SessionLockLost(description=lost)
+
+
+def _message(said: Any) -> Message:
+    """Return the message that an answer brings.
+
+    Raises:
+        ServiceBusError: it brings none.
+    """
+    payload = said.get("message") if isinstance(said, dict) else None
+    if not isinstance(payload, bytes):
+        raise ServiceBusError(None, f"a message of an answer is binary, not {payload!r:.100}")
+    return Message.decode(payload)
+
+
+def _day_of(ticks: Any) -> datetime | None:
+    """Return the time that .NET's ticks mean; None where they mean none."""
+    try:
+        return _DAY_ONE + timedelta(microseconds=ticks // 10)
+    except (TypeError, OverflowError):
+        return None

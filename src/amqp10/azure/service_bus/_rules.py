@@ -1,0 +1,123 @@
+"""The rules of a subscription, as its management node adds, removes and lists them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ..._azure_rules import CORRELATED, CorrelationFilter, FalseFilter, Rule, RuleFilter, SqlFilter, TrueFilter
+from ...types import Described, Int
+from .._moments import moment
+from ._errors import ServiceBusError
+from ._management import EntityManagement, listed
+
+_PAGE: Final = 100
+
+
+class SubscriptionRules:
+    """The rules of a subscription, made by `bus.rules()`; nothing is to be opened."""
+
+    def __init__(self, node: EntityManagement) -> None:
+        self._node = node
+
+    async def add(self, rule: Rule) -> None:
+        """Add a rule. A new subscription has "$Default" beside it, which all messages pass: remove that.
+
+        Raises:
+            TypeError: it is no `Rule`.
+            RuleExists: there is one of that name.
+            ServiceBusError: it makes no sense to the service, or the token does not allow to manage.
+            DeliveryUncertain: the connection was lost before the answer came.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError, EncodeError: the service could
+                not be asked.
+
+        Cancelling: it may be added.
+        """
+        if not isinstance(rule, Rule):
+            raise TypeError(f'rule is a Rule, not {rule!r:.200}: Rule("red", SqlFilter("color = \'red\'"))')
+        said: dict[str, Any] = dict(_said(rule.filter))
+        if rule.action:
+            said["sql-rule-action"] = {"expression": rule.action}
+        await self._node.ask("add-rule", {"rule-name": rule.name, "rule-description": said})
+
+    async def remove(self, name: str) -> None:
+        """Remove a rule.
+
+        Raises:
+            EntityNotFound: no rule has that name.
+            ServiceBusError: the token does not allow to manage.
+            DeliveryUncertain, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError: see `add`.
+
+        Cancelling: it may be removed.
+        """
+        await self._node.ask("remove-rule", {"rule-name": name})
+
+    async def list(self) -> list[Rule]:
+        """Return all rules.
+
+        Raises:
+            ServiceBusError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError: the service
+                could not be asked.
+
+        Cancelling: nothing has happened.
+        """
+        found: list[Rule] = []
+        while True:
+            answer = await self._node.ask("enumerate-rules", {"skip": Int(len(found)), "top": Int(_PAGE)}, repeat=True)
+            page = [_read(each) for each in listed(answer, "rules")]
+            found += page
+            if len(page) < _PAGE:
+                return found
+
+    def __repr__(self) -> str:
+        return f"<SubscriptionRules {self._node.address!r}>"
+
+
+def _said(rule_filter: RuleFilter) -> dict[str, Any]:
+    match rule_filter:
+        case SqlFilter(expression):
+            return {"sql-filter": {"expression": expression}}
+        case TrueFilter():
+            return {"true-filter": {}}
+        case FalseFilter():
+            return {"false-filter": {}}
+    values = {name.replace("_", "-"): getattr(rule_filter, name) for name in CORRELATED}
+    said: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
+    return {"correlation-filter": {**said, "properties": dict(rule_filter.properties)}}
+
+
+def _read(said: Any) -> Rule:
+    """Read a rule of an answer.
+
+    Raises:
+        ServiceBusError: a part of it is missing.
+    """
+    values = _values(said.get("rule-description") if isinstance(said, dict) else None)
+    if len(values) < 3:
+        raise ServiceBusError(None, f"a rule of an answer has a filter, an action and a name, unlike {said!r:.200}")
+    rule_filter, action, name, *rest = values
+    changes = _values(action)
+    return Rule(
+        str(name), _read_filter(rule_filter), str(changes[0]) if changes else "", moment(rest[0]) if rest else None
+    )
+
+
+def _read_filter(described: Any) -> RuleFilter:
+    # Descriptors of filters end so, with seven or eight digits before it.
+    kind = (
+        described.descriptor & 0xF if isinstance(described, Described) and isinstance(described.descriptor, int) else 7
+    )
+    values = _values(described)
+    if kind == 6:
+        return SqlFilter(str(values[0]) if values else "")
+    if kind == 8:
+        return FalseFilter()
+    if kind != 9:
+        return TrueFilter()
+    named: dict[str, Any] = dict(zip(CORRELATED, values, strict=False))
+    properties = values[len(CORRELATED)] if len(values) > len(CORRELATED) else None
+    return CorrelationFilter(**named, properties=properties or {})
+
+
+def _values(described: Any) -> list[Any]:
+    value = described.value if isinstance(described, Described) else described
+    return list(value) if isinstance(value, list | tuple) else []

@@ -1,0 +1,57 @@
+"""Answers to requests, which wait until the peer gives credit for them."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from ..errors import LocalProtocolError
+from ..messaging import Error
+from ..types import Symbol
+
+if TYPE_CHECKING:
+    from ..engine import SenderLink
+    from ._peer import Peer
+
+MOST_WAITING: Final = 1000
+"""Answers that wait on one link; a request beyond that is refused."""
+MOST_OCTETS: Final = 1_048_576
+"""Octets of all answers that wait on one connection; with more, a request is refused."""
+
+
+class Answers:
+    """Those that go out on one link."""
+
+    def __init__(self, peer: Peer, link: SenderLink) -> None:
+        self._peer = peer
+        self._link = link
+        self._waiting: deque[bytes] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def full(self) -> bool:
+        """Whether no further request is to be carried out, because too many answers wait."""
+        return len(self._waiting) >= MOST_WAITING or self._peer.unread_octets >= MOST_OCTETS
+
+    def add(self, answer: bytes) -> None:
+        """Add one; `send` sends it."""
+        self._waiting.append(answer)
+        self._peer.unread_octets += len(answer)
+
+    def send(self) -> None:
+        """Send those that there is credit and room for."""
+        link, waiting = self._link, self._waiting
+        while waiting and link.attached and link.credit > 0 and link.session.sendable and not self._peer.full:
+            answer = waiting.popleft()
+            self._peer.unread_octets -= len(answer)
+            try:
+                link.send(answer, settled=True)
+            except LocalProtocolError as error:  # larger than the peer takes
+                link.detach(closed=True, error=Error(Symbol("amqp:link:message-size-exceeded"), str(error)))
+
+    def clear(self) -> None:
+        """Drop them: the link is over."""
+        self._peer.unread_octets -= sum(map(len, self._waiting))
+        self._waiting.clear()

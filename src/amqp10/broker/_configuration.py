@@ -1,0 +1,197 @@
+"""A broker's settings in a file, TOML or JSON: the arguments of `Broker` by their names."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+from ..net import TLS
+from ._limits import BrokerLimits
+from ._users.users import read_user
+
+NUMBER: Final = (int, float)
+_KINDS: Final[Mapping[str, type | tuple[type, ...]]] = {
+    "host": str,
+    "port": int,
+    "path": str,
+    "users": dict,
+    "users_file": str,
+    "anonymous": bool,
+    "allow_insecure": bool,
+    "scram_iterations": int,
+    "tls": dict,
+    "certificate_name": str,
+    "virtual_hosts": list,
+    "websocket": bool,
+    "websocket_origins": list,
+    "store": str,
+    "queues": (list, dict),
+    "topics": list,
+    "exchanges": dict,
+    "bindings": list,
+    "dialects": list,
+    "auto_create": bool,
+    "dead_letter": str,
+    "dead_letter_expired": bool,
+    "max_delivery_count": int,
+    "max_queue_messages": int,
+    "max_queue_bytes": int,
+    "max_subscription_timeout": int,
+    "transaction_timeout": NUMBER,
+    "duplicate_ids": int,
+    "check_user_id": bool,
+    "max_message_size": int,
+    "max_connections": int,
+    "limits": dict,
+    "credit": int,
+    "idle_timeout": NUMBER,
+    "handshake_timeout": NUMBER,
+    "close_timeout": NUMBER,
+    "container_id": str,
+}
+_PATHS: Final = ("path", "users_file", "store")
+_TLS_FILES: Final = ("ca", "certificate", "key", "pkcs12", "password_file")
+_WORDS: Final[Mapping[type, str]] = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    dict: "a table",
+    list: "a list",
+}
+
+
+def read_config(path: str | PathLike[str]) -> dict[str, Any]:
+    """Return the arguments of `Broker` that a file says: `Broker(**read_config("broker.toml"))`.
+
+    It is TOML; JSON if its name ends in ".json". Its keys are the names of the arguments. Tables are `users`, by name,
+    with "password", "password_file" or "keys", "permissions" by virtual host, "administrator" and "impersonator"; `tls`
+    with "certificate", "key", "ca", or "pkcs12", and "password_file"; `queues`, by name, with their arguments;
+    `exchanges`, name to type; `limits`, as `BrokerLimits`. `bindings` is a list of tables with "exchange", "key" and
+    "queue". Paths are relative to the folder of the file.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: it is no such file; the message says the line, or the key, and repeats no secret.
+    """
+    return _File(Path(path)).arguments()
+
+
+class _File:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def arguments(self) -> dict[str, Any]:
+        said = self._parsed()
+        self._check(said, _KINDS, "")
+        found: dict[str, Any] = dict(said)
+        for name in _PATHS:
+            if name in said:
+                found[name] = self._file(said[name])
+        for name in ("virtual_hosts", "websocket_origins", "topics", "dialects"):
+            self._check_texts(said.get(name, ()), name)
+        if isinstance(said.get("queues"), list):
+            self._check_texts(said["queues"], "queues")
+        elif "queues" in said:
+            self._check(said["queues"], dict.fromkeys(said["queues"], dict), "queues")
+        if "exchanges" in said:
+            self._check(said["exchanges"], dict.fromkeys(said["exchanges"], str), "exchanges")
+        if "bindings" in said:
+            found["bindings"] = [self._binding(each, f"bindings[{n}]") for n, each in enumerate(said["bindings"])]
+        if "users" in said:
+            found["users"] = {name: self._user(each, f"users.{name!r:.80}") for name, each in said["users"].items()}
+        if "tls" in said:
+            found["tls"] = self._tls(said["tls"])
+        if "limits" in said:
+            kinds = {each.name: NUMBER if each.name == "idle_timeout" else int for each in fields(BrokerLimits)}
+            self._check(said["limits"], kinds, "limits")
+            found["limits"] = self._made(lambda: BrokerLimits(**said["limits"]), "limits")
+        return found
+
+    def _parsed(self) -> dict[str, Any]:
+        octets = self._path.read_bytes()
+        try:
+            text = octets.decode()
+            said = json.loads(text) if self._path.suffix == ".json" else tomllib.loads(text)
+        except UnicodeDecodeError as error:
+            line = octets[: error.start].count(b"\n") + 1
+            raise ValueError(f"{self._path}: line {line}: not UTF-8") from None
+        except ValueError as error:  # which says the line, and of the text no more than a character
+            raise ValueError(f"{self._path}: {error}") from None
+        except RecursionError:
+            raise ValueError(f"{self._path}: nested too deeply") from None
+        if not isinstance(said, dict):
+            raise ValueError(f"{self._path}: a configuration is an object of names and values")
+        return said
+
+    def _wrong(self, where: str, rule: str) -> ValueError:
+        return ValueError(f"{self._path}: {where}: {rule}")
+
+    def _check(self, said: Any, kinds: Mapping[str, type | tuple[type, ...]], where: str) -> None:
+        """Refuse a table with other keys, or values of other kinds."""
+        if not isinstance(said, dict):
+            raise self._wrong(where, f"is a table, not {type(said).__name__}")
+        for name, value in said.items():
+            key = f"{where}.{name}" if where else name
+            if name not in kinds:
+                raise self._wrong(f"{key:.160}", f"there is no such key; there are {', '.join(kinds)}")
+            kind = kinds[name]
+            allowed = kind if isinstance(kind, tuple) else (kind,)
+            # True is an int to Python.
+            if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
+                words = " or ".join(_WORDS[each] for each in allowed)
+                raise self._wrong(key, f"is {words}, not {type(value).__name__}")
+
+    def _check_texts(self, said: Any, where: str) -> None:
+        for number, each in enumerate(said):
+            if not isinstance(each, str):
+                raise self._wrong(f"{where}[{number}]", f"is text, not {type(each).__name__}")
+
+    def _file(self, name: str) -> str:
+        return str(self._path.parent / name)
+
+    def _made(self, make: Callable[[], Any], where: str) -> Any:
+        try:
+            return make()
+        except ValueError as error:
+            raise self._wrong(where, str(error)) from None
+
+    def _secret(self, said: dict[str, Any], where: str) -> str:
+        """Return the first line of the file that "password_file" names."""
+        file = Path(self._file(said.pop("password_file")))
+        try:
+            secret = file.read_text().partition("\n")[0].rstrip("\r")
+        except UnicodeDecodeError:
+            secret = ""
+        if not secret:
+            raise self._wrong(f"{where}.password_file", f"the first line of {file}, which is the password, is no text")
+        return secret
+
+    def _user(self, said: Any, where: str) -> Any:
+        if isinstance(said, dict) and isinstance(said.get("password_file"), str):
+            said = dict(said)
+            if "password" in said:
+                raise self._wrong(where, "has password and password_file, and needs one of them")
+            said["password"] = self._secret(said, where)
+        return read_user(said, f"{self._path}: {where}")
+
+    def _tls(self, said: dict[str, Any]) -> TLS:
+        self._check(said, dict.fromkeys(_TLS_FILES, str), "tls")
+        if "certificate" not in said and "pkcs12" not in said:
+            raise self._wrong("tls", 'a server shows a certificate: give "certificate" and "key", or "pkcs12"')
+        said = dict(said)
+        password = self._secret(said, "tls") if "password_file" in said else None
+        files: dict[str, Any] = {name: self._file(each) for name, each in said.items()}
+        return self._made(lambda: TLS(**files, password=password), "tls")  # type: ignore[no-any-return]
+
+    def _binding(self, said: Any, where: str) -> tuple[str, str, str]:
+        self._check(said, {"exchange": str, "key": str, "queue": str}, where)
+        for name in ("exchange", "queue"):
+            if name not in said:
+                raise self._wrong(where, f"has no {name!r}")
+        return said["exchange"], said.get("key", ""), said["queue"]

@@ -1,0 +1,52 @@
+"""What is due when, so that the passing of time visits nothing else."""
+
+from __future__ import annotations
+
+import itertools
+from heapq import heapify, heappop, heappush
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Deadlines(Generic[T]):
+    """At most one deadline for each thing; setting a new one replaces the old one."""
+
+    def __init__(self) -> None:
+        self._times: dict[T, float] = {}
+        self._heap: list[tuple[float, int, T]] = []  # with deadlines that do not count any more
+        self._numbers = itertools.count()
+
+    def set(self, thing: T, deadline: float | None) -> None:
+        """Let a thing be due then; None: never."""
+        if deadline is None:
+            self._times.pop(thing, None)
+        else:
+            self._times[thing] = deadline
+            heappush(self._heap, (deadline, next(self._numbers), thing))
+        if len(self._heap) > 2 * len(self._times) + 256:
+            self._heap = [(when, next(self._numbers), each) for each, when in self._times.items()]
+            heapify(self._heap)
+
+    def hasten(self, thing: T, deadline: float) -> None:
+        """Let a thing be due then, unless it is due before."""
+        known = self._times.get(thing)
+        if known is None or deadline < known:
+            self.set(thing, deadline)
+
+    @property
+    def first(self) -> float | None:
+        """The first of all deadlines; None without any deadline."""
+        heap = self._heap
+        while heap and self._times.get(heap[0][2]) != heap[0][0]:
+            heappop(heap)
+        return heap[0][0] if heap else None
+
+    def take(self, now: float) -> list[T]:
+        """Return what is due by now, the first one first; it has no deadline then."""
+        due = []
+        while (first := self.first) is not None and first <= now:
+            thing = heappop(self._heap)[2]
+            del self._times[thing]
+            due.append(thing)
+        return due

@@ -1,0 +1,19 @@
+"""Requests that the broker refuses."""
+
+from __future__ import annotations
+
+from ..messaging import Error
+from ..types import Symbol
+
+
+class Refused(Exception):
+    """An address leads nowhere, or not so; `error` is what to tell the peer.
+
+    Args:
+        reply_code: for dialects that have codes, and a finer one than the condition's.
+    """
+
+    def __init__(self, condition: str, description: str, *, reply_code: int | None = None) -> None:
+        super().__init__(description)
+        info = None if reply_code is None else {Symbol("reply-code"): reply_code}
+        self.error = Error(Symbol(condition), description, info)

@@ -1,0 +1,1 @@
+"""Filters of a source: which messages a consumer asks for."""

@@ -1,0 +1,151 @@
+"""The filters that the broker applies: from a source's filter set to what lets a message pass (§3.5.8).
+
+What is of an unknown kind is left out of the answer, so that the peer sees that it is not applied. What is of a known
+kind and malformed is refused, for nobody could mean it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ...errors import DecodeError
+from ...messaging import (
+    ApplicationPropertiesFilter,
+    DirectBinding,
+    Filter,
+    HeadersBinding,
+    NoLocal,
+    PropertiesFilter,
+    Selector,
+    SqlFilter,
+    TopicBinding,
+)
+from ...types import Described, Symbol, encode
+from .._errors import Refused
+from .._faults import report
+from .._queues.message import QueuedMessage
+from .._queues.selection import Filtering
+from .predicates import (
+    Malformed,
+    Test,
+    application_properties_filter,
+    direct_binding,
+    headers_binding,
+    properties_filter,
+    topic_binding,
+)
+from .selector.parser import parse
+from .selector.tokens import JMS, SQL, Grammar, SelectorError
+from .selector.values import MOST_STEPS, Candidate
+
+# "Impose a limit on the complexity of each filter expression" (AMQP filter expressions, section 7.1).
+_MOST_FILTERS = 16
+
+# The capabilities that stand for these filters: apache-filters.xml; AMQP filter expressions, section 3.
+CAPABILITIES: Final = tuple(
+    Symbol(name)
+    for name in (
+        "APACHE.ORG:SELECTOR",
+        "APACHE.ORG:NO_LOCAL",
+        "APACHE.ORG:LEGACY_AMQP_EXCHANGE_FILTERS",
+        "AMQP_FILTEX_PROP_V1_0",
+        "AMQP_FILTEX_SQL_V1_0",
+    )
+)
+
+
+def read_filters(asked: Mapping[Any, Any] | None, connection: int) -> tuple[dict[Any, Any] | None, Filtering | None]:
+    """Return the filters of a filter set that are applied, as they were asked for, and their joint test; None for none.
+
+    Args:
+        asked: the filter set.
+        connection: the number of the connection that asks.
+
+    Raises:
+        Refused: `amqp:invalid-field`: a filter is malformed; the description says which, and where.
+    """
+    if not asked:
+        return None, None
+    if len(asked) > _MOST_FILTERS:
+        raise _refusal(f"more than {_MOST_FILTERS} filters")
+    applied: dict[Any, Any] = {}
+    tests: list[Test] = []
+    for name, described in asked.items():
+        if described is None:
+            continue
+        if type(name) is not Symbol or type(described) is not Described:
+            raise _refusal(f"the filter {name!r:.60} is no described value under a symbol")
+        make = _MAKERS.get(described.descriptor)
+        if make is None:
+            continue
+        try:
+            tests.append(make(described.value, connection))
+        except (SelectorError, Malformed) as error:
+            raise _refusal(f"the filter {name!s:.60}: {error}") from None
+        applied[name] = described
+    if not tests:
+        return None, None
+    local = connection if any(_is(NoLocal, described) for described in applied.values()) else None
+    passes = _all(tests)
+    return applied, Filtering((encode(list(applied.values())), local), lambda entry: passes(entry, {}), passes)
+
+
+def _refusal(description: str) -> Refused:
+    return Refused("amqp:invalid-field", description)
+
+
+def _is(kind: type[Filter], described: Described) -> bool:
+    return described.descriptor in (kind.descriptor_name, kind.descriptor_code)
+
+
+def _all(tests: list[Test]) -> Callable[[QueuedMessage, dict[str, Any]], bool]:
+    def passes(entry: QueuedMessage, known: dict[str, Any]) -> bool:
+        if known.get("unreadable"):
+            return False
+        try:
+            candidate = known.get("candidate")
+            if candidate is None:
+                candidate = known["candidate"] = Candidate(entry)
+            candidate.steps = MOST_STEPS
+            return all(test(candidate) is True for test in tests)
+        except DecodeError:
+            # Of a message that nobody can read nobody can say that it passes; nor is it read again for each filter.
+            known["unreadable"] = True
+            return False
+        except Exception as error:
+            report("a filter failed; the message does not pass it", error)
+            return False
+
+    return passes
+
+
+def _condition(grammar: Grammar) -> Callable[[Any, int], Test]:
+    def make(value: Any, connection: int) -> Test:
+        if not isinstance(value, str):
+            raise Malformed("a selector is a string")
+        # An empty selector lets everything pass (Jakarta Messaging 3.8.1).
+        return parse(value, grammar) if value.strip() or grammar is SQL else lambda candidate: True
+
+    return make
+
+
+def _no_local(value: Any, connection: int) -> Test:
+    return lambda candidate: candidate.entry.origin != connection
+
+
+# From either descriptor of a kind to the function that makes a test of its value, for a connection.
+_MAKERS: Final[dict[object, Callable[[Any, int], Test]]] = {
+    descriptor: make
+    for kind, make in (
+        (Selector, _condition(JMS)),
+        (SqlFilter, _condition(SQL)),
+        (NoLocal, _no_local),
+        (DirectBinding, lambda value, connection: direct_binding(value)),
+        (TopicBinding, lambda value, connection: topic_binding(value)),
+        (HeadersBinding, lambda value, connection: headers_binding(value)),
+        (PropertiesFilter, lambda value, connection: properties_filter(value)),
+        (ApplicationPropertiesFilter, lambda value, connection: application_properties_filter(value)),
+    )
+    for descriptor in (kind.descriptor_name, kind.descriptor_code)
+}

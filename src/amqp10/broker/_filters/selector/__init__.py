@@ -1,0 +1,1 @@
+"""Selectors: SQL conditions on the fields of a message."""

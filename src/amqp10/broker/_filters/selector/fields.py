@@ -1,0 +1,130 @@
+"""The names in a selector: what of a message each of them means, in the types that selectors compute with.
+
+JMS names are those of the mapping in https://svn.apache.org/repos/asf/qpid/trunk/qpid/specs/apache-filters.xml, "Java
+Message Service Support", but for JMSType, which is the subject, as the AMQP JMS mapping, Qpid JMS, Artemis and Broker-J
+have it. `amqp.` stands before a field there. The names of sections are those of the AMQP filter expressions 1.0,
+section 6.4.4.4:
+https://docs.oasis-open.org/amqp/filtex/v1.0/csd01/filtex-v1.0-csd01.html#_Toc67929312
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+from uuid import UUID
+
+from .values import Candidate, Value, plain
+
+# JMS names
+
+_HEADER: Final = ("durable", "priority", "ttl", "first_acquirer")
+_PROPERTIES: Final = (
+    "message_id",
+    "user_id",
+    "to",
+    "subject",
+    "reply_to",
+    "correlation_id",
+    "content_type",
+    "content_encoding",
+    "absolute_expiry_time",
+    "creation_time",
+    "group_id",
+    "group_sequence",
+    "reply_to_group_id",
+)
+
+
+def _identifier(value: Any) -> Any:
+    """Convert a message-id to what JMS shows: a string, which names the type of any other value."""
+    if isinstance(value, UUID):
+        return f"ID:AMQP_UUID:{value}"
+    if isinstance(value, bytes):
+        return f"ID:AMQP_BINARY:{value.hex().upper()}"
+    return f"ID:AMQP_ULONG:{int(value)}" if isinstance(value, int) else value
+
+
+def _user(candidate: Candidate) -> str | None:
+    user = candidate.message.user_id
+    return None if user is None else user.decode(errors="replace")
+
+
+_JMS: Final[dict[str, Value]] = {
+    "JMSCorrelationID": lambda candidate: _identifier(candidate.message.correlation_id),
+    "JMSDeliveryMode": lambda candidate: "PERSISTENT" if candidate.message.durable else "NON_PERSISTENT",
+    "JMSDestination": lambda candidate: candidate.message.to,
+    "JMSExpiration": lambda candidate: plain(candidate.message.absolute_expiry_time) or 0,
+    "JMSMessageID": lambda candidate: _identifier(candidate.message.message_id),
+    "JMSPriority": lambda candidate: plain(candidate.message.priority),
+    "JMSRedelivered": lambda candidate: candidate.entry.failures > 0,
+    "JMSReplyTo": lambda candidate: candidate.message.reply_to,
+    "JMSTimestamp": lambda candidate: plain(candidate.message.creation_time) or 0,
+    "JMSType": lambda candidate: candidate.message.subject,
+    "JMSXDeliveryCount": lambda candidate: candidate.entry.failures + 1,
+    "JMSXGroupID": lambda candidate: candidate.message.group_id,
+    "JMSXGroupSeq": lambda candidate: plain(candidate.message.group_sequence),
+    "JMSXUserID": _user,
+}
+
+
+# Names of sections
+
+
+def _field(name: str) -> Value:
+    return lambda candidate: plain(getattr(candidate.message, name))
+
+
+def application_property(name: str) -> Value:
+    """Make the value of the application property of this name."""
+    return lambda candidate: plain(candidate.message.application_properties.get(name))
+
+
+def _annotation(name: str) -> Value:
+    return lambda candidate: plain(candidate.message.message_annotations.get(name))
+
+
+_COUNT: Final[dict[str, Value]] = {"delivery_count": lambda candidate: candidate.entry.failures}
+_HEADER_FIELDS: Final[dict[str, Value]] = {name: _field(name) for name in _HEADER} | _COUNT
+_PROPERTIES_FIELDS: Final[dict[str, Value]] = {name: _field(name) for name in _PROPERTIES}
+_FIELDS: Final[dict[str, dict[str, Value]]] = {
+    "amqp": _HEADER_FIELDS | _PROPERTIES_FIELDS,
+    "header": _HEADER_FIELDS,
+    "h": _HEADER_FIELDS,
+    "properties": _PROPERTIES_FIELDS,
+    "p": _PROPERTIES_FIELDS,
+}
+_MAPS: Final[dict[str, Callable[[str], Value]]] = {
+    "application_properties": application_property,
+    "application-properties": application_property,
+    "a": application_property,
+    "message_annotations": _annotation,
+    "message-annotations": _annotation,
+    "m": _annotation,
+}
+
+
+def jms_field(name: str) -> Value:
+    """Make the value of a name in a JMS selector.
+
+    Raises:
+        ValueError: the section that it names is not there, or has no such field.
+    """
+    return _JMS.get(name) or section_field(name)
+
+
+def section_field(name: str) -> Value:
+    """Make the value of a name: a field of a section, or else an application property.
+
+    Raises:
+        ValueError: the section that it names is not there, or has no such field.
+    """
+    section, dot, field = name.partition(".")
+    if not dot:
+        return application_property(name)
+    if section in _MAPS:
+        return _MAPS[section](field)
+    if section not in _FIELDS:
+        raise ValueError(f"there is no section {section!r}; a property with a dot in its name has to be quoted")
+    if field not in _FIELDS[section]:
+        raise ValueError(f"{section} has no field {field!r}")
+    return _FIELDS[section][field]

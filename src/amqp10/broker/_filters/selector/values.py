@@ -1,0 +1,445 @@
+"""What a selector computes: closures over closures, each a value of the message, in three-valued logic.
+
+An unknown value is None, and what is computed from it is unknown (Jakarta Messaging 3.8.1.2). A value of the wrong kind
+for its operator makes a comparison false, and arithmetic unknown. `<>` is the opposite of `=`, as in Artemis, Broker-J
+and RabbitMQ: it is true of unlike values.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from ....messaging import Message
+from ....types import (
+    Byte,
+    Decimal32,
+    Decimal64,
+    Decimal128,
+    Float,
+    Int,
+    Short,
+    Symbol,
+    Timestamp,
+    UByte,
+    UInt,
+    ULong,
+    UShort,
+)
+
+if TYPE_CHECKING:
+    from ..._queues.message import QueuedMessage
+
+MOST_STEPS: Final = 2_000_000
+"""What all LIKEs of one link may look at in one message: characters of the text, times those of what stands between two
+`%`s of a pattern where that has a `_`. Some ms."""
+
+
+class Candidate:
+    """A message as filters see it: decoded section by section, as far as they ask.
+
+    Attributes:
+        steps: what LIKE may still look at in it.
+    """
+
+    __slots__ = ("entry", "message", "steps")
+
+    entry: QueuedMessage
+    message: Message
+
+    def __init__(self, entry: QueuedMessage) -> None:
+        self.entry = entry
+        self.steps = MOST_STEPS
+        # Another format than 0 says nothing that could be understood (§2.7.5).
+        self.message = Message.decode(entry.payload) if entry.message_format == 0 else Message()
+
+
+def plain(value: Any) -> Any:
+    """Convert a value to str, int, float or bool, which selectors compute with; other types equal only themselves."""
+    convert = _CONVERSIONS.get(type(value))
+    return value if convert is None else convert(value)
+
+
+def _float(value: Decimal) -> float:
+    return float(value) if not value.is_snan() else math.nan
+
+
+def _milliseconds(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
+
+
+_CONVERSIONS: Final[dict[type, Callable[[Any], Any]]] = {
+    Symbol: str,
+    **dict.fromkeys((UByte, UShort, UInt, ULong, Byte, Short, Int, Timestamp), int),
+    Float: float,
+    **dict.fromkeys((Decimal, Decimal32, Decimal64, Decimal128), _float),
+    datetime: _milliseconds,
+    timedelta: lambda duration: duration // timedelta(milliseconds=1),
+}
+
+
+# The value of an expression for a message: str, int, float, bool, or of a type that equals only itself; or None.
+Value = Callable[["Candidate"], Any]
+
+# What LIKE looks at, in characters: its time grows with one times the other.
+LONGEST_PATTERN: Final = 1000
+LONGEST_TEXT: Final = 65_536
+
+LEAST: Final = -(1 << 63)
+MOST: Final = (1 << 64) - 1
+"""Whole numbers that messages can have; beyond them arithmetic goes on with real ones."""
+
+SHORT: Final = 64
+"""Characters, octets or elements, in both of two values, from which on comparing them counts."""
+
+ORDERINGS: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def constant(value: Any) -> Value:
+    """Make a literal."""
+    return lambda candidate: value
+
+
+# Conditions
+
+
+def truth(field: Value) -> Value:
+    """Make a field that stands as a condition: true if it is the boolean TRUE."""
+
+    def evaluate(candidate: Candidate) -> bool | None:
+        value = field(candidate)
+        return None if value is None else value is True
+
+    return evaluate
+
+
+def conjunction(parts: Sequence[Value]) -> Value:
+    """Make AND: false if a part is, else unknown if a part is."""
+
+    def evaluate(candidate: Candidate) -> bool | None:
+        result: bool | None = True
+        for part in parts:
+            value = part(candidate)
+            if value is False:
+                return False
+            if value is None:
+                result = None
+        return result
+
+    return evaluate
+
+
+def disjunction(parts: Sequence[Value]) -> Value:
+    """Make OR: true if a part is, else unknown if a part is."""
+
+    def evaluate(candidate: Candidate) -> bool | None:
+        result: bool | None = False
+        for part in parts:
+            value = part(candidate)
+            if value is True:
+                return True
+            if value is None:
+                result = None
+        return result
+
+    return evaluate
+
+
+def negation(part: Value) -> Value:
+    """Make NOT."""
+
+    def evaluate(candidate: Candidate) -> bool | None:
+        value = part(candidate)
+        return None if value is None else not value
+
+    return evaluate
+
+
+def is_null(field: Value) -> Value:
+    """Make IS NULL: never unknown."""
+    return lambda candidate: field(candidate) is None
+
+
+# Comparisons
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int or type(value) is float
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Return whether two values are of types that can be compared."""
+    return type(one) is type(other) or (_is_number(one) and _is_number(other))
+
+
+def same(one: Any, other: Any) -> bool:
+    """Return whether two values can be compared, and are equal; a list or map with a signalling NaN equals no other."""
+    try:
+        return alike(one, other) and bool(one == other)
+    except ArithmeticError:
+        return False
+
+
+def _affords(candidate: Candidate, left: Any, right: Any) -> bool:
+    """Return False if two long values have been compared too often in one message."""
+    if type(left) is not type(right) or _is_number(left) or type(left) is bool:
+        return True
+    try:
+        longest = min(len(left), len(right))
+    except TypeError:
+        return True
+    nested = type(left) not in (str, bytes)
+    if longest <= SHORT and not nested:
+        return True
+    candidate.steps -= candidate.entry.size if nested else longest
+    return candidate.steps >= 0
+
+
+def equality(one: Value, other: Value) -> Value:
+    """Make =: of numbers, or of two values of one type."""
+
+    def evaluate(candidate: Candidate) -> bool | None:
+        left = one(candidate)
+        if left is None:
+            return None
+        right = other(candidate)
+        if right is None or not _affords(candidate, left, right):
+            return None
+        return same(left, right)
+
+    return evaluate
+
+
+def ordering(symbol: str, one: Value, other: Value, *, strings: bool) -> Value:
+    """Make <, <=, > or >= of numbers, and if asked of strings and of binaries."""
+    holds = ORDERINGS[symbol]
+
+    def evaluate(candidate: Candidate) -> bool | None:
+        left = one(candidate)
+        if left is None:
+            return None
+        right = other(candidate)
+        if right is None:
+            return None
+        if _is_number(left):
+            return _is_number(right) and holds(left, right)
+        if not (strings and type(left) is type(right) and type(left) in (str, bytes)):
+            return False
+        return holds(left, right) if _affords(candidate, left, right) else None
+
+    return evaluate
+
+
+class Incomparable(ValueError):
+    """Two values cannot be compared, or one of them cannot be computed with."""
+
+
+def comparable(one: Value, other: Value, comparison: Value) -> Value:
+    """Make a comparison that raises Incomparable where the values are of different kinds."""
+
+    def evaluate(candidate: Candidate) -> Any:
+        left, right = one(candidate), other(candidate)
+        if left is not None and right is not None and not alike(left, right):
+            raise Incomparable(f"{left!r:.60} cannot be compared with {right!r:.60}")
+        return comparison(candidate)
+
+    return evaluate
+
+
+def numeric(one: Value) -> Value:
+    """Make a number of a value, or raise Incomparable; what is unknown stays so."""
+
+    def evaluate(candidate: Candidate) -> Any:
+        value = one(candidate)
+        if value is not None and not _is_number(value):
+            raise Incomparable(f"{value!r:.60} is no number")
+        return value
+
+    return evaluate
+
+
+def membership(one: Value, others: Sequence[Value]) -> Value:
+    """Make IN: equal to one of the values."""
+
+    def evaluate(candidate: Candidate) -> bool | None:
+        value = one(candidate)
+        if value is None:
+            return None
+        for other in others:
+            each = other(candidate)
+            if each is None:
+                continue
+            if not _affords(candidate, value, each):
+                return None
+            if same(value, each):
+                return True
+        return False
+
+    return evaluate
+
+
+def string_membership(one: Value, strings: frozenset[str]) -> Value:
+    """Make IN of string literals; unknown for other types, as in Artemis and Broker-J."""
+
+    def evaluate(candidate: Candidate) -> bool | None:
+        value = one(candidate)
+        return value in strings if type(value) is str else None
+
+    return evaluate
+
+
+def likeness(one: Value, pattern: str, escape: str | None) -> Value:
+    """Make LIKE; unknown for a string in which it would take too long to search.
+
+    Raises:
+        ValueError: the pattern is too long, or ends with the escape character.
+    """
+    fits = like(pattern, escape)
+    weight = _weight(pattern, escape)
+
+    def evaluate(candidate: Candidate) -> bool | None:
+        value = one(candidate)
+        if value is None:
+            return None
+        if type(value) is not str:
+            return False
+        steps = len(value) * weight
+        if len(value) > LONGEST_TEXT or steps > candidate.steps:
+            return None
+        candidate.steps -= steps
+        return fits(value)
+
+    return evaluate
+
+
+def _weight(pattern: str, escape: str | None) -> int:
+    """Count how often LIKE may look at each character of the text."""
+    middle, at, length, wild = [], 0, 0, False
+    while at < len(pattern):
+        character = pattern[at]
+        if character == "%":
+            middle.append(length if wild else 1)
+            length, wild = 0, False
+        else:
+            wild = wild or character == "_"
+            length += 1
+            at += character == escape
+        at += 1
+    # What stands before the first % and behind the last one is looked at in one place only.
+    return sum(each for each in middle[1:] if each > 1) + 1
+
+
+def like(pattern: str, escape: str | None) -> Callable[[str], bool]:
+    """Return whether a string fits a pattern, in which % stands for any characters and _ for one.
+
+    Without backtracking: what stands between two % is looked for from where the one before was found, and the first
+    place is as good as any. So nobody's pattern takes longer than its length times that of the string.
+
+    Raises:
+        ValueError: the pattern is too long, or ends with the escape character.
+    """
+    if len(pattern) > LONGEST_PATTERN:
+        raise ValueError(f"a pattern of more than {LONGEST_PATTERN} characters")
+    parts: list[list[str]] = [[]]
+    characters = iter(pattern)
+    for character in characters:
+        if character == escape:
+            escaped = next(characters, None)
+            if escaped is None:
+                raise ValueError("the pattern ends with its escape character")
+            parts[-1].append(re.escape(escaped))
+        elif character == "%":
+            parts.append([])
+        else:
+            parts[-1].append("." if character == "_" else re.escape(character))
+    lengths = [len(part) for part in parts]
+    first, *rest = (re.compile("".join(part), re.DOTALL) for part in parts)
+    if not rest:
+        return lambda text: first.fullmatch(text) is not None
+    *middle, last = rest
+    least = sum(lengths)
+
+    def fits(text: str) -> bool:
+        if len(text) < least or first.match(text) is None:
+            return False
+        at = lengths[0]
+        for each in middle:
+            found = each.search(text, at)
+            if found is None:
+                return False
+            at = found.end()
+        tail = len(text) - lengths[-1]
+        return tail >= at and last.match(text, tail) is not None
+
+    return fits
+
+
+# Arithmetic
+
+
+def minus(one: Value) -> Value:
+    """Make the negative of a number."""
+
+    def evaluate(candidate: Candidate) -> Any:
+        value = one(candidate)
+        return -value if _is_number(value) else None
+
+    return evaluate
+
+
+def arithmetic(first: Value, rest: Sequence[tuple[str, Value]]) -> Value:
+    """Make arithmetic with operators of one precedence, from left to right."""
+    steps = [(OPERATIONS[symbol], value) for symbol, value in rest]
+
+    def evaluate(candidate: Candidate) -> Any:
+        result = first(candidate)
+        if not _is_number(result):
+            return None
+        for operation, value in steps:
+            operand = value(candidate)
+            if not _is_number(operand):
+                return None
+            try:
+                result = operation(result, operand)
+            except (ArithmeticError, ValueError):
+                return None
+            if type(result) is int and not LEAST <= result <= MOST:
+                result = float(result)  # else a few products are numbers of thousands of digits
+        return result
+
+    return evaluate
+
+
+def _quotient(one: int | float, other: int | float) -> float:
+    """Divide as real numbers even where both are exact; by zero infinite or NaN, as in Artemis and Broker-J."""
+    if other:
+        return one / other
+    return math.copysign(math.inf, one) * math.copysign(1, other) if one else math.nan
+
+
+def _remainder(one: int | float, other: int | float) -> int | float:
+    """Compute the remainder, with the sign of the dividend, as in Java and RabbitMQ."""
+    if not other:
+        return math.nan
+    if type(one) is int and type(other) is int:
+        return abs(one) % abs(other) * (-1 if one < 0 else 1)
+    return math.fmod(one, other)
+
+
+OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": _quotient,
+    "%": _remainder,
+}

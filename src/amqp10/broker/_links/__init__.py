@@ -1,0 +1,1 @@
+"""The links of a peer: consumers, producers and the coordinator."""

@@ -1,0 +1,390 @@
+"""A link on which the broker sends: messages out of a queue, outcomes back into it, at once or by a transaction."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from ...engine import LinkOwner
+from ...messaging import ACCEPTED, OUTCOMES, RELEASED, TXN_ID, Error, TransactionalState
+from ...types import Symbol
+from .._notices import notice
+from .._queues.message import QueuedMessage
+from .._queues.node import Consumer
+from .._transactions.local import LocalTransaction, Participant
+from .terminus import FAILED
+
+if TYPE_CHECKING:
+    from ...engine import LinkTerms, OutgoingDelivery, SenderLink
+    from ...messaging import Outcome
+    from .._peer import Peer
+    from .._queues.queue import Queue
+    from .._retained.links import LinkJournal, ResumableLink
+
+_keys = itertools.count(1)
+
+ACTIVE: Final = Symbol("rabbitmq:active")
+"""The property of a flow that tells a receiver whether it is the one that gets the messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerOptions:
+    """What a receiver asks for by link properties (§2.7.3).
+
+    Attributes:
+        priority: "priority", as on Artemis and Broker-J, or "rabbitmq:priority"; 0 where it says none.
+        exclusive: "exclusive": it wants to be the only consumer.
+        said: it has said a priority.
+        timeout: "rabbitmq:consumer-timeout", in milliseconds: seconds that it may take for a message; None: not said.
+        one_shot: "x-opt-get": it takes one message if there is one, and goes; how dialects say that have a word for it.
+    """
+
+    priority: int
+    exclusive: bool
+    said: bool
+    one_shot: bool = False
+    timeout: float | None = None
+
+    @classmethod
+    def of(cls, remote: LinkTerms, *, copying: bool) -> ConsumerOptions:
+        """Read an attach; a priority that is not an integer counts as 0, and a link that copies is never exclusive."""
+        for name in ("priority", "rabbitmq:priority"):
+            asked = remote.properties.get(name)
+            if isinstance(asked, int) and not isinstance(asked, bool):
+                break
+        else:
+            asked = None
+        exclusive, passing = (remote.properties.get(name) is True for name in ("exclusive", "x-opt-get"))
+        timeout = remote.properties.get("rabbitmq:consumer-timeout")
+        seconds = None
+        if isinstance(timeout, int) and not isinstance(timeout, bool) and 0 <= timeout <= 0xFFFF_FFFF:
+            seconds = timeout / 1000
+        return cls(asked or 0, exclusive and not copying, asked is not None, passing, seconds)
+
+    def properties(self) -> dict[Symbol, Any]:
+        """Return the properties of the answer, which tell the peer what holds."""
+        said: dict[Symbol, Any] = {Symbol("priority"): self.priority} if self.said else {}
+        return said | {Symbol("exclusive"): True} if self.exclusive else said
+
+
+class ConsumerLink(Consumer, Participant, LinkOwner):
+    """See `Consumer`.
+
+    Args:
+        default_outcome: what a delivery ends in that is settled without an outcome, or lost with the link.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        link: SenderLink,
+        queue: Queue,
+        *,
+        copies: bool,
+        settles: bool,
+        default_outcome: Outcome,
+    ) -> None:
+        self.key = next(_keys)
+        self.copies = copies
+        self.settles = settles
+        self._sends_settled = settles
+        self._peer = peer
+        self._link = link
+        self._session = link.session
+        self._queue = queue
+        self._default_outcome = default_outcome
+        self._largest = (link.remote.max_message_size if link.remote is not None else None) or None
+        self._acquirer: LocalTransaction | None = None  # in which messages are taken
+        self._in_transaction: dict[OutgoingDelivery, LocalTransaction] = {}
+        self.kept: ResumableLink | None = None
+        self._keeper: LinkJournal | None = None
+        self._over = False
+        self.acquired: set[QueuedMessage] = set()
+
+    @property
+    def queue(self) -> Queue:
+        return self._queue
+
+    def make_resumable(self, kept: ResumableLink) -> None:
+        """Make the link resumable; or go on as the consumer that it was, if it is resumed."""
+        self.kept = kept
+        self._keeper = self._peer.keeper if kept.key.connection is None else None
+        if kept.consumer is not None:
+            self.key = kept.consumer
+        kept.consumer = self.key
+
+    def move_to(self, peer: Peer) -> None:
+        """Belong to another connection from now on."""
+        self._peer = peer
+
+    def begin(self) -> None:
+        """Stand in line: the link is attached."""
+        self._queue.add_consumer(self)
+        self.credit_changed()
+
+    def on_credit(self) -> None:
+        if self._over:
+            return
+        if self._link.properties:
+            self.flow_properties()
+        self.credit_changed()
+
+    def credit_changed(self) -> None:
+        """Credit came, or the window or the output has room again."""
+        link = self._link
+        if link.credit > 0 or link.drain:
+            self._queue.in_line(self, drain=link.drain)
+
+    # What the queue asks for
+
+    def ready(self) -> bool:
+        # A peer that does not read fills its window or its output, and is then left alone until it does.
+        return self._link.credit > 0 and self._session.sendable and not self._peer.full and self._link.attached
+
+    def deliver(self, entry: QueuedMessage, payload: bytes) -> bool:
+        if self._largest is not None and len(payload) > self._largest:
+            return False
+        acquirer = self._acquirer
+        if acquirer is None:
+            delivery = self._link.send(payload, settled=self.settles, message_format=entry.message_format)
+        else:
+            delivery = self._link.send(
+                payload, settled=self._sends_settled, message_format=entry.message_format, state=acquirer.state
+            )
+            acquirer.acquire(self, delivery)
+            self._in_transaction[delivery] = acquirer
+        delivery.waiter = entry
+        if self._keeper is not None and self.kept is not None:
+            self._keeper.held(self.kept, delivery.tag, entry)
+        return True
+
+    def fed(self) -> None:
+        link = self._link
+        if link.drain and link.credit == 0:
+            link.drained()
+        self._peer.wake()
+
+    def exhausted(self) -> None:
+        link = self._link
+        if link.drain and link.attached:
+            link.drained()
+            self._peer.wake()
+
+    def give_up(self, entry: QueuedMessage) -> QueuedMessage | None:
+        delivery = next((each for each in self._link.unsettled.values() if each.waiter is entry), None)
+        if delivery is None or delivery in self._in_transaction:
+            return None
+        # Another consumer may have the message soon: what is said of this delivery is of this one, which is over.
+        delivery.waiter = gone = QueuedMessage(b"")
+        gone.leave()
+        if self._keeper is not None and self.kept is not None:
+            self._keeper.settled(self.kept, [delivery.tag])
+        if delivery.on_wire:
+            self._link.take_back(delivery)
+        else:
+            self._link.abort(delivery)
+        self._peer.wake()
+        return gone
+
+    def active_changed(self, active: bool) -> None:
+        self._link.tell({ACTIVE: active})
+        self._peer.wake()
+
+    def node_deleted(self, error: Error) -> None:
+        self._detach(error)
+
+    def _detach(self, error: Error) -> None:
+        if self._link.attached:
+            self._link.detach(closed=True, error=error)
+            self._peer.wake()
+
+    # What the peer says
+
+    def on_outcomes(self, deliveries: Iterable[OutgoingDelivery]) -> None:
+        """Act on outcomes that the receiver named, and on deliveries that it settled."""
+        if self._keeper is not None and self.kept is not None:
+            self._keeper.settled(self.kept, [delivery.tag for delivery in deliveries if delivery.local_settled])
+        if self._in_transaction:
+            deliveries = [delivery for delivery in deliveries if not self._named_again(delivery)]
+        settle = self._queue.settle
+        for delivery in deliveries:
+            state = delivery.remote_state
+            if isinstance(state, OUTCOMES):
+                settle(delivery.waiter, self, state)
+            elif isinstance(state, TransactionalState):
+                self._retire(delivery, state)
+            elif delivery.remote_settled:
+                settle(delivery.waiter, self, self._default_outcome)
+        if self.acquired:
+            over = (each.waiter for each in deliveries if each.local_settled and each not in self._in_transaction)
+            self.acquired.difference_update(over)
+
+    def acquire(self, delivery: OutgoingDelivery) -> bool:
+        """Take a message that the receiver was only shown; return whether it can have it."""
+        entry: QueuedMessage = delivery.waiter
+        if not self.copies or delivery.local_settled or not self._queue.acquire(entry):
+            return False
+        self.acquired.add(entry)
+        return True
+
+    def _retire(self, delivery: OutgoingDelivery, state: TransactionalState) -> None:
+        """Note an outcome that counts when its transaction is committed (§4.4.2)."""
+        transaction = self._peer.transaction(state.txn_id)
+        if transaction is None:
+            if delivery.local_settled:
+                self._queue.settle(delivery.waiter, self, self._default_outcome)
+            self._detach(Error(Symbol("amqp:transaction:unknown-id"), "an outcome for a transaction that is not open"))
+            return
+        outcome = state.outcome if isinstance(state.outcome, OUTCOMES) else None
+        if outcome is None and delivery.local_settled:
+            outcome = self._default_outcome
+        if outcome is not None:
+            transaction.retire(self, delivery, outcome)
+            self._in_transaction[delivery] = transaction
+
+    def _named_again(self, delivery: OutgoingDelivery) -> bool:
+        """Handle a new state of a delivery of an open transaction: it has to name that transaction (§4.4.2)."""
+        transaction = self._in_transaction.get(delivery)
+        if transaction is None:
+            return False
+        state = delivery.remote_state
+        if isinstance(state, TransactionalState) and state.txn_id == transaction.id:
+            self._retire(delivery, state)
+        elif delivery.remote_settled or isinstance(state, (*OUTCOMES, TransactionalState)):
+            reason = "a delivery that is part of the transaction was given an outcome outside of it"
+            transaction.coordinator.terminate("amqp:transaction:rollback", reason)
+        return True
+
+    def acquire_in(self, transaction: LocalTransaction | None) -> None:
+        if self._acquirer is not None:
+            self._acquirer.acquirers.discard(self)
+        self._acquirer = transaction
+        # What is sent settled in a transaction leaves the queue with the commit only.
+        self.settles = self._sends_settled and transaction is None
+        if transaction is not None:
+            transaction.acquirers.add(self)
+
+    def flow_properties(self) -> None:
+        """Read the properties of a flow."""
+        properties = self._link.properties
+        if TXN_ID not in properties:
+            return
+        txn_id = properties[TXN_ID]
+        transaction = self._peer.transaction(txn_id)
+        if txn_id is None or transaction is not None:
+            if transaction is not None and self.copies:
+                self._detach(Error(Symbol("amqp:not-implemented"), "what is only looked at cannot be acquired"))
+            else:
+                self.acquire_in(transaction)
+        else:
+            self._detach(Error(Symbol("amqp:transaction:unknown-id"), "a flow for a transaction that is not open"))
+
+    # What a transaction asks for at its end
+
+    def apply(self, delivery: OutgoingDelivery, outcome: Outcome) -> None:
+        self._in_transaction.pop(delivery, None)
+        self._queue.settle(delivery.waiter, self, outcome)
+        if not delivery.local_settled and (self._link.attached or self._link.lingers):
+            self._link.settle(delivery, outcome)
+            self._peer.wake()
+
+    def keep(self, delivery: OutgoingDelivery) -> None:
+        self._in_transaction.pop(delivery, None)
+        delivery.state = None
+        if delivery.local_settled:
+            self._queue.settle(delivery.waiter, self, ACCEPTED)
+
+    def revert(self, delivery: OutgoingDelivery) -> None:
+        self._in_transaction.pop(delivery, None)
+        delivery.remote_state = None
+        if delivery.local_settled or (self._over and not self._is_kept(delivery)):
+            self._queue.settle(delivery.waiter, self, self._default_outcome)
+
+    def _is_kept(self, delivery: OutgoingDelivery) -> bool:
+        """Return whether the link is detached and may still resume the delivery."""
+        kept = self.kept
+        return kept is not None and kept.requeue is not None and delivery in kept.deliveries
+
+    def take_back(self, delivery: OutgoingDelivery, outcome: Outcome) -> None:
+        self._in_transaction.pop(delivery, None)
+        self._queue.settle(delivery.waiter, self, outcome)
+        if self._link.attached:
+            if not delivery.on_wire:
+                self._link.abort(delivery)
+            elif not delivery.local_settled:
+                self._link.settle(delivery)
+            self._peer.wake()
+
+    # The end
+
+    def connection_lost(self) -> None:
+        """Count what it holds as failed attempts, also where leaving alone is none."""
+        if not self._queue.counts_detached:
+            self._default_outcome = FAILED
+
+    def suspended(self) -> list[OutgoingDelivery]:
+        """Return the messages to keep for the link: those that it holds outside of transactions."""
+        return [] if self.copies else self._link.suspended()
+
+    def on_unresumed(self, deliveries: Sequence[OutgoingDelivery]) -> None:
+        """Count these as attempts, and send them again: the receiver may have settled them, or never have had them."""
+        if self._keeper is not None and self.kept is not None:
+            self._keeper.settled(self.kept, [delivery.tag for delivery in deliveries])
+        for delivery in deliveries:
+            self._link.forget(delivery)
+        self.requeue(deliveries)
+
+    def requeue(self, deliveries: Iterable[OutgoingDelivery]) -> None:
+        """Give back deliveries that are not resumed."""
+        for delivery in reversed(list(deliveries)):
+            # What never left was never attempted.
+            self._queue.settle(delivery.waiter, self, self._default_outcome if delivery.begun else RELEASED)
+
+    def abandon(self, kept: Iterable[OutgoingDelivery]) -> None:
+        """Give back deliveries that got no outcome since the link was detached, and that no link resumes."""
+        left = [each for each in kept if not each.local_settled and each not in self._in_transaction]
+        for delivery in left:
+            self._link.forget(delivery)
+        before = self._queue.redelivered
+        self.requeue(left)
+        self._tell_returned(self._queue.redelivered - before)
+
+    def _tell_returned(self, count: int) -> None:
+        if count:
+            text = f"{count} messages of {self._queue.name!r:.200} came back from link {self._link.name!r:.100}"
+            fields = {"queue": self._queue.name, "link": self._link.name, "count": count}
+            notice("messages_returned", logging.INFO, f"{text}, which ended without an outcome for them", **fields)
+
+    def end(self, kept: Iterable[OutgoingDelivery] = ()) -> None:
+        """End the link, and give back what it held, except for what is `kept`.
+
+        The youngest goes first, so that each finds its place at the front.
+        """
+        self._over = True
+        self.acquire_in(None)
+        before = self._queue.redelivered
+        stays = set(kept)
+        for delivery in reversed([each for each in self._link.unsettled.values() if each not in stays]):
+            transaction = self._in_transaction.get(delivery)
+            if transaction is not None:
+                if transaction.retired(delivery):
+                    continue  # its outcome was named before the end
+                transaction.forget(delivery)
+            if self._link.lingers:
+                self._link.forget(delivery)
+            self.requeue([delivery])
+        self._tell_returned(self._queue.redelivered - before)
+        self._queue.remove_consumer(self)
+
+
+class GetConsumerLink(ConsumerLink):
+    """One that takes a message if there is one, is told how many more there are, and goes."""
+
+    one_shot = True
+
+    def deliver(self, entry: QueuedMessage, payload: bytes) -> bool:
+        self._link.offer(self._queue.depth - self._queue.unsettled - 1)
+        return super().deliver(entry, payload)

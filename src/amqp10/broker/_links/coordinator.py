@@ -1,0 +1,156 @@
+"""The link on which a peer declares and discharges transactions (§4.2, §4.3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...engine import LinkOwner, LinkTerms
+from ...errors import DecodeError
+from ...messaging import ACCEPTED, Coordinator, Declare, Declared, Discharge, Error, Message, Rejected
+from ...types import Symbol, as_composite
+from .._transactions.local import LocalTransaction, TransactionOwner
+
+if TYPE_CHECKING:
+    from ...engine import IncomingDelivery, ReceiverLink
+    from ...messaging import DeliveryState
+    from .._peer import Peer
+
+CAPABILITIES = ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn")
+CREDIT = 100
+MOST = 1000
+"""Transactions that one peer may have open at a time."""
+
+
+class CoordinatorLink(TransactionOwner, LinkOwner):
+    """The link on which a peer declares and discharges (§4.2, §4.3); what is open when it ends is rolled back.
+
+    Args:
+        may_reject: the peer takes the outcome rejected; else the link is what ends.
+    """
+
+    def __init__(self, peer: Peer, link: ReceiverLink, *, may_reject: bool) -> None:
+        self._peer = peer
+        self._link = link
+        self._may_reject = may_reject
+        self._terminated = False
+        self._open: dict[bytes, LocalTransaction] = {}
+
+    def begin(self, remote: LinkTerms) -> None:
+        """Attach the link, as the peer asks."""
+        self._link.attach(
+            LinkTerms(
+                name=self._link.name,
+                source=remote.source,
+                target=Coordinator(CAPABILITIES),
+                settle_mode=remote.settle_mode,
+                receiver_settle_mode="first",
+            )
+        )
+        self._link.flow(CREDIT)
+
+    def on_deliveries(self) -> None:
+        """Wait for all other work of the pass: what belongs to a transaction was said before, on other links."""
+        self._peer.end_of_pass.append(self._take)
+
+    def _take(self) -> None:
+        """Do what was asked for.
+
+        What an answer brings is for the next pass: work that was held up by the question comes before that.
+        """
+        link = self._link
+        for delivery in [link.incoming.popleft() for _ in range(len(link.incoming))]:
+            if self._terminated:
+                break
+            if delivery.local_settled:
+                self.terminate("amqp:not-allowed", "a declare or discharge was sent settled; send it unsettled")
+            else:
+                self._answer(delivery, self._do(delivery))
+        if link.attached and link.credit <= CREDIT // 2:
+            link.flow(CREDIT)
+        self._peer.wake()
+
+    def _do(self, delivery: IncomingDelivery) -> DeliveryState:
+        try:
+            asked = as_composite(Message.decode(delivery.payload).body)
+        except DecodeError as error:
+            return _rejected("amqp:decode-error", str(error))
+        if isinstance(asked, Declare):
+            return self._declare(asked)
+        if isinstance(asked, Discharge):
+            return self._discharge(asked)
+        return _rejected("amqp:not-implemented", "a coordinator takes declare and discharge")
+
+    def _declare(self, asked: Declare) -> DeliveryState:
+        if asked.global_id is not None:
+            return _rejected("amqp:not-implemented", "there are no distributed transactions here")
+        if len(self._peer.transactions) >= MOST:
+            return _rejected("amqp:resource-limit-exceeded", f"{MOST} transactions are open")
+        transaction = LocalTransaction(self, self._peer.open_transactions.quarantine)
+        self._open[transaction.id] = self._peer.transactions[transaction.id] = transaction
+        self._peer.open_transactions.add(transaction)
+        return Declared(transaction.id)
+
+    def _discharge(self, asked: Discharge) -> DeliveryState:
+        transaction = self._open.pop(asked.txn_id, None)
+        if transaction is None:
+            return _rejected("amqp:transaction:unknown-id", "no such transaction is open on this link")
+        self._forget(transaction)
+        if self._peer.posts_in_part(asked.txn_id):
+            # "It is an error for the controller to attempt to discharge" it then (§4.4.1).
+            transaction.roll_back()
+            self.terminate("amqp:transaction:rollback", "a message of the transaction is not whole")
+            return _rejected("amqp:transaction:rollback", "a message of the transaction is not whole")
+        if asked.fail:
+            transaction.roll_back()
+            return ACCEPTED
+        error = transaction.commit()
+        return ACCEPTED if error is None else Rejected(error)
+
+    def _answer(self, delivery: IncomingDelivery, state: DeliveryState) -> None:
+        if not self._link.attached:
+            return
+        if isinstance(state, Rejected) and not self._may_reject:
+            assert state.error is not None
+            self.terminate(state.error.condition, state.error.description or "")
+            return
+        # The outcomes of what was sent in a transaction are to be known before that of its discharge (§4.4.1).
+        self._peer.engine.flush()
+        self._link.settle(delivery, state)
+
+    def move_to(self, peer: Peer) -> None:
+        """Belong to another connection from now on, with all that is open."""
+        for number in self._open:
+            peer.transactions[number] = self._peer.transactions.pop(number)
+        self._peer = peer
+
+    def let_go(self, transaction: LocalTransaction) -> None:
+        del self._open[transaction.id]
+        self._forget(transaction)
+
+    # The end of the link
+
+    def terminate(self, condition: str, description: str) -> None:
+        self._terminated = True
+        self._roll_back()
+        if self._link.attached:
+            self._link.detach(closed=True, error=Error(Symbol(condition), description))
+            self._peer.wake()
+
+    def end(self) -> None:
+        """End the link; what was asked on it before still counts."""
+        self._take()
+        self._roll_back()
+
+    def _roll_back(self) -> None:
+        while self._open:
+            _, transaction = self._open.popitem()
+            self._forget(transaction)
+            transaction.roll_back()
+
+    def _forget(self, transaction: LocalTransaction) -> None:
+        del self._peer.transactions[transaction.id]
+        self._peer.open_transactions.remove(transaction)
+
+
+def _rejected(condition: str, description: str) -> Rejected:
+    return Rejected(Error(Symbol(condition), description))

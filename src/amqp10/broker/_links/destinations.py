@@ -1,0 +1,311 @@
+"""Where the messages of a link go: to one node, to where each of them says, or through an exchange."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Final
+
+from ...engine import CopiedDelivery, RoutedDelivery
+from ...messaging import read_annotations, read_properties
+from .._address import exchange_in, prefixed, split_address
+from .._errors import Refused
+from .._queues.message import SAYS_NOTHING
+from .._queues.node import Producer
+from .._routing.routes import Route
+
+if TYPE_CHECKING:
+    from ...engine import IncomingDelivery, ReceiverLink
+    from ...messaging import Error
+    from .._peer import Peer
+    from .._queues.node import Node
+    from .._router import Router
+
+MOST_ALLOWED: Final = 1000
+"""Addresses that a link remembers as allowed; the bound matters because the sender chooses them."""
+
+_CC: Final = "x-cc"
+_PROPERTIES: Final = b"\x00\x53\x73"  # how a message begins that has neither header nor annotations
+MOST_UNSETTLED: Final = 10_000
+"""Outcomes that one sender is told and does not settle (receiver-settle-mode "second"); it gets no credit for more."""
+
+
+def further_keys(payload: bytes) -> list[str]:
+    """Read the routing keys that a message has beside its first: its annotation `x-cc`, as on RabbitMQ.
+
+    Raises:
+        Refused: they are no list of strings.
+        DecodeError: the annotations, or what comes before them, are malformed.
+    """
+    if payload[:3] >= _PROPERTIES and payload[1:2] == _PROPERTIES[1:2]:
+        return []
+    keys = read_annotations(payload).get(_CC, [])
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise Refused("amqp:invalid-field", f"the message annotation {_CC} is a list of strings, not {keys!r:.60}")
+    return keys
+
+
+class Destination(Producer):
+    """Where the messages of a link go, and the producer of the nodes there, which grant the link its credit.
+
+    Attributes:
+        by_message: each message says in `to` where it goes.
+        annotates: a message that came to an exchange is annotated with that, and with its routing key.
+    """
+
+    by_message = False
+    annotates = False
+
+    def __init__(self, peer: Peer, link: ReceiverLink, router: Router) -> None:
+        self._peer = peer
+        self._link = link
+        self._router = router
+        self._rights = peer.rights
+
+    def move_to(self, peer: Peer) -> None:
+        """Belong to another connection from now on."""
+        self._peer = peer
+
+    @property
+    def credit(self) -> int:
+        return self._link.credit
+
+    @property
+    def room(self) -> int:
+        """How many messages more may come before the sender settles some, unless the broker is blocked."""
+        return 0 if self._peer.blocked is not None else max(0, MOST_UNSETTLED - len(self._link.unsettled))
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Grant the first credit, at the end of the pass at the latest: the link is attached."""
+
+    @abstractmethod
+    def route(self, delivery: IncomingDelivery) -> Route:
+        """Return where a message goes.
+
+        Raises:
+            Refused: it names no place where it can go, or may go.
+            DecodeError: the sections that say where it goes are malformed.
+        """
+
+    @abstractmethod
+    def credit_used(self) -> None:
+        """Grant more credit, if it is time for that: messages have come."""
+
+    def rights_changed(self) -> None:
+        """Ask anew what the peer may do: it has other tokens now."""
+
+    @abstractmethod
+    def blocked_or_not(self) -> None:
+        """Stop or restart the sender after the broker was blocked or unblocked."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """Leave the nodes: the link has ended."""
+
+
+class NodeDestination(Destination):
+    """One node, whatever messages say."""
+
+    def __init__(self, peer: Peer, link: ReceiverLink, router: Router, node: Node) -> None:
+        super().__init__(peer, link, router)
+        self._node = node
+        self._route = Route((node,), None, "")
+
+    def begin(self) -> None:
+        self._node.add_producer(self)
+
+    def route(self, delivery: IncomingDelivery) -> Route:
+        return self._route
+
+    def grant(self, node: Node, credit: int) -> None:
+        credit = min(credit, self.room)
+        if self._link.attached and credit != self._link.credit:
+            self._link.flow(credit)
+            self._peer.wake()
+
+    def credit_used(self) -> None:
+        if self._link.attached:
+            self._node.replenish(self)
+
+    def blocked_or_not(self) -> None:
+        if self._peer.blocked is not None:
+            self.grant(self._node, 0)
+        elif not self._node.deleted:
+            self._node.rationing = True  # deals out all credit anew
+            self._node.touch()
+
+    def relaxed(self, node: Node) -> None:
+        """Stay: a link to one node is the node's producer for as long as it lives."""
+
+    def node_deleted(self, error: Error) -> None:
+        if self._link.attached:
+            self._link.detach(closed=True, error=error)
+            self._peer.wake()
+
+    def end(self) -> None:
+        self._node.remove_producer(self)
+
+
+class QueueDestination(NodeDestination):
+    """A queue by its address of RabbitMQ's spelling, where messages may have further routing keys."""
+
+    def route(self, delivery: IncomingDelivery) -> Route:
+        payload = delivery.payload
+        keys = further_keys(payload) if delivery.message_format == 0 else []
+        if not keys:
+            return self._route
+        for key in keys:
+            self._rights.check("write", self._router.name_by(key))
+        more = (node for key in keys for node in self._router.ways(None, key, payload))
+        return self._route._replace(nodes=tuple(dict.fromkeys([self._node, *more])))
+
+
+class AnyDestination(Destination):
+    """The anonymous terminus: each message says in `to` where it goes.
+
+    Its credit is a full window, but for the time that nodes it sent to are short of room: it is then one of their
+    producers, and has the smallest share that any of them grants it.
+    """
+
+    by_message = True
+
+    def __init__(self, peer: Peer, link: ReceiverLink, router: Router) -> None:
+        super().__init__(peer, link, router)
+        self._shares: dict[Node, int] = {}
+        self._reached: set[Node] = set()  # in this pass
+        self._allowed: set[str] = set()  # addresses that the sender may write to, where that is limited
+        # What dialects with exchanges send says already which one it came to.
+        self.annotates = self._on_demand = link.remote is None or link.remote.on_demand
+
+    def begin(self) -> None:
+        self._top_up()
+
+    def rights_changed(self) -> None:
+        self._allowed.clear()
+
+    def grant(self, node: Node, credit: int) -> None:
+        self._shares[node] = credit
+        self._top_up()
+
+    def blocked_or_not(self) -> None:
+        self._top_up()
+
+    def relaxed(self, node: Node) -> None:
+        self._leave(node)
+        self._top_up()
+
+    def route(self, delivery: IncomingDelivery) -> Route:
+        route = self._find(delivery)
+        self._reached.update(route.nodes)
+        return route
+
+    def _find(self, delivery: IncomingDelivery) -> Route:
+        # A message of another format says nothing that could be understood (§2.7.5): where it goes the link says.
+        payload = delivery.payload if delivery.message_format == 0 else SAYS_NOTHING
+        if isinstance(delivery, RoutedDelivery):
+            if self._rights.limited:
+                self._check_all(delivery)
+            route = self._router.route(delivery.address, payload, on_demand=False)
+            if isinstance(delivery, CopiedDelivery):
+                copies = [self._router.route(each, payload, on_demand=False).nodes for each in delivery.also]
+                nodes = dict.fromkeys([*route.nodes, *(node for nodes in copies for node in nodes)])
+                route = Route(tuple(nodes), route.exchange, route.key)
+            return route
+        address = self._address_of(payload)
+        if self._rights.limited:
+            self._check(address)
+        route = self._router.route(address, payload, on_demand=self._on_demand, rights=self._rights)
+        keys = further_keys(payload)
+        if keys:
+            if route.exchange is None or not route.exchange.name:
+                for key in keys:
+                    self._rights.check("write", self._router.name_by(key))
+            more = (node for key in keys for node in self._router.ways(route.exchange, key, payload))
+            route = Route(tuple(dict.fromkeys([*route.nodes, *more])), route.exchange, route.key)
+        return route
+
+    def _check_all(self, delivery: RoutedDelivery) -> None:
+        """Check all addresses of a delivery; see `_check`."""
+        self._check(delivery.address)
+        if isinstance(delivery, CopiedDelivery):
+            for address in delivery.also:
+                self._check(address)
+
+    def _check(self, address: str) -> None:
+        """Refuse a message to an address that the sender may not write to.
+
+        Through the default exchange each queue is written to as by its own address. What was allowed once is so as
+        long as the link lives, and no token of the peer's ends.
+
+        Raises:
+            Refused: it may not.
+        """
+        if address in self._allowed:
+            return
+        exchange = exchange_in(address)
+        if exchange is not None:
+            self._rights.check("write", exchange.exchange)
+        else:
+            key = split_address(address)[0]
+            if self._on_demand:  # it is an address, and not a key of the default exchange
+                key = self._router.name_of(key)
+            name = self._router.name_by(key)
+            node = self._router.nodes.get(name)
+            if node is None or not node.for_replies:
+                self._rights.check("write", name)
+            if prefixed(key) is not None:
+                return  # which queue that means changes when one of that name comes or goes
+        if len(self._allowed) >= MOST_ALLOWED:
+            self._allowed.clear()
+        self._allowed.add(address)
+
+    def _address_of(self, payload: bytes) -> str:
+        to = read_properties(payload).to
+        if not to:
+            raise Refused("amqp:not-found", "the message has no `to`, and the link has no address")
+        return to
+
+    def credit_used(self) -> None:
+        for node in self._reached:
+            if node.low_on_room and node not in self._shares and self._link.attached:
+                self._shares[node] = self._link.credit
+                node.add_producer(self)
+        self._reached.clear()
+        self._top_up()
+
+    def node_deleted(self, error: Error) -> None:
+        """Go on without one of many addresses."""
+        for node in [node for node in self._shares if node.deleted]:
+            del self._shares[node]
+        self._top_up()
+
+    def end(self) -> None:
+        for node in list(self._shares):
+            self._leave(node)
+
+    def _leave(self, node: Node) -> None:
+        self._shares.pop(node, None)
+        node.remove_producer(self)
+
+    def _top_up(self) -> None:
+        link = self._link
+        if not link.attached:
+            return
+        window = self._router.limits.credit
+        share = min(min(self._shares.values(), default=window), self.room)
+        if link.credit > share or link.credit <= share // 2 < share:
+            link.flow(share)
+            self._peer.wake()
+
+
+class ExchangeDestination(AnyDestination):
+    """An exchange, with a routing key in its address, or each message's subject for one."""
+
+    by_message = False
+
+    def __init__(self, peer: Peer, link: ReceiverLink, router: Router, address: str) -> None:
+        super().__init__(peer, link, router)
+        self._address = address
+
+    def _address_of(self, payload: bytes) -> str:
+        return self._address

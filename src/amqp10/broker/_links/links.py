@@ -1,0 +1,536 @@
+"""The links of one peer: each attach becomes a consumer of a node or a producer for one, until it ends."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from ...engine import (
+    NO_LINK_OWNER,
+    Event,
+    Link,
+    LinkAttached,
+    LinkEnded,
+    LinkTerms,
+    OutgoingDelivery,
+    ReceiverLink,
+    SenderLink,
+    Session,
+)
+from ...errors import EncodeError, LinkDetached, LocalProtocolError, RemoteProtocolError, SessionEnded
+from ...messaging import NEWEST_CONNECTION, ONLY_TO_RESUME, Coordinator, Error, Rejected, Source, Target
+from ...types import Symbol, encode
+from .._address import QUEUES, exchange_in
+from .._errors import Refused
+from .._faults import attempt
+from .._limits import check_count, check_name
+from .._management.cbs import CbsLinks
+from .._management.http import Management
+from .._management.link_pairs import LinkPairs
+from .._management.requests import check_owner
+from .._notices import notice
+from .._queues.node import Node
+from .._queues.queue import Queue
+from .._queues.stream_offsets import place_in
+from .._queues.topic import Topic
+from .._retained.links import Direction, LinkKey, ResumableLink, is_resumable
+from .._retained.subscriptions import DetachKind, Lifetime, RetainedSubscription
+from .._router import Router
+from .attach import ConsumerRequest
+from .consumer import ConsumerLink, GetConsumerLink
+from .coordinator import CoordinatorLink
+from .destinations import AnyDestination, Destination, ExchangeDestination, NodeDestination, QueueDestination
+from .producer import ProducerLink
+from .terminus import address_of, allows, answer_target, check_dynamic
+
+if TYPE_CHECKING:
+    from .._peer import Peer, PeerTerms
+    from .._users.users import Action
+
+
+class PeerLinks:
+    """What a peer's engine tells of links is done here.
+
+    Attributes:
+        consumers: the owners of links on which the broker sends; each takes out of a queue.
+        producers: the owners of links on which it receives, those to coordinators among them.
+        owned: dynamic nodes, by the link that they live with.
+        pairs: links to the management node.
+        cbs: links to the node that takes tokens.
+        service: serves other links; None: there are no others.
+    """
+
+    def __init__(self, peer: Peer, router: Router, terms: PeerTerms) -> None:
+        self.consumers: dict[SenderLink, ConsumerLink] = {}
+        self.producers: dict[ReceiverLink, ProducerLink | CoordinatorLink] = {}
+        self.owned: dict[Link, Node] = {}
+        management = Management(router, peer, terms.connection.container_id)
+        self.pairs = LinkPairs(peer, management, terms.max_message_size)
+        self.cbs = CbsLinks(peer, terms.max_message_size)
+        self.service = terms.service(peer) if terms.service is not None and router.name_space is not None else None
+        self._peer = peer
+        self._router = router
+        self._uses: dict[Link, tuple[Action, str]] = {}  # what a link was allowed to do, with what
+        self._max_message_size = terms.max_message_size
+        self._lasting: dict[Link, RetainedSubscription] = {}  # subscriptions that may outlive their links
+        self._kept: dict[Link, ResumableLink] = {}  # links that can be resumed
+        self._late: list[Event] = []  # what resuming links has brought in this pass
+        self._octets: dict[Link | Session, int] = {}  # of what they say of themselves
+        self._all_octets = 0
+
+    # Of the pass
+
+    def late(self) -> list[Event]:
+        """Return the events that resuming links has brought, to be acted on in this pass still."""
+        late, self._late = self._late, []
+        return late
+
+    # Attaching
+
+    def on_attached(self, event: LinkAttached) -> None:
+        link = event.link
+        if link.terms is not None or link.remote is None:
+            return  # ended again before we came to answer
+        try:
+            limits = self._router.peers
+            check_name("a link's name", link.name, limits.name)
+            check_count("links of one connection", self._count, limits.links)
+            self._weigh_link(link, link.remote)
+            if self.pairs.attach(link) or self.cbs.attach(link):
+                return
+            if self.service is not None and self.service.attach(link):
+                return
+            if isinstance(link, SenderLink):
+                self._attach_consumer(link, link.remote)
+            elif isinstance(link, ReceiverLink):
+                self._attach_producer(link, link.remote)
+        except Refused as refusal:
+            self._refuse(link, refusal.error)
+        except (LocalProtocolError, EncodeError) as error:
+            # An answer larger than the peer's frames, for one.
+            condition = error.condition if isinstance(error, LocalProtocolError) else None
+            self._refuse(link, _error(condition or "amqp:not-allowed", str(error)))
+
+    @property
+    def _count(self) -> int:
+        """How many links are attached, wherever they lead to."""
+        others = len(self.pairs) + len(self.cbs) + (len(self.service) if self.service is not None else 0)
+        return len(self.consumers) + len(self.producers) + others
+
+    def _refuse(self, link: Link, error: Error) -> None:
+        self._forget_octets(link)
+        terminus = None if link.remote is None else link.remote.source if link.is_sender else link.remote.target
+        address, user = getattr(terminus, "address", None), self._peer.engine.identity
+        who = "" if user is None else f" of {user!r:.80}"
+        text = f"a link{who} to {address!r:.200} was refused: {error.condition}: {error.description or '':.500}"
+        fields = {"link": link.name, "address": address, "user": user, "condition": str(error.condition)}
+        notice("link_refused", logging.INFO, text, **fields)
+        link.refuse(error)
+
+    def weigh_session(self, session: Session) -> None:
+        """Count what a session says of itself.
+
+        Raises:
+            Refused: the sessions and links of the connection, or of its user, say too much.
+        """
+        said = session.remote
+        if said is not None:
+            self._weigh(session, [dict(said.properties), *said.offered_capabilities, *said.desired_capabilities])
+
+    def forget_session(self, session: Session) -> None:
+        """Count no more what a session said of itself."""
+        self._forget_octets(session)
+
+    def forget_sessions(self) -> None:
+        """Count no more what any session said of itself."""
+        for each in list(self._octets):
+            if isinstance(each, Session):
+                self._forget_octets(each)
+
+    def _weigh_link(self, link: Link, remote: LinkTerms) -> None:
+        said: list[Any] = [remote.source, remote.target, dict(remote.properties), dict(remote.unsettled or {})]
+        self._weigh(link, [*said, *remote.offered_capabilities, *remote.desired_capabilities])
+
+    def _weigh(self, whose: Link | Session, said: list[Any]) -> None:
+        """Count what a link or session says of itself, which is kept as long as that, until it ends.
+
+        Raises:
+            Refused: those of the connection, or of its user, say too much.
+        """
+        octets = len(encode(said))
+        most, account = self._router.peers.link_octets, self._peer.maker.account
+        what = "octets of what the sessions and links of one connection say of themselves"
+        check_count(what, self._all_octets + octets - 1, most)
+        if account is not None:
+            account.check_said(octets)
+            account.said += octets
+        self._octets[whose] = octets
+        self._all_octets += octets
+
+    def _forget_octets(self, whose: Link | Session) -> None:
+        octets = self._octets.pop(whose, 0)
+        self._all_octets -= octets
+        if self._peer.maker.account is not None:
+            self._peer.maker.account.said -= octets
+
+    def _attach_consumer(self, link: SenderLink, remote: LinkTerms) -> None:
+        source, key, subscriptions = remote.source, None, self._router.subscriptions
+        if source is None:
+            # The peer knows the name only: it is to have what is kept under it, mostly to end it (§2.6.3).
+            kept = subscriptions.find(self._peer.owner, link.name, remote.desired_capabilities)
+            source, key = kept.source, kept.key
+        if not isinstance(source, Source):
+            raise Refused("amqp:invalid-field", "to receive, a link needs a source")
+        node = self._node_of(link, source)
+        if node is None:
+            raise Refused("amqp:invalid-field", "to receive, a source needs an address")
+        check_owner(node, self._peer)
+        try:
+            asked = ConsumerRequest.read(remote, source, node, key, self._peer)
+            key = asked.key
+            in_use: Node | None = node
+            if isinstance(node, Topic):
+                in_use = subscriptions.check(key, node, asked.filters) if key is not None else None
+            kept_by = self._kept_by(link, source, "out")
+            if not asked.is_resumable:
+                kept_by = None
+            before = self._claim(link, kept_by[0]) if kept_by is not None else None
+            asked.check_admitted(in_use)
+            existing: Node | None = node
+            if isinstance(node, Topic):
+                existing = subscriptions.standing(key, node, asked.filters) if key is not None else None
+                if existing is None:
+                    self._router.make_room(node.name)  # for a subscription
+            resumed = self._resumed(before, existing, remote)
+            lifetime = subscriptions.lifetime(source) if key is not None else kept_by[1] if kept_by else None
+            resumable = kept_by is not None and kept_by[0].connection is None
+            durable = self._router.durability(source, subscription=key is not None, resumable=resumable)
+            link.attach(
+                asked.answer(remote, lifetime, durable), resuming=resumed.deliveries if resumed is not None else None
+            )
+        except (Refused, LocalProtocolError, EncodeError):
+            self._delete_owned(link)
+            raise
+        lasting = None
+        if isinstance(node, Topic) and key is not None:
+            lasting = subscriptions.join(key, node, source, asked.filters, asked.filtering)
+        consumer = self._consume(link, asked, lasting)
+        if kept_by is not None:
+            consumer.make_resumable(self._keep(link, *kept_by, consumer.queue, before, resumed, owned=node))
+        if lasting is not None:
+            self._lasting[link] = lasting
+            lasting.links[link] = lambda: self._stolen(link)
+        consumer.begin()
+
+    def _consume(self, link: SenderLink, asked: ConsumerRequest, lasting: RetainedSubscription | None) -> ConsumerLink:
+        """Make the consumer of an attached link: of a subscription, a new one of a topic, or a queue."""
+        queue = lasting.queue if lasting is not None else asked.node
+        if isinstance(queue, Topic):
+            queue = queue.subscribe(asked.filtering)
+        assert isinstance(queue, Queue)
+        kind = GetConsumerLink if asked.options.one_shot else ConsumerLink
+        consumer = kind(
+            self._peer, link, queue, copies=asked.copying, settles=asked.settles, default_outcome=asked.outcome
+        )
+        consumer.priority, consumer.exclusive = asked.options.priority, asked.options.exclusive
+        # A subscription has nothing in it that does not pass.
+        consumer.filtering = asked.filtering if queue is asked.node else None
+        consumer.place, consumer.timeout = asked.place, asked.options.timeout
+        self.consumers[link] = consumer
+        if not asked.node.for_replies:
+            self._uses[link] = "read", asked.node.name
+        link.owner = consumer
+        link.lingers = "resume" in self._peer.engine.capabilities
+        return consumer
+
+    # Links that can be resumed
+
+    def _kept_by(self, link: Link, terminus: Source | Target, direction: Direction) -> tuple[LinkKey, Lifetime] | None:
+        """Return the key by which a link is found again, and for how long; None if it ends when it is detached."""
+        if is_resumable(terminus):
+            return LinkKey(self._peer.owner, link.name, direction), self._router.subscriptions.lifetime(terminus)
+        if terminus.expiry_policy == "link-detach" or "resume" not in self._peer.engine.capabilities:
+            return None
+        return LinkKey(self._peer.owner, link.name, direction, self._peer), Lifetime("session-end")
+
+    def _claim(self, link: Link, key: LinkKey) -> ResumableLink | None:
+        """Claim what is kept of a link; refuse an attach that comes late from a connection that was lost."""
+        newest = link.remote is not None and link.remote.properties.get(NEWEST_CONNECTION)
+        if newest and self._router.links.is_late(key, self._peer.number):
+            raise Refused("amqp:link:stolen", f"a newer connection has the link {link.name!r}")
+        return self._router.links.claim(key)
+
+    def _resumed(self, before: ResumableLink | None, node: Node | None, remote: LinkTerms) -> ResumableLink | None:
+        """Return what was kept of the link, if the attach resumes it."""
+        gone = before is None or (before.node is not None and before.node.deleted)
+        if not gone and before is not None and before.node is node and remote.unsettled is not None:
+            return before
+        if remote.properties.get(ONLY_TO_RESUME):
+            raise Refused("amqp:not-found", f"nothing is kept of the link {remote.name!r}")
+        return None
+
+    def _keep(
+        self,
+        link: Link,
+        key: LinkKey,
+        lifetime: Lifetime,
+        node: Node | None,
+        before: ResumableLink | None,
+        resumed: ResumableLink | None,
+        *,
+        owned: Node | None,
+    ) -> ResumableLink:
+        """Keep the state of a link; if one before left it the node `owned`, that node lives with this link."""
+        kept = resumed if resumed is not None else ResumableLink(key, node, lifetime)
+        if before is not None and before.owned is not None and before.owned is owned:
+            self.owned[link], before.owned = before.owned, None
+        kept.lifetime, kept.attached_by = lifetime, self._peer.number
+        kept.steal = lambda: self._stolen(link)
+        self._router.links.begin(kept, before)
+        self._kept[link] = kept
+        if resumed is not None:
+            # What the two maps told is to be acted on in this pass.
+            self._late += self._peer.engine.events()
+        return kept
+
+    def _stolen(self, link: Link) -> None:
+        """Detach a link whose name another link took (§2.6.1)."""
+        link.detach(closed=False, error=_error("amqp:link:stolen", f"another link has the name {link.name!r} now"))
+        self.end(link)
+        self._peer.wake()
+
+    def _attach_producer(self, link: ReceiverLink, remote: LinkTerms) -> None:
+        target = remote.target
+        if isinstance(target, Coordinator):
+            coordinator = CoordinatorLink(self._peer, link, may_reject=allows(remote.source, Rejected))
+            coordinator.begin(remote)
+            self.producers[link] = link.owner = coordinator
+            return
+        if target is not None and not isinstance(target, Target):
+            raise Refused("amqp:not-implemented", f"a target of type {type(target).__name__}")
+        if target is None:
+            raise Refused("amqp:invalid-field", "to send, a link needs a target")
+        address = address_of(target)
+        exchange = None if target.dynamic or address is None else exchange_in(address)
+        if exchange is not None:
+            self._peer.rights.check("write", exchange.exchange)
+            self._router.topology.find(exchange.exchange, publishing=True)
+            node = None
+        else:
+            node = self._node_of(link, target)
+            if self.service is not None and (onward := self.service.destination(link)) is not None:
+                rights = self._peer.rights
+                node = self._router.resolve(onward, (), on_demand=False, receiving=False, rights=rights, action="write")
+        before, lifetime = None, None
+        durable = self._router.durability(target, subscription=False, resumable=is_resumable(target))
+        kept_by = self._kept_by(link, target, "in")
+        if kept_by is not None:
+            lifetime = kept_by[1]
+            before = self._claim(link, kept_by[0])
+        resumed = self._resumed(before, node, remote)
+        try:
+            link.attach(
+                LinkTerms(
+                    name=link.name,
+                    source=remote.source,
+                    target=answer_target(target, node, dynamic=target.dynamic, lifetime=lifetime, durable=durable),
+                    settle_mode=remote.settle_mode,
+                    receiver_settle_mode="first"
+                    if node is not None and node.settles_at_once
+                    else remote.receiver_settle_mode,
+                    max_message_size=self._max_message_size if node is None else node.largest or self._max_message_size,
+                ),
+                resuming=resumed.deliveries if resumed is not None else None,
+            )
+        except (LocalProtocolError, EncodeError):
+            self._delete_owned(link)
+            raise
+        if exchange is not None and address is not None:
+            destination: Destination = ExchangeDestination(self._peer, link, self._router, address)
+        elif node is None:
+            destination = AnyDestination(self._peer, link, self._router)
+        else:
+            kind = QueueDestination if address is not None and address.startswith(QUEUES) else NodeDestination
+            destination = kind(self._peer, link, self._router, node)
+        producer = ProducerLink(self._peer, link, self._router, destination)
+        self.producers[link] = link.owner = producer
+        if exchange is not None:
+            self._uses[link] = "write", exchange.exchange
+        elif node is not None and not node.for_replies:
+            self._uses[link] = "write", node.name
+        link.lingers = "resume" in self._peer.engine.capabilities
+        if kept_by is not None:
+            producer.make_resumable(self._keep(link, *kept_by, node, before, resumed, owned=node))
+        destination.begin()
+
+    def _node_of(self, link: Link, terminus: Source | Target) -> Node | None:
+        """Return the node that a terminus means, made for this link if it is dynamic; None if it has no address."""
+        if terminus.dynamic:
+            return self._dynamic_node(link, terminus)
+        address = address_of(terminus)
+        if address is None:
+            return None
+        on_demand = link.remote is None or link.remote.on_demand
+        if isinstance(terminus, Source) and place_in(terminus.filter) is not None:
+            on_demand = False  # it means a stream, which somebody has to declare
+        receiving = isinstance(terminus, Source)
+        return self._router.resolve(
+            address,
+            terminus.capabilities,
+            on_demand=on_demand,
+            receiving=receiving,
+            rights=self._peer.rights,
+            action="read" if receiving else "write",
+        )
+
+    def _dynamic_node(self, link: Link, terminus: Source | Target) -> Node:
+        """Return the node of a dynamic terminus: the one from before the link was detached, or a new one (§3.5.3).
+
+        Raises:
+            Refused: it has an address, too, or asks for a node that cannot be.
+        """
+        if terminus.address is not None:
+            raise Refused("amqp:invalid-field", "a dynamic terminus asks for an address, and cannot have one already")
+        check_dynamic(terminus)
+        kept_by = self._kept_by(link, terminus, "out" if isinstance(terminus, Source) else "in")
+        before = self._claim(link, kept_by[0]) if kept_by is not None else None
+        if before is not None and before.owned is not None and not before.owned.deleted:
+            return before.owned
+        node = self.owned[link] = self._router.temporary(terminus.capabilities, self._peer, self._peer.rights)
+        return node
+
+    def acquire(self, deliveries: Iterable[OutgoingDelivery]) -> tuple[OutgoingDelivery, ...]:
+        """Take what browsers were shown; what could be had of it."""
+        consumers = self.consumers
+        return tuple(each for each in deliveries if each.link in consumers and consumers[each.link].acquire(each))
+
+    def on_ended(self, event: LinkEnded) -> None:
+        # What we end for a fault, or because the link was attached elsewhere, is no wish of the peer's.
+        ours = isinstance(event.error, RemoteProtocolError)
+        kept = self._kept.get(event.link)
+        if kept is not None and isinstance(event.error, LinkDetached | None):
+            kept.attached_by = 0  # it has let go of it
+        consumer = self.consumers.get(event.link) if isinstance(event.link, SenderLink) else None
+        if consumer is not None and not isinstance(event.error, LinkDetached | SessionEnded | None):
+            consumer.connection_lost()
+        self.end(event.link, "closed" if event.closed and not ours else "detached")
+
+    def session_ready(self, session: Session) -> None:
+        """Go on sending on a session that can take more."""
+        for link, consumer in self.consumers.items():
+            if link.session is session:
+                consumer.credit_changed()
+        self.pairs.ready(session)
+        self.cbs.ready()
+        if self.service is not None:
+            self.service.ready(session)
+
+    def check_rights(self) -> None:
+        """End the links that are not allowed any more."""
+        for producer in self.producers.values():
+            if isinstance(producer, ProducerLink):
+                producer.destination.rights_changed()
+        for link, (action, name) in list(self._uses.items()):
+            try:
+                self._peer.rights.check(action, name)
+            except Refused as refusal:
+                link.detach(closed=True, error=refusal.error)
+                self.end(link)
+        if self.service is not None:
+            self.service.check_rights()
+
+    # The end
+
+    def take_over(self, before: PeerLinks, session: Session) -> None:
+        """Take over the links of a session that goes on on this connection."""
+
+        def move(these: dict[Any, Any], those: dict[Any, Any]) -> list[Any]:
+            """Move what is of the session; return the values."""
+            moved = [link for link in these if link is session or getattr(link, "session", None) is session]
+            those.update((link, these.pop(link)) for link in moved)
+            return [those[link] for link in moved]
+
+        for owner in [*move(before.consumers, self.consumers), *move(before.producers, self.producers)]:
+            owner.move_to(self._peer)
+        for node in move(before.owned, self.owned):
+            node.owner = self._peer
+        octets = sum(move(before._octets, self._octets))
+        before._all_octets -= octets
+        self._all_octets += octets
+        move(before._kept, self._kept)
+        move(before._lasting, self._lasting)
+        move(before._uses, self._uses)
+
+    def end_all(self, concerned: Callable[[Link], bool]) -> None:
+        """End those concerned.
+
+        Producers first, and so coordinators: what their transactions held is the consumers' to give back.
+        """
+        others = () if self.service is None else self.service.links
+        for link in [*self.producers, *self.consumers, *others]:
+            if concerned(link):
+                attempt("the end of a link", self.end, link)
+
+    def end(self, link: Link, how: DetachKind = "detached") -> None:
+        self._forget_octets(link)
+        self._uses.pop(link, None)
+        if not (isinstance(link, SenderLink) and link.lingers):
+            link.owner = NO_LINK_OWNER  # else outcomes still come; it is detached, and what it holds is not given back
+        if self.pairs.end(link) or self.cbs.end(link) or (self.service is not None and self.service.end(link)):
+            return
+        kept = self._kept.pop(link, None)
+        if kept is not None and how != "closed":
+            kept.owned = self.owned.pop(link, None)
+        if isinstance(link, SenderLink):
+            consumer = self.consumers.pop(link, None)
+            if consumer is not None:
+                held = consumer.suspended() if kept is not None and how != "closed" else []
+                consumer.end(held)
+                self._suspend(kept, held, consumer.abandon, link, how)
+        elif isinstance(link, ReceiverLink):
+            producer = self.producers.pop(link, None)
+            if producer is not None:
+                producer.end()
+            if isinstance(producer, ProducerLink):
+                self._suspend(kept, producer.suspended() if kept is not None else [], _nothing, link, how)
+        lasting = self._lasting.pop(link, None)
+        if lasting is not None:
+            self._router.subscriptions.leave(lasting, link, how, link.session, self._peer)
+        self._delete_owned(link)
+
+    def _suspend(
+        self,
+        kept: ResumableLink | None,
+        deliveries: list[Any],
+        requeue: Callable[[list[Any]], None],
+        link: Link,
+        how: DetachKind,
+    ) -> None:
+        if kept is None:
+            return
+        if how == "closed":
+            self._router.links.end(kept)
+        else:
+
+            def end(deliveries: list[Any]) -> None:
+                """Give back what is not resumed; the dynamic node of the link goes with that."""
+                requeue(deliveries)
+                if kept.owned is not None:
+                    node, kept.owned = kept.owned, None
+                    self._router.delete(node)
+
+            self._router.links.suspend(kept, deliveries, end, link.session, self._peer)
+
+    def _delete_owned(self, link: Link) -> None:
+        node = self.owned.pop(link, None)
+        if node is not None:
+            self._router.delete(node)
+
+
+def _nothing(deliveries: list[Any]) -> None:
+    """Do nothing: what is kept of a producer ends without a trace."""
+
+
+def _error(condition: str, description: str) -> Error:
+    return Error(Symbol(condition), description)

@@ -1,0 +1,156 @@
+"""What the broker answers to an attach: the termini as they really are, not as they were wished for (§2.6.3, §3.5).
+
+A subscription that was asked to outlive its link does (`subscriptions`), and its answer has the expiry policy and the
+timeout in force. So has the answer of a link that can be resumed (`links`), which is "session-end" for most. Where
+there is a store, what is kept longer outlives the broker too; if that was asked for, the answer says
+`durable="configuration"`, or "unsettled-state" where the link can be resumed. Without a store it says `durable="none"`,
+whatever was asked for. Any other terminus, as that of a subscription which is not to last, says
+`expiry_policy="link-detach"`, so that a peer knows that nothing waits for it when it comes back. Of the filters those
+are answered that are applied.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...messaging import OUTCOME_NAMES, OUTCOMES, RELEASED, DeleteOnClose, Modified, Source, Target
+from ...types import Array, Symbol
+from .._address import Kind, split_address
+from .._errors import Refused
+from .._filters.filter_set import CAPABILITIES as FILTER_CAPABILITIES
+from .._queues.queue import Queue
+from .._queues.stream import Stream
+from .._queues.topic import Topic
+
+if TYPE_CHECKING:
+    from ...messaging import Outcome, TerminusDurability
+    from .._queues.node import Node
+    from .._retained.subscriptions import Lifetime
+
+# A delivery that ends without an outcome may have been worked on: the next consumer is told by the delivery-count.
+FAILED = Modified(delivery_failed=True)
+
+
+def address_of(terminus: Source | Target) -> str | None:
+    """Return the address that a terminus names; None where it names none.
+
+    Raises:
+        Refused: it is no string.
+    """
+    address = terminus.address
+    if address is None or isinstance(address, str):
+        return address
+    raise Refused("amqp:invalid-field", f"an address of type {type(address).__name__}")
+
+
+def default_outcome(source: Source, node: Node) -> Outcome:
+    """Return the outcome of a delivery that is settled, or lost, without one (§3.5.3 "default-outcome")."""
+    outcome = source.default_outcome
+    if isinstance(outcome, OUTCOMES):
+        return outcome
+    return FAILED if not isinstance(node, Queue) or node.counts_detached else RELEASED
+
+
+def allows(source: object, outcome: type[Outcome]) -> bool:
+    """Return whether a source allows an outcome; a source without a list allows all (§3.5.3 "outcomes")."""
+    return not isinstance(source, Source) or not source.outcomes or outcome.descriptor_name in source.outcomes
+
+
+def copies(source: Source, node: Node) -> bool:
+    """Return whether the consumer only looks at a queue, by distribution-mode "copy" or because of the node's kind.
+
+    Raises:
+        Refused: a distribution mode that is not there.
+    """
+    mode = source.distribution_mode
+    if mode not in (None, "move", "copy"):
+        raise Refused("amqp:not-implemented", f"there is no distribution mode {mode!r}")
+    # A subscription is the subscriber's own: it takes its messages out of it, in either mode.
+    return isinstance(node, Stream) or (mode == "copy" and not isinstance(node, Topic))
+
+
+def check_dynamic(terminus: Source | Target) -> None:
+    """Check that a dynamic node can be what is asked of it (§3.5.9); properties that are not there are left out.
+
+    Raises:
+        Refused: another lifetime than that of its link, or a distribution mode that it cannot have.
+    """
+    asked = terminus.dynamic_node_properties or {}
+    lifetime = asked.get("lifetime-policy")
+    if lifetime is not None and not isinstance(lifetime, DeleteOnClose):
+        reason = f"the lifetime-policy {lifetime!r:.60}: a dynamic node lives with the link that made it"
+        raise Refused("amqp:not-implemented", f"{reason} (delete-on-close)")
+    modes = asked.get("supported-dist-modes")
+    wanted = modes if isinstance(modes, list | tuple) else [] if modes is None else [modes]
+    there = _modes("topic" if split_address("", terminus.capabilities)[1] == "topic" else "queue")
+    if not all(isinstance(mode, str) and mode in there for mode in wanted):
+        raise Refused("amqp:not-implemented", f"a node of the supported-dist-modes {modes!r:.60}")
+
+
+def _modes(kind: Kind) -> tuple[Symbol, ...]:
+    """Return the distribution modes of a node (§3.5.7); each subscriber gets a copy of a topic's messages."""
+    return (Symbol("copy"),) if kind == "topic" else (Symbol("move"), Symbol("copy"))
+
+
+def answer_source(
+    asked: Source,
+    node: Node,
+    *,
+    copying: bool,
+    outcome: Outcome,
+    dynamic: bool,
+    filters: dict[Any, Any] | None,
+    lifetime: Lifetime | None,
+    durable: TerminusDurability,
+) -> Source:
+    """Return the source of a link on which the broker sends; `filters` are those that are applied.
+
+    `lifetime`: how long a subscription is kept that may outlive its link, or is shared, or what a link holds that can
+    be resumed; None for any other source.
+    `durable`: what of it survives the broker.
+    """
+    shared = lifetime is not None and "shared" in asked.capabilities
+    sharing = tuple(Symbol(word) for word in ("shared", "global") if shared and word in asked.capabilities)
+    wanted = [name for name in OUTCOME_NAMES if name in asked.outcomes]
+    return Source(
+        address=node.name if dynamic else asked.address,
+        durable=durable,
+        expiry_policy=lifetime.expiry_policy if lifetime is not None else "link-detach",
+        timeout=lifetime.timeout if lifetime is not None else 0,
+        dynamic=dynamic,
+        dynamic_node_properties=_node_properties(node) if dynamic else None,
+        # Every subscriber of a topic gets its copy; on a queue a message goes to one (§3.5.3 "distribution-mode").
+        distribution_mode="copy" if copying or isinstance(node, Topic) else "move",
+        filter=filters,
+        default_outcome=outcome,
+        outcomes=tuple(wanted) or OUTCOME_NAMES,
+        capabilities=_capabilities(node) + sharing + FILTER_CAPABILITIES,
+    )
+
+
+def answer_target(
+    asked: Target, node: Node | None, *, dynamic: bool, lifetime: Lifetime | None, durable: TerminusDurability
+) -> Target:
+    """Return the target of a link on which the broker receives; `node` None: the anonymous terminus.
+
+    `lifetime`: how long its state is kept without a link; None for not at all.
+    """
+    return Target(
+        address=node.name if dynamic and node is not None else asked.address,
+        durable=durable,
+        expiry_policy=lifetime.expiry_policy if lifetime is not None else "link-detach",
+        timeout=lifetime.timeout if lifetime is not None else 0,
+        dynamic=dynamic,
+        dynamic_node_properties=_node_properties(node) if dynamic and node is not None else None,
+        capabilities=_capabilities(node) if node is not None else (),
+    )
+
+
+def _node_properties(node: Node) -> dict[Symbol, Any]:
+    modes = _modes("topic" if isinstance(node, Topic) else "queue")
+    return {Symbol("lifetime-policy"): DeleteOnClose(), Symbol("supported-dist-modes"): Array("symbol", modes)}
+
+
+def _capabilities(node: Node) -> tuple[Symbol, ...]:
+    kind = "topic" if isinstance(node, Topic) else "queue"
+    return (Symbol(f"temporary-{kind}"), Symbol(kind)) if node.temporary else (Symbol(kind),)

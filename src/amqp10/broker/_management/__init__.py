@@ -1,0 +1,1 @@
+"""Requests that declare, bind, purge and delete, from every dialect."""

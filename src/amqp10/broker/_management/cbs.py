@@ -1,0 +1,78 @@
+"""The node `$cbs`, which takes tokens: put-token on one link, the answers on another (AMQP Claims-based Security).
+
+The form is Azure's: the request is a message with the token as its value, and `operation`, `type`, `name` and
+`expiration` among its application properties; its answer says `status-code` and `status-description`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ...engine import TOKENS, SenderLink
+from ...messaging import AmqpValue, Message, Source, Target
+from ...types import Int, Symbol
+from .._request_links import RequestLinks
+from .._tokens.rules import TokenInvalid
+
+if TYPE_CHECKING:
+    from ...engine import Link
+    from .._peer import Peer
+
+_TYPES: Final = {"jwt", "amqp:jwt", "servicebus.windows.net:sastoken", "amqp:swt"}
+
+
+class CbsLinks:
+    """The links of one connection to the node."""
+
+    def __init__(self, peer: Peer, max_message_size: int | None) -> None:
+        self._peer = peer
+        self._links = RequestLinks(peer, max_message_size)
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    def attach(self, link: Link) -> bool:
+        """Attach a link if it leads to the node, and the broker takes tokens; return whether it does."""
+        remote = link.remote
+        if remote is None or self._peer.tokens is None:
+            return False
+        node = remote.source if isinstance(link, SenderLink) else remote.target
+        if not isinstance(node, Source | Target) or node.address != TOKENS:
+            return False
+        self._links.attach(link, TOKENS, self._carry_out)
+        return True
+
+    def _carry_out(self, request: Message) -> Message:
+        """Do what a request says, and return the answer."""
+        status, description = self._answer(request)
+        said: dict[str, Any] = {"status-code": Int(status), "status-description": description}
+        if status == 401:
+            said["error-condition"] = Symbol("com.microsoft:auth-failed")
+        correlation = request.message_id if request.message_id is not None else request.correlation_id
+        return Message(AmqpValue(None), correlation_id=correlation, application_properties=said)
+
+    def _answer(self, request: Message) -> tuple[int, str]:
+        said = request.application_properties or {}
+        name, kind, token = said.get("name"), said.get("type"), request.body
+        if said.get("operation") != "put-token":
+            return 400, "the operation of $cbs is put-token"
+        if not isinstance(kind, str) or kind not in _TYPES:
+            return 400, f"the type of a token is one of {', '.join(sorted(_TYPES))}"
+        if not isinstance(name, str) or not name:
+            return 400, "a token is put for an audience, which `name` says"
+        if not isinstance(token, str):
+            return 400, "a token is a text"
+        assert self._peer.tokens is not None
+        try:
+            self._peer.tokens.put(name, token)
+        except TokenInvalid as error:
+            return 401, str(error)
+        return 202, "Accepted"
+
+    def ready(self) -> None:
+        """Send the answers that there is credit and room for."""
+        self._links.ready()
+
+    def end(self, link: Link) -> bool:
+        """Remove a link that has ended; return whether it was one to the node."""
+        return self._links.end(link)

@@ -1,0 +1,401 @@
+"""What peers ask for that AMQP 1.0 has no word for: queues and exchanges by name, and what binds them.
+
+What one peer declares in its dialect is there for all others in theirs. What is refused, and by which condition, is
+said by the rules of the session's dialect (`RequestRules`): those of RabbitMQ, or others.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from ...engine import (
+    Bind,
+    BindingFacts,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeleteQueue,
+    ExchangeFacts,
+    PendingRequest,
+    PurgeQueue,
+    QueryBinding,
+    QueryExchange,
+    QueryQueue,
+    QueueFacts,
+    Request,
+    RequestRules,
+    RequestSession,
+    Unbind,
+    route_address,
+)
+from ...errors import EncodeError
+from ...messaging import Error
+from ...types import Symbol, encode
+from .._address import prefixed
+from .._errors import Refused
+from .._limits import LONGEST_KEY, check_count, check_name
+from .._queues.arguments import KNOWN, QueueDeclaration
+from .._queues.declared import DeclaredQueue
+from .._queues.queue import Queue
+from .._queues.topic import Topic
+from .._routing.topology import ALTERNATE, RESERVED, USUAL_RULES, check_known
+from .._users.users import DEFAULT_EXCHANGE, EVERYTHING
+
+if TYPE_CHECKING:
+    from .._queues.node import Node
+    from .._router import Router
+    from .._routing.exchanges import Exchange
+
+DEAD_LETTERS: Final = "x-dead-letter-exchange"
+"""What an alternate exchange is to a queue: an argument."""
+_USUAL: Final = {"x-queue-type": "classic"}  # what a queue is whose arguments do not say it
+DEAD_LETTER_KEY: Final = "x-dead-letter-routing-key"
+_ON_DEMAND: Final = QueueDeclaration()  # what a queue is that nobody declared
+
+
+def check_owner(node: Node, asking: object) -> None:
+    """Keep others away from a node that is for one connection.
+
+    Raises:
+        Refused: it is not for this one.
+    """
+    if node.owner is not None and node.owner is not asking:
+        raise Refused("amqp:resource-locked", f"{node.name!r} is for another connection only")
+
+
+class Requests:
+    """Answers those of one connection.
+
+    Args:
+        owner: the connection, to which exclusive queues belong.
+
+    Attributes:
+        rights: what it may do: what RabbitMQ asks for each of these, in names of queues and exchanges.
+    """
+
+    def __init__(self, router: Router, owner: object) -> None:
+        self.rights = EVERYTHING
+        self._router = router
+        self._topology = router.topology
+        self._owner = owner
+        self._exclusive: dict[Queue, RequestSession | None] = {}  # with the session that declared it, if one did
+        self._lent: dict[Queue, RequestSession] = {}  # that are a session's while there is that
+
+    def answer(self, pending: PendingRequest[Any]) -> None:
+        """Do what is asked for, and say so; or say why not."""
+        try:
+            result = self.do(pending.request, pending.session.request_rules)
+        except Refused as refusal:
+            pending.session.refuse(pending, refusal.error)
+        except EncodeError as error:
+            pending.session.refuse(pending, Error(Symbol("amqp:invalid-field"), f"cannot be kept: {error}"))
+        else:
+            asked = pending.request
+            if isinstance(asked, DeclareQueue) and asked.exclusive and not asked.passive:
+                queue = self._router.nodes[result.name]
+                assert isinstance(queue, Queue)
+                if asked.outlives:
+                    self._lent[queue] = pending.session
+                elif queue in self._exclusive:
+                    self._exclusive[queue] = self._exclusive[queue] or pending.session
+            pending.session.answer(pending, result)
+
+    def do(self, request: Request[Any], rules: RequestRules = USUAL_RULES) -> Any:
+        """Do what is asked for, by the rules of the dialect in which it is.
+
+        Raises:
+            Refused: it is refused.
+            EncodeError: its arguments cannot be kept.
+        """
+        act = _ACTIONS.get(type(request))
+        if act is None:
+            raise Refused("amqp:not-implemented", f"no {type(request).__name__} here")
+        return act(self, request, rules)
+
+    def end(self) -> None:
+        """End what only this connection could use: the connection is over."""
+        for queue in self._exclusive:
+            if not queue.deleted:
+                self._router.delete(queue)
+        self._exclusive.clear()
+        self._free(list(self._lent))
+
+    def take_over(self, before: Requests, session: RequestSession) -> None:
+        """Take over the exclusive queues of a session that goes on on this connection."""
+        exclusive = [queue for queue, whose in before._exclusive.items() if whose is session]
+        lent = [queue for queue, whose in before._lent.items() if whose is session]
+        for queue in exclusive:
+            self._exclusive[queue] = before._exclusive.pop(queue)
+        for queue in lent:
+            self._lent[queue] = before._lent.pop(queue)
+        for queue in exclusive + lent:
+            queue.owner = self._owner
+
+    def session_ended(self, session: RequestSession) -> None:
+        """Open to all peers what only one session could use."""
+        self._free([queue for queue, lent_to in self._lent.items() if lent_to is session])
+
+    def _free(self, queues: Iterable[Queue]) -> None:
+        for queue in queues:
+            del self._lent[queue]
+            queue.owner = None
+
+    def _check_arguments(self, arguments: Mapping[str, Any]) -> int:
+        """Refuse arguments that are too large; return how many octets they have."""
+        if not arguments:
+            return 0
+        octets, limits = len(encode(dict(arguments))), self._router.peers
+        if octets > limits.arguments:
+            raise Refused("amqp:invalid-field", f"arguments have {limits.arguments} octets at most, not {octets}")
+        check_count("octets of all arguments", self._topology.argument_octets + octets - 1, limits.all_arguments)
+        if self._router.account is not None:
+            self._router.account.check_arguments(octets)
+        return octets
+
+    # Queues
+
+    def _declare_queue(self, asked: DeclareQueue, rules: RequestRules) -> QueueFacts:
+        name = asked.name
+        node = self._router.nodes.get(name)
+        if node is None and asked.passive:
+            address = name if prefixed(name) is not None else route_address("", name)
+            return _facts(self._router.resolve(address, on_demand=asked.on_demand, rights=self.rights))
+        if not (asked.passive or asked.for_replies):
+            name = name or f"amq.gen-{secrets.token_urlsafe(16)}"
+            self._check_declare(name, asked.arguments)
+        if node is not None:
+            if not (asked.passive and node.for_replies):
+                check_owner(node, self._owner)
+            if not asked.passive:
+                _check_same(node, asked, rules)
+            if isinstance(node, DeclaredQueue):
+                node.used()
+                if asked.outlives and not asked.passive:
+                    self._take(node)
+            return _facts(node)
+        if asked.name.startswith(RESERVED):
+            raise Refused(rules.reserved, f"names that begin with {RESERVED!r} are the broker's")
+        check_known(asked.arguments, KNOWN, rules)
+        self._topology.check_alternate(asked.arguments.get(DEAD_LETTERS), rules)
+        check_name("a queue's name", name, LONGEST_KEY)
+        octets = self._check_arguments(asked.arguments)
+        exclusive = asked.exclusive and not asked.outlives  # else that is so for a while only
+        terms = QueueDeclaration(asked.durable, exclusive, asked.auto_delete, dict(asked.arguments))
+        queue = self._router.declare_queue(
+            name or f"amq.gen-{secrets.token_urlsafe(16)}", terms, self._owner if asked.exclusive else None
+        )
+        queue.for_replies = asked.for_replies
+        self._topology.weigh(queue, octets, self._router.account)
+        if exclusive:
+            self._exclusive[queue] = None
+        return _facts(queue)
+
+    def _check_declare(self, name: str, arguments: Mapping[str, Any]) -> None:
+        """Refuse to declare a queue that the peer may not, or whose dead letters it might not send itself."""
+        self.rights.check("configure", name)
+        exchange, key = arguments.get(DEAD_LETTERS), arguments.get(DEAD_LETTER_KEY)
+        if isinstance(exchange, str):
+            self.rights.check("read", name)
+            if exchange or not isinstance(key, str):
+                self.rights.check("write", exchange or DEFAULT_EXCHANGE)
+                return
+            self.rights.check("write", key)
+            said = prefixed(key)  # what that means depends on which queues there are when a message dies
+            if said is not None:
+                self.rights.check("write", said[0])
+
+    def _take(self, queue: Queue) -> None:
+        """Reserve a queue that is there for one session from now on."""
+        if queue.owner is None and queue.users:
+            raise Refused("amqp:resource-locked", f"queue {queue.name!r} is in use")
+        queue.owner = self._owner
+
+    def _query_queue(self, asked: QueryQueue, rules: RequestRules) -> QueueFacts | None:
+        node = self._router.nodes.get(asked.name)
+        return None if node is None else _facts(node)
+
+    def _purge_queue(self, asked: PurgeQueue, rules: RequestRules) -> int:
+        node = self._node(asked.name)
+        self.rights.check("read", node.name)
+        return 0 if isinstance(node, Topic) else _queue(node).purge()
+
+    def _delete_queue(self, asked: DeleteQueue, rules: RequestRules) -> int:
+        mine = self._router.nodes.get(asked.name)
+        if mine is None or mine.owner is not self._owner:
+            self.rights.check("configure", asked.name)
+        node = self._router.nodes.get(asked.name)
+        if node is None:
+            if rules.absent is not None:
+                raise Refused(rules.absent, f"there is no queue {asked.name!r}")
+            return 0
+        check_owner(node, self._owner)
+        facts = _facts(node)
+        if asked.if_unused and facts.consumers:
+            raise Refused("amqp:precondition-failed", f"queue {node.name!r} is in use")
+        if asked.if_empty and facts.messages:
+            raise Refused("amqp:precondition-failed", f"queue {node.name!r} is not empty")
+        self._router.delete(node)
+        if isinstance(node, Queue):
+            self._exclusive.pop(node, None)
+            self._lent.pop(node, None)
+        return facts.messages
+
+    def _node(self, name: str) -> Node:
+        node = self._router.nodes.get(name)
+        if node is None:
+            raise Refused("amqp:not-found", f"there is no queue {name!r}")
+        check_owner(node, self._owner)
+        return node
+
+    # Exchanges
+
+    def _declare_exchange(self, asked: DeclareExchange, rules: RequestRules) -> None:
+        if asked.passive:
+            self._topology.find(asked.name)
+            return
+        self.rights.check("configure", asked.name or DEFAULT_EXCHANGE)
+        arguments = dict(asked.arguments)
+        if asked.alternate is not None:
+            arguments[ALTERNATE] = asked.alternate
+        alternate = arguments.get(ALTERNATE)
+        if isinstance(alternate, str):
+            self.rights.check("read", asked.name)
+            self.rights.check("write", alternate or DEFAULT_EXCHANGE)
+        exchanges, account = self._topology.exchanges, self._router.account
+        octets = 0
+        if asked.name not in exchanges:
+            check_name("an exchange's name", asked.name, LONGEST_KEY)
+            octets = self._check_arguments(arguments)
+            check_count("exchanges", len(exchanges), self._router.peers.exchanges)
+            if account is not None:
+                account.check_exchanges()
+        exchange = self._topology.declare(
+            asked.name,
+            asked.type,
+            durable=asked.durable,
+            auto_delete=asked.auto_delete,
+            internal=asked.internal,
+            arguments=arguments,
+            rules=rules,
+            account=account,
+        )
+        self._topology.weigh(exchange, octets, account)
+
+    def _query_exchange(self, asked: QueryExchange, rules: RequestRules) -> ExchangeFacts | None:
+        exchange = self._topology.exchanges.get(asked.name)
+        if exchange is None:
+            return None
+        return ExchangeFacts(exchange.name, exchange.kind, exchange.durable, exchange.arguments)
+
+    def _delete_exchange(self, asked: DeleteExchange, rules: RequestRules) -> None:
+        self.rights.check("configure", asked.name or DEFAULT_EXCHANGE)
+        self._topology.delete(asked.name, if_unused=asked.if_unused, rules=rules)
+
+    # Bindings
+
+    def _bind(self, asked: Bind, rules: RequestRules) -> None:
+        exchange, destination = self._ends(asked)
+        topology, account = self._topology, self._router.account
+        octets = 0
+        if not exchange.find(destination, asked.key, None if rules.one_per_key else asked.arguments):
+            limits = self._router.peers
+            octets = self._check_arguments(asked.arguments)
+            check_count(f"bindings to {destination.name!r}", topology.count_to(destination), limits.bindings_by_queue)
+            check_count("bindings", topology.binding_count, limits.bindings)
+            if account is not None:
+                account.check_bindings()
+        binding = topology.bind(exchange, destination, asked.key, asked.arguments, rules, account)
+        topology.weigh(binding, octets, account)
+
+    def _unbind(self, asked: Unbind, rules: RequestRules) -> None:
+        exchange, destination = self._ends(asked)
+        self._topology.unbind(exchange, destination, asked.key, asked.arguments, rules)
+
+    def _ends(self, asked: Bind | Unbind) -> tuple[Exchange, Node | Exchange]:
+        self.rights.check("write", asked.destination or DEFAULT_EXCHANGE)
+        self.rights.check("read", asked.exchange or DEFAULT_EXCHANGE)
+        if asked.kind == "queue":
+            destination: Node | Exchange = self._node(asked.destination)
+        else:
+            destination = self._topology.find(asked.destination)
+        return self._topology.find(asked.exchange), destination
+
+    def _query_binding(self, asked: QueryBinding, rules: RequestRules) -> BindingFacts:
+        exchange = self._topology.exchanges.get(asked.exchange)
+        node = self._router.nodes.get(asked.queue) if asked.queue is not None else None
+        if exchange is None or (asked.queue is not None and node is None):
+            return BindingFacts(exchange is not None, asked.queue is None or node is not None, False, False, False)
+        if not exchange.name:  # the default exchange, to which all are bound by their names, and without arguments
+            names = self._router.nodes if asked.queue is None else [asked.queue]
+            by_name = bool(names) and (asked.key is None or asked.key in names)
+            return BindingFacts(True, True, bool(names), by_name, by_name and not asked.arguments)
+        all_ = [binding for same in exchange.bindings.values() for binding in same]
+        there = [each for each in all_ if node is None or each.destination is node]
+        keyed = [each for each in there if asked.key is None or each.key == asked.key]
+        fitting = [each for each in keyed if asked.arguments is None or each.arguments == asked.arguments]
+        return BindingFacts(True, True, bool(there), bool(keyed), bool(fitting))
+
+
+def _facts(node: Node) -> QueueFacts:
+    if isinstance(node, Topic):
+        # Who receives from a topic has a queue of its own there.
+        return QueueFacts(node.name, 0, len(node.subscriptions), True, False, False, {})
+    queue = _queue(node)
+    terms = queue.terms or _ON_DEMAND
+    return QueueFacts(
+        node.name,
+        queue.depth - queue.unsettled,
+        queue.users,
+        terms.durable,
+        node.owner is not None,
+        terms.auto_delete,
+        terms.arguments,
+        node.owner is not None and not terms.exclusive,
+    )
+
+
+def _queue(node: Node) -> Queue:
+    """Return a node that is a queue of the broker's own kind.
+
+    Raises:
+        Refused: it is another service's.
+    """
+    if not isinstance(node, Queue):
+        reason = f"{node.name!r} is of another service: it is not declared, asked about, purged or deleted like a queue"
+        raise Refused("amqp:precondition-failed", reason)
+    return node
+
+
+def _check_same(node: Node, asked: DeclareQueue, rules: RequestRules) -> None:
+    """See that a node that is there is what is asked for; one that nobody declared is as durable as one likes."""
+    if isinstance(node, Topic):
+        raise Refused("amqp:precondition-failed", f"{node.name!r} is a topic, not a queue")
+    terms = (node.terms if isinstance(node, Queue) else None) or QueueDeclaration(asked.durable)
+    exclusive = asked.exclusive and not asked.outlives
+    if rules.differs("exclusive", terms.exclusive, exclusive) or (exclusive and not terms.exclusive):
+        raise Refused("amqp:resource-locked", f"queue {node.name!r} has exclusive {terms.exclusive!r}")
+    alternate = asked.arguments.get(DEAD_LETTERS)
+    for word, is_so, wanted in (
+        ("durable", terms.durable, asked.durable),
+        ("auto-delete", terms.auto_delete, asked.auto_delete),
+        ("alternate-exchange", terms.arguments.get(DEAD_LETTERS), alternate),
+        ("arguments", _USUAL | {**terms.arguments}, _USUAL | {**asked.arguments}),
+    ):
+        if rules.differs(word, is_so, wanted):
+            raise Refused(rules.different, f"queue {node.name!r} has {word} {is_so!r}, not {wanted!r}")
+
+
+_ACTIONS: Final[dict[type[Request[Any]], Callable[[Requests, Any, RequestRules], Any]]] = {
+    DeclareQueue: Requests._declare_queue,
+    QueryQueue: Requests._query_queue,
+    PurgeQueue: Requests._purge_queue,
+    DeleteQueue: Requests._delete_queue,
+    DeclareExchange: Requests._declare_exchange,
+    QueryExchange: Requests._query_exchange,
+    DeleteExchange: Requests._delete_exchange,
+    Bind: Requests._bind,
+    Unbind: Requests._unbind,
+    QueryBinding: Requests._query_binding,
+}

@@ -1,0 +1,154 @@
+"""The arguments of a queue that somebody declares, understood.
+
+What they mean is RabbitMQ's (https://www.rabbitmq.com/docs/queues#optional-arguments).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from .._errors import Refused
+
+_OVERFLOWS: Final = ("drop-head", "reject-publish", "reject-publish-dlx")
+# What is taken to be no time at all: a message that a consumer waits for is handed out before it is over.
+_AT_ONCE: Final = 0.01
+KNOWN: Final = frozenset(
+    (
+        *("x-message-ttl", "x-expires", "x-max-length", "x-max-length-bytes", "x-overflow", "x-max-age"),
+        *("x-dead-letter-exchange", "x-dead-letter-routing-key", "x-max-priority", "x-delivery-limit"),
+        *("x-single-active-consumer", "x-queue-type", "x-consumer-timeout"),
+        *("x-delayed-retry-type", "x-delayed-retry-min", "x-delayed-retry-max"),
+    )
+)
+"""Names of the arguments that mean something here."""
+TYPES: Final = ("classic", "quorum", "stream")
+"""Of queues."""
+RETRIES: Final = ("all", "failed", "returned")
+"""Which messages that come back a quorum queue keeps for a while: `failed` ones, the others, or all."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDeclaration:
+    """How a queue was declared.
+
+    Attributes:
+        durable: it survives the broker, where there is a store.
+        exclusive: it is for one connection, and ends with it.
+        auto_delete: it ends with its last consumer.
+        arguments: as they came.
+    """
+
+    durable: bool = True
+    exclusive: bool = False
+    auto_delete: bool = False
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The arguments of a queue, understood; times in seconds, None where they say nothing.
+
+    Attributes:
+        ttl: how long a message waits at most.
+        expires: how long the queue is kept that nobody uses.
+        most, most_bytes: what it holds at most; of messages, those that wait.
+        overflow: what becomes of more than that.
+        dead_letter: exchange and routing key for what is rejected, expired or too much; None for the message's own key.
+        priorities: of messages, 0 for none.
+        attempts: how often a message may fail; a negative number for any number of times.
+        single: one consumer is given messages, the others wait to take its place.
+        consumer_timeout: how long a consumer of a quorum queue may take for a message.
+        retry: which messages that come back a quorum queue keeps for a while, one of `RETRIES`; None for none.
+        retry_least, retry_most: for how long, after the first failed attempt and at most.
+    """
+
+    ttl: float | None = None
+    expires: float | None = None
+    most: int | None = None
+    most_bytes: int | None = None
+    overflow: str = "drop-head"
+    dead_letter: tuple[str, str | None] | None = None
+    priorities: int = 0
+    attempts: int | None = None
+    single: bool = False
+    consumer_timeout: float | None = None
+    retry: str | None = None
+    retry_least: float = 0.0
+    retry_most: float = 0.0
+
+    @classmethod
+    def read(cls, arguments: Mapping[str, Any]) -> Arguments:
+        """Understand them; those that begin with x- and are not known change nothing here, and are taken as they are.
+
+        Raises:
+            Refused: a value makes no sense, or what it asks for is not to be had here.
+        """
+        exchange, key = text(arguments, "x-dead-letter-exchange"), text(arguments, "x-dead-letter-routing-key")
+        if exchange is None and key is not None:
+            raise wrong("x-dead-letter-routing-key", "goes with an x-dead-letter-exchange")
+        overflow = text(arguments, "x-overflow") or "drop-head"
+        if overflow not in _OVERFLOWS:
+            raise wrong("x-overflow", f"is one of {', '.join(_OVERFLOWS)}, not {overflow!r:.60}")
+        single = arguments.get("x-single-active-consumer", False)
+        if not isinstance(single, bool):
+            raise wrong("x-single-active-consumer", f"is true or false, not {single!r:.60}")
+        ttl, expires = number(arguments, "x-message-ttl"), number(arguments, "x-expires", least=1)
+        timeout = number(arguments, "x-consumer-timeout")
+        least, most = (number(arguments, f"x-delayed-retry-{end}", least=None) or 0 for end in ("min", "max"))
+        retry = text(arguments, "x-delayed-retry-type")
+        return cls(
+            ttl=None if ttl is None else max(ttl / 1000, _AT_ONCE),
+            expires=None if expires is None else expires / 1000,
+            most=number(arguments, "x-max-length"),
+            most_bytes=number(arguments, "x-max-length-bytes"),
+            overflow=overflow,
+            dead_letter=None if exchange is None else (exchange, key),
+            priorities=number(arguments, "x-max-priority", most=255) or 0,
+            attempts=number(arguments, "x-delivery-limit", least=None),
+            single=single,
+            consumer_timeout=None if timeout is None else timeout / 1000,
+            # RabbitMQ takes any word and any number here, and has no retry by those that mean nothing.
+            retry=retry if retry in RETRIES and least > 0 else None,
+            retry_least=least / 1000,
+            retry_most=(most if most > 0 else least) / 1000,
+        )
+
+
+def queue_type(arguments: Mapping[str, Any]) -> str:
+    """Return the type of queue that is asked for.
+
+    Raises:
+        Refused: there is no such sort.
+    """
+    asked = text(arguments, "x-queue-type") or TYPES[0]
+    if asked not in TYPES:
+        raise wrong("x-queue-type", f"is one of {', '.join(TYPES)}, not {asked!r:.60}")
+    return asked
+
+
+def number(
+    arguments: Mapping[str, Any], name: str, *, least: int | None = 0, most: int = 0xFFFF_FFFF_FFFF
+) -> int | None:
+    """Return the number of an argument, None where it is not given; raise Refused for any other type."""
+    value = arguments.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not (least is None or least <= value) or value > most:
+        range_ = "" if least is None else f" of {least} at least"
+        raise wrong(name, f"is a number{range_}, not {value!r:.60}")
+    return int(value)
+
+
+def text(arguments: Mapping[str, Any], name: str) -> str | None:
+    """Return the string of an argument, None where it is not given; raise Refused for any other type."""
+    value = arguments.get(name)
+    if value is not None and not isinstance(value, str):
+        raise wrong(name, f"is a string, not {value!r:.60}")
+    return value
+
+
+def wrong(name: str, description: str) -> Refused:
+    """Why an argument is refused."""
+    return Refused("amqp:precondition-failed", f"{name} {description}")

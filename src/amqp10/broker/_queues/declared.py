@@ -1,0 +1,181 @@
+"""Queues that somebody declared: for one connection, until their last consumer goes, with limits, with dead letters.
+
+Queues that links make on demand have none of this, and pay for none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from ...errors import DecodeError
+from ...messaging import read_priority
+from .arguments import Arguments, QueueDeclaration
+from .node import QueueFull
+from .queue import Queue, stays
+
+if TYPE_CHECKING:
+    from .message import QueuedMessage
+    from .node import Consumer
+
+USUAL_PRIORITY: Final = 4  # of a message that says none (§3.2.1)
+_ANYONE: Final = cast("Consumer", SimpleNamespace(key=-1, settles=True))  # in whose name messages are dropped
+
+
+class DeclaredQueue(Queue):
+    """See `Queue`.
+
+    Args:
+        ended: called when the queue's own rules end it.
+        owner: the connection that it is for; None for all.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        terms: QueueDeclaration,
+        arguments: Arguments,
+        *,
+        ended: Callable[[Queue], None],
+        owner: object | None = None,
+        **settings: Any,
+    ) -> None:
+        if arguments.attempts is not None:
+            # The first attempt is no redelivery.
+            settings["max_delivery_count"] = arguments.attempts + 1 if arguments.attempts >= 0 else None
+        super().__init__(name, **settings)
+        self.terms = terms
+        self._auto_delete = terms.auto_delete
+        self.owner = owner
+        self.dead_letter_to = arguments.dead_letter
+        self._ended = ended
+        self._arguments = arguments
+        self._rejects = arguments.overflow != "drop-head"
+        self._limited = arguments.most is not None or arguments.most_bytes is not None
+        self._dead_letter_expired = self._dead_letter_expired or arguments.dead_letter is not None
+        self._used = self._clock()  # last, by what is no consumer
+        if arguments.expires is not None and self._alarm is not None:
+            self._alarm(self, self._used + arguments.expires)
+
+    # Messages
+
+    def put(self, entry: QueuedMessage) -> None:
+        if self._limited and self._rejects and self._over(entry):
+            if self._line:
+                self._hand_out()
+            if self._over(entry):
+                if self._arguments.overflow == "reject-publish-dlx" and self.dead_letter_to is not None:
+                    self._die(entry, "maxlen", None)
+                self._tell_full(True)
+                raise QueueFull(self.name)
+        self.insert(entry)
+
+    def insert(self, entry: QueuedMessage) -> None:
+        arguments = self._arguments
+        if arguments.ttl is not None:
+            deadline = self._clock() + arguments.ttl
+            entry.expires = deadline if entry.expires is None else min(deadline, entry.expires)
+        priority = min(priority_of(entry), arguments.priorities) if arguments.priorities else 0
+        super().insert(entry)
+        if arguments.priorities:
+            # Its place is before those of lower priority. Browsers and filters see it in order of arrival.
+            self._waiting.move(entry, entry.position + ((arguments.priorities - priority) << 48))
+
+    def reserve(self, entry: QueuedMessage, *, restored: bool = False) -> None:
+        if self._limited and self._rejects and not restored and self._over(entry):
+            self._tell_full(True)
+            raise QueueFull(self.name)
+        super().reserve(entry)
+
+    def _is_full(self) -> bool:
+        most, most_bytes = self._arguments.most, self._arguments.most_bytes
+        refuses = self._rejects and (
+            (most is not None and self.depth >= most) or (most_bytes is not None and self.bytes >= most_bytes)
+        )
+        return refuses or super()._is_full()
+
+    def _over(self, entry: QueuedMessage | None = None) -> bool:
+        """Return whether there is too much in the queue, with one more message if it is given."""
+        messages, size = (1, entry.size) if entry is not None else (0, 0)
+        most, most_bytes = self._arguments.most, self._arguments.most_bytes
+        waiting = self.depth - self.unsettled + self.reserved + messages
+        return (most is not None and waiting > most) or (
+            most_bytes is not None and self.bytes + self.reserved_bytes + size > most_bytes
+        )
+
+    def run(self) -> None:
+        super().run()
+        if self._limited and not self._rejects and not self.deleted:
+            # What comes back as a dead letter meanwhile is for the next pass.
+            for _ in range(self.depth):
+                if not (self._over() and self._drop_head()):
+                    break
+
+    def _drop_head(self) -> bool:
+        """Drop the oldest message that waits; False if none does."""
+        entry = self._next(_ANYONE, self._clock())
+        if entry is None:
+            return False
+        if self.dead_letter_to is not None:
+            self._bury(entry, "maxlen", None)
+        else:
+            self._forget(entry)
+        return True
+
+    # One consumer at a time
+
+    def _active(self) -> Consumer | None:
+        """Return the consumer that messages go to, where only one is active: the one that came first."""
+        return next(filter(stays, self.consumers.values()), None)
+
+    def locked(self, exclusive: bool) -> bool:
+        return (self._arguments.single and exclusive) or super().locked(exclusive)
+
+    def in_line(self, consumer: Consumer, *, drain: bool = False) -> None:
+        if self._arguments.single and stays(consumer) and consumer is not self._active():
+            if drain:
+                consumer.exhausted()
+        else:
+            super().in_line(consumer, drain=drain)
+
+    # Its end
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        counts = consumer.key in self.consumers and stays(consumer)
+        super().remove_consumer(consumer)
+        if self._arguments.single and counts and (heir := self._active()) is not None:
+            self.in_line(heir)
+        if counts and not self.deleted and not self.users:
+            self.used()
+            if self._auto_delete:
+                self._ended(self)
+
+    def used(self) -> None:
+        """Count as used, by somebody who is not a consumer; `x-expires` begins anew."""
+        self._used = self._clock()
+        if self._arguments.expires is not None and self._alarm is not None:
+            self._alarm(self, self._used + self._arguments.expires)
+
+    def expire(self, now: float) -> float | None:
+        following = super().expire(now)
+        expires = self._arguments.expires
+        if expires is None or self.deleted or self.users:
+            return following
+        deadline = self._used + expires
+        if deadline <= now:
+            self._ended(self)
+            return None
+        return deadline if following is None else min(deadline, following)
+
+
+def priority_of(entry: QueuedMessage) -> int:
+    """Return the priority that a message states; one that states none, or cannot be read, has the usual one.
+
+    In the older dialects no priority means 0: their mapping writes that 0 into the header.
+    """
+    try:
+        stated = read_priority(entry.payload) if entry.message_format == 0 else None
+    except DecodeError:
+        stated = None
+    return USUAL_PRIORITY if stated is None else stated

@@ -1,0 +1,304 @@
+"""A message at rest in a queue: its bytes as they came, and the few facts that a broker has to know of it.
+
+Bytes are passed on untouched wherever the specification allows it (§3.2: the bare message is immutable, the header is
+the intermediary's). A header is rewritten only when it would be wrong: after a failed attempt, when a time-to-live
+has to be reduced, or when it claims a first acquirer that is not the first any more. Delivery annotations are for the
+next node, which the broker is: they end here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from ...errors import DecodeError, EncodeError
+from ...messaging import Error, patch_header, read_header, read_properties
+from ...types import Symbol, skip
+
+if TYPE_CHECKING:
+    from .._limits import Account
+
+Clock = Callable[[], float]
+
+SAYS_NOTHING = b"\x00\x53\x75\xa0\x00"
+"""An empty message: it stands for one of another format, or one that cannot be read, where what it says decides."""
+
+# Two bytes begin a section in its usual encoding: a described value, its descriptor a smallulong (§1.2, §3.2).
+_DESCRIBED = b"\x00\x53"
+_HEADER, _DELIVERY_ANNOTATIONS, _PROPERTIES, _APPLICATION_PROPERTIES = 0x70, 0x71, 0x73, 0x74
+_LIST0, _LIST8, _LIST32 = 0x45, 0xC0, 0xD0
+_NULL = 0x40
+_SHORT = frozenset((0xA0, 0xA1, 0xA3))  # binary, string and symbol whose size is the octet behind (§1.6)
+# The delivery annotation of a message that was rejected (§3.2.2).
+_REJECTED = Symbol("rejected")
+# absolute-expiry-time is the ninth field of properties (§3.2.4): a shorter list cannot have it.
+_FIELDS_BEFORE_EXPIRY = 8
+
+
+class QueuedMessage:
+    """One message in one queue.
+
+    Attributes:
+        payload: the encoded message.
+        message_format: 0 for a standard AMQP message (§3.2); others are passed on unread.
+        position: its place in the queue, given once; it returns to it whenever it comes back.
+        failures: unsuccessful attempts to deliver it so far, those of earlier intermediaries included (§3.2.1).
+        expires: when it is dead, seconds on the broker's clock; None for never.
+        excluded: keys of consumers that said "undeliverable-here" (§3.4.5); None for none.
+        acquired: some consumer held it once.
+        available: it waits in the queue; False while a consumer holds it.
+        listed: it was taken out of turn, by a filter: the queue's own order still has it.
+        origin: the number of the connection that it came by; 0 for none.
+        account: of the user who sent it; None where no user is known.
+        hops: how often the broker has moved it on by itself, as a dead letter, since somebody sent or rejected it.
+        gone: it has left the queue, whatever still refers to it.
+        durable: it is to survive the broker, where there is a store (§3.2.1); who cannot read a format takes it to be.
+        row: its number in the store; 0 where it is not kept.
+        stored: the store has it; unset where `row` is 0.
+        arrived: when it came to a stream, time of day in seconds; None elsewhere.
+    """
+
+    __slots__ = (
+        "_as_it_came",
+        "_claims_first",
+        "_has_ttl",
+        "account",
+        "acquired",
+        "arrived",
+        "available",
+        "durable",
+        "excluded",
+        "expires",
+        "failures",
+        "gone",
+        "hops",
+        "listed",
+        "message_format",
+        "origin",
+        "payload",
+        "position",
+        "row",
+        "size",
+        "stored",
+    )
+
+    failures: int
+    stored: bool
+
+    def __init__(self, payload: bytes, message_format: int = 0) -> None:
+        self.payload = payload
+        self.message_format = message_format
+        self.size = len(payload)
+        self.position = -1
+        self.failures = 0
+        self.expires: float | None = None
+        self.excluded: set[int] | None = None
+        self.acquired = False
+        self.available = False
+        self.gone = False
+        self.hops = 0
+        self.listed = False
+        self.origin = 0
+        self.account: Account | None = None
+        self.durable = message_format != 0
+        self.row = 0
+        self.arrived: float | None = None
+        self._as_it_came = True
+        self._claims_first = False
+        self._has_ttl = False
+
+    @classmethod
+    def read(
+        cls, payload: bytes, message_format: int, now: float, wall: Clock = time.time, *, kept: bool = False
+    ) -> QueuedMessage:
+        """Make an entry of what a sender sent; `now` is the broker's clock, `wall` the time of day.
+
+        With `kept` the broker had it before, and its delivery annotations are the broker's own.
+
+        Raises:
+            DecodeError: the sections that the broker has to read are malformed.
+        """
+        entry = cls(payload, message_format)
+        if message_format == 0 and _may_matter(payload):
+            entry._read_sections(now, wall)
+            if not kept and _may_have_delivery_annotations(payload):
+                entry.payload = patch_header(payload, delivery_annotations=None)
+                entry.size = len(entry.payload)
+        return entry
+
+    def _read_sections(self, now: float, wall: Clock) -> None:
+        if not self.payload:
+            raise DecodeError("an empty payload is no message: not even a body is in it")
+        header = read_header(self.payload)
+        if header.ttl is not None:
+            # "a message expiration time will be computed based on the time of arrival at an intermediary" (§3.2.1)
+            self.expires = now + header.ttl / 1000
+            self._has_ttl = True
+            self._as_it_came = False
+        expiry = read_properties(self.payload).absolute_expiry_time if _may_expire(self.payload) else None
+        if expiry is not None:
+            moment = expiry / 1000 if isinstance(expiry, int) else expiry.timestamp()
+            absolute = now + (moment - wall())
+            self.expires = absolute if self.expires is None else min(self.expires, absolute)
+        self.failures = header.delivery_count
+        self.durable = header.durable
+        self._claims_first = header.first_acquirer
+
+    @classmethod
+    def stored_before(
+        cls, payload: bytes, message_format: int, failures: int, expires: float | None, now: float
+    ) -> QueuedMessage:
+        """Make the entry again that a store kept.
+
+        Raises:
+            DecodeError: it is no message that was ever taken.
+        """
+        entry = cls(payload, message_format)
+        if message_format == 0 and _may_matter(payload):
+            entry._read_sections(now, time.time)
+        entry.durable = True
+        if failures != entry.failures:
+            entry.failures = failures
+            entry._as_it_came = message_format != 0
+        entry.expires = expires
+        entry._has_ttl = entry._has_ttl and expires is not None
+        return entry
+
+    def copy(self) -> QueuedMessage:
+        """Copy the message for another queue; the bytes are shared."""
+        twin = QueuedMessage(self.payload, self.message_format)
+        twin.failures = self.failures
+        twin.expires = self.expires
+        twin.origin = self.origin
+        twin.account = self.account
+        twin.hops = self.hops
+        twin.durable = self.durable
+        twin._as_it_came = self._as_it_came
+        twin._claims_first = self._claims_first
+        twin._has_ttl = self._has_ttl
+        return twin
+
+    def outgoing(self, now: float) -> bytes:
+        """Return the bytes to send now, with the header as it is by now; a malformed message goes out as it came."""
+        if self._as_it_came:
+            return self.payload
+        changes: dict[str, Any] = {"delivery_count": self.failures}
+        if self._has_ttl and self.expires is not None:
+            # "the transmitted message's header SHOULD contain a ttl that is computed as the difference" (§3.2.1)
+            changes["ttl"] = timedelta(seconds=max(0.0, self.expires - now))
+        if self._claims_first and self.acquired:
+            changes["first_acquirer"] = False
+        return self._changed(**changes)
+
+    def failed(self) -> None:
+        """Count an unsuccessful attempt."""
+        self.failures += 1
+        self._as_it_came = self.message_format != 0
+
+    def seen(self) -> None:
+        """Note that a consumer has held it, so that nobody after is told to be the first (§3.2.1 "first-acquirer")."""
+        self.acquired = True
+        if self._claims_first:
+            self._as_it_came = False
+
+    def annotate(self, annotations: Mapping[Any, Any]) -> None:
+        """Merge message annotations into it; those with the same key are replaced (§3.4.5)."""
+        if self.message_format == 0 and annotations:
+            self.payload = self._changed(message_annotations=annotations)
+            self.size = len(self.payload)
+
+    def rejected(self, error: Error) -> None:
+        """Say why it was rejected, in its delivery annotations (§3.4.3)."""
+        if self.message_format == 0:
+            self.payload = self._changed(delivery_annotations={_REJECTED: error})
+            self.size = len(self.payload)
+
+    def immortal(self) -> None:
+        """Take its time-to-live away; what is dead already would die again in the next queue."""
+        self.expires = None
+        if self._has_ttl:
+            self._has_ttl = False
+            self.payload = self._changed(ttl=None)
+            self.size = len(self.payload)
+
+    def _changed(self, **changes: Any) -> bytes:
+        try:
+            return patch_header(self.payload, **changes)
+        except (DecodeError, EncodeError):
+            # Sections that nobody had to read when it came turn out to be malformed, or annotations that a consumer
+            # gave cannot be said. That is between the message's sender and receiver; the queue goes on.
+            return self.payload
+
+    def leave(self) -> None:
+        """Drop the bytes at once: the message has left its queue, and its object may stay for a while."""
+        self.gone = True
+        self.available = False
+        self.payload = b""
+
+
+def _may_matter(payload: bytes) -> bool:
+    """Return whether the header or properties may say something that the broker must heed; cheap, and errs to True."""
+    if payload[:2] != _DESCRIBED or len(payload) < 3:
+        return True
+    section = payload[2]
+    return _may_say_expiry(payload, 3) if section == _PROPERTIES else section < _APPLICATION_PROPERTIES
+
+
+def _may_have_delivery_annotations(payload: bytes) -> bool:
+    """Return whether delivery annotations may be among the sections; cheap, and errs to True."""
+    at = 0
+    if payload[2] == _HEADER:
+        if payload[3] == _LIST8:
+            at = 5 + payload[4]
+        elif payload[3] == _LIST0:
+            at = 4
+    if payload[at : at + 2] != _DESCRIBED or at + 2 >= len(payload):
+        return True
+    return payload[at + 2] <= _DELIVERY_ANNOTATIONS
+
+
+def _may_expire(payload: bytes) -> bool:
+    """Return whether the properties, behind other sections perhaps, may say an expiry; cheap, and errs to True."""
+    at = 0
+    try:
+        while payload[at] == 0 and payload[at + 1] == _DESCRIBED[1]:
+            section, kind = payload[at + 2], payload[at + 3]
+            if section >= _PROPERTIES:
+                return section == _PROPERTIES and _may_say_expiry(payload, at + 3)
+            if kind & 0xFE == _LIST8:  # or a map of that size
+                at += 5 + payload[at + 4]
+            elif kind & 0xFE == _LIST32:
+                at += 8 + int.from_bytes(payload[at + 4 : at + 8], "big")
+            else:
+                break
+    except IndexError:
+        pass
+    return True
+
+
+def _may_say_expiry(payload: bytes, at: int) -> bool:
+    """Return whether the properties whose list is at `at` have an expiry: those before it are passed over, unread."""
+    try:
+        if payload[at] == _LIST8:
+            count = payload[at + 2]
+            at += 3
+        elif payload[at] == _LIST32:
+            count = int.from_bytes(payload[at + 5 : at + 9], "big")
+            at += 9
+        else:
+            return True
+        if count <= _FIELDS_BEFORE_EXPIRY:
+            return False
+        for _ in range(_FIELDS_BEFORE_EXPIRY):
+            kind = payload[at]
+            if kind == _NULL:
+                at += 1
+            elif kind in _SHORT:
+                at += 2 + payload[at + 1]
+            else:
+                at = skip(payload, at)
+        return payload[at] != _NULL
+    except (IndexError, DecodeError):
+        return True

@@ -1,0 +1,593 @@
+"""A queue: messages in order, consumers in turn, and what becomes of a message when its delivery ends (§3.4).
+
+It knows no protocol and does no I/O; time comes from an injected clock. Everything that happens to it is noted at
+once and done in `run`, so that a thousand messages that arrive together are handed out in one pass.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Any
+
+from ...messaging import Accepted, Modified, Rejected, Released
+from .._faults import attempt, report
+from .._notices import notice
+from .browsers import Browsers
+from .node import MESSAGE_OVERHEAD, Node
+from .ready import ReadyMessages
+from .selection import Looks, Selection
+
+if TYPE_CHECKING:
+    from ...messaging import Error
+    from .arguments import QueueDeclaration
+    from .journal import QueueJournal
+    from .message import Clock, QueuedMessage
+    from .node import Consumer, Limits
+
+# Free room of a queue without limits; larger than any number of producers times their credit.
+UNLIMITED = 1 << 60
+# What a message is taken to weigh before the first one came.
+_FIRST_GUESS = 4096
+
+DeadLetter = Callable[["Queue", "QueuedMessage", str, "Error | None"], bool]
+SetAside = Callable[["Queue", "QueuedMessage", Exception], None]
+
+
+class Queue(Node):
+    """Messages wait in order of arrival; each goes to one consumer (competing), and to every browser as a copy.
+
+    - Consumers that are ready take turns, one message each.
+    - Those of higher priority come first, as long as they are ready.
+    - A consumer with a filter takes the oldest message that passes it; those before it stay for others.
+    - A message that comes back takes its old place. Only `modified(delivery-failed)` and lost links count as a failed
+      attempt; `released` does not (§3.4.4, §3.4.5).
+    - Rejected messages, those that failed `max_delivery_count` times, and (if asked for) expired ones
+        are given to `dead_letter`, which says whether it took them. Else they end.
+    - A message that cannot be handled, for what it makes the broker raise, is given to `set_aside`, which keeps it; the
+        queue goes on without it. Without `set_aside` the exception goes its way.
+    - `alarm` is told when a message that just came will die, and in which queue, for whoever calls `expire` in time.
+
+    Attributes:
+        depth: messages held, those that consumers hold unsettled included.
+        bytes: their encoded size.
+        unsettled: messages that consumers hold.
+        enqueued, dequeued: messages that came, and that left by being accepted or taken settled.
+        redelivered: messages that came back from a consumer and wait again, or waited.
+        rejected, expired, exhausted, dead_lettered: messages that left in another way; `exhausted` ones had failed
+            `max_delivery_count` times; `dead_lettered` counts those of the three that were given to `dead_letter`.
+        copied: copies handed to browsers.
+        terms: how it was declared; None if it was made on demand.
+        counts_detached: messages that a link leaves without an outcome failed, as those of a lost connection did.
+        dead_letter_to: exchange and routing key for its dead letters; None for the broker's own queue of them.
+    """
+
+    terms: QueueDeclaration | None = None
+    counts_detached = True
+    dead_letter_to: tuple[str, str | None] | None = None
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        clock: Clock,
+        limits: Limits,
+        touch: Callable[[Node], None],
+        alarm: Callable[[Queue, float], None] | None = None,
+        set_aside: SetAside | None = None,
+        dead_letter: DeadLetter | None = None,
+        dead_letter_expired: bool = False,
+        max_delivery_count: int | None = None,
+        temporary: bool = False,
+    ) -> None:
+        super().__init__(name, limits=limits, touch=touch, temporary=temporary)
+        self.consumers: dict[int, Consumer] = {}
+        self.depth = 0
+        self.bytes = 0
+        self.unsettled = 0
+        self.dequeued = 0
+        self.redelivered = 0
+        self.rejected = 0
+        self.expired = 0
+        self.exhausted = 0
+        self.dead_lettered = 0
+        self.copied = 0
+        self._clock = clock
+        self._alarm = alarm
+        self._set_aside = set_aside
+        self._dead_letter = dead_letter
+        self._dead_letter_expired = dead_letter_expired
+        self._max_delivery_count = max_delivery_count
+        self._bytes_in = 0
+        self._waiting = ReadyMessages()
+        self._mortal: list[tuple[float, int, QueuedMessage]] = []  # a heap: die at a known time
+        self._line: deque[Consumer] = deque()  # consumers that may be ready, whose turn is next first
+        self._ranked = False  # some consumer has said a priority
+        self._draining: dict[int, Consumer] = {}
+        self._browsing = Browsers()
+        self._selections: dict[Hashable, Selection] = {}  # by the key of the filter
+        self._looks = Looks()
+        self._unfinished = False  # filters have more to look at, in a pass to come
+        self._unseen: list[deque[QueuedMessage]] = []  # of browsers and selections: what comes goes into all of them
+
+    # Room
+
+    @property
+    def free(self) -> int:
+        limits = self.limits
+        free = UNLIMITED
+        if limits.messages is not None:
+            free = limits.messages - self.depth - self.reserved
+        if limits.bytes is not None:
+            typical = max(1, self._bytes_in // self.enqueued) if self.enqueued else _FIRST_GUESS
+            left = limits.bytes - self.bytes - self.reserved_bytes
+            free = min(free, max(1, left // typical) if left > 0 else 0)
+        return free
+
+    @property
+    def held(self) -> int:
+        return super().held + self.bytes + self.depth * MESSAGE_OVERHEAD
+
+    # Coming in
+
+    def insert(self, entry: QueuedMessage) -> None:
+        self._bytes_in += entry.size
+        self.bytes += entry.size
+        self.depth += 1
+        if entry.account is not None:
+            self.charge(entry.account, entry.size + MESSAGE_OVERHEAD)
+        entry.position = self.enqueued
+        self.enqueued += 1
+        entry.available = True
+        self._waiting.append(entry)
+        if entry.expires is not None:
+            if len(self._mortal) > 2 * self.depth + 256:
+                self._sweep()
+            heappush(self._mortal, (entry.expires, entry.position, entry))
+            if self._alarm is not None:
+                self._alarm(self, entry.expires)
+        for unseen in self._unseen:
+            unseen.append(entry)
+        if entry.durable and self.journal is not None:
+            self.journal.record(entry)
+        if not self._touched:
+            self.touch()
+
+    put = insert  # it refuses nothing; a call in between would cost every message
+
+    def keep(self, journal: QueueJournal) -> None:
+        """Keep durable messages from now on; those that consumers hold are recorded when they come back."""
+        self.journal = journal
+        for entry in self._waiting.available():
+            if entry.durable:
+                journal.record(entry)
+
+    def restore(self, entry: QueuedMessage, *, held: bool) -> None:
+        """Take a message that was here before the broker began; if a consumer held it then, that was an attempt.
+
+        It was admitted when it came: however full the queue is, it belongs here. `end_exhausted` looks whether that
+        attempt was its last, when all other messages are back.
+        """
+        if held:
+            entry.seen()
+            entry.failed()
+        # The store has it as it is, but for that attempt.
+        journal, self.journal = self.journal, None
+        self.insert(entry)
+        self.journal = journal
+        if held and journal is not None:
+            journal.record_lazily(entry)
+
+    def end_exhausted(self, entry: QueuedMessage) -> None:
+        """End a restored message whose attempt at the end of the broker before was its last one."""
+        if entry.available:
+            self._exhausted(entry)
+
+    def restore_held(self, entry: QueuedMessage) -> None:
+        """Take one that a consumer held and still holds, for its link can be resumed."""
+        journal, self.journal = self.journal, None
+        self.insert(entry)
+        self.journal = journal
+        entry.seen()
+        entry.available = False
+        entry.listed = True
+        self.unsettled += 1
+
+    def lost(self, entry: QueuedMessage) -> None:
+        """Give back a message that a link held before the broker began: that link is over."""
+        if not (entry.gone or entry.available or self.deleted):
+            self.unsettled -= 1
+            self._fail(entry)
+            self.touch()
+
+    # Consumers
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        """Add a consumer. A browser sees what waits now, then what comes."""
+        self.consumers[consumer.key] = consumer
+        self._ranked = self._ranked or consumer.priority != 0
+        if consumer.copies:
+            self._browsing.begin(consumer, self._waiting.available())
+        elif consumer.filtering is not None:
+            key = consumer.filtering.key
+            if key not in self._selections:
+                self._selections[key] = Selection(consumer.filtering, self._waiting.available())
+            self._selections[key].consumers += 1
+        self._note_unseen()
+
+    @property
+    def users(self) -> int:
+        """How many consumers it is there for."""
+        return sum(map(stays, self.consumers.values()))
+
+    def locked(self, exclusive: bool) -> bool:
+        """Return whether a new consumer has to stay out: one is exclusive, or it wants to be and others are there."""
+        others = [consumer for consumer in self.consumers.values() if stays(consumer)]
+        return bool(others) and (exclusive or any(consumer.exclusive for consumer in others))
+
+    def _note_unseen(self) -> None:
+        selections = self._selections.values()
+        self._unseen = [*self._browsing.unseen.values(), *(selection.unseen for selection in selections)]
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """Remove a consumer, which gives back what it held itself (`settle`)."""
+        if self.consumers.pop(consumer.key, None) is None:
+            return
+        self._browsing.unseen.pop(consumer.key, None)
+        self._draining.pop(consumer.key, None)
+        if consumer.filtering is not None and not consumer.copies:
+            selection = self._selections[consumer.filtering.key]
+            selection.consumers -= 1
+            if not selection.consumers:
+                del self._selections[consumer.filtering.key]
+        self._note_unseen()
+        self._leave_line(consumer)
+
+    def _leave_line(self, consumer: Consumer) -> None:
+        if consumer.waiting:
+            consumer.waiting = False
+            self._line_of(consumer).remove(consumer)
+
+    def in_line(self, consumer: Consumer, *, drain: bool = False) -> None:
+        """Put a consumer that is ready for more in line; it gets its turns from the next `run` on.
+
+        `drain`: it wants to be told (`exhausted`) when there is nothing more for it.
+        """
+        if not consumer.waiting:
+            consumer.waiting = True
+            self._line_of(consumer).append(consumer)
+        if drain:
+            self._draining[consumer.key] = consumer
+        self.touch()
+
+    def _line_of(self, consumer: Consumer) -> deque[Consumer]:
+        return self._browsing.line if consumer.copies else self._line
+
+    # The pass
+
+    def run(self) -> None:
+        self._touched = False
+        if self.deleted:
+            return
+        self._looks.begin()
+        if self._line:
+            self._hand_out()
+        if self._browsing.unseen:
+            self.copied += self._browsing.hand_out(self._clock(), self.depth, self._looks)
+        if self._looks.left <= 0:
+            self._go_on_later()
+        elif self._draining:
+            self._tell_draining()
+        self._regulate()
+
+    def _hand_out(self) -> None:
+        if self._ranked:
+            self._line = deque(sorted(self._line, key=lambda consumer: -consumer.priority))
+        line = self._line
+        now = self._clock()
+        take = self._next_selected if self._selections else self._next
+        fed: dict[Consumer, None] = {}
+        aside: list[Consumer] = []
+        while line:
+            consumer = line[0]
+            if not consumer.ready():
+                line.popleft()
+                consumer.waiting = False
+                continue
+            entry = take(consumer, now)
+            if entry is None:
+                if not self._waiting.excluded and not self._selections:
+                    break
+                # What is left is not for this one; it may be for another.
+                aside.append(line.popleft())
+                continue
+            try:
+                taken = consumer.deliver(entry, entry.outgoing(now))
+            except Exception as error:
+                self.set_aside(entry, error)
+                continue
+            if not taken:
+                entry.excluded = (entry.excluded or set()) | {consumer.key}
+                self._make_available(entry)
+                continue
+            if consumer.settles:
+                self.dequeued += 1
+                self._forget(entry)
+            else:
+                entry.available = False
+                entry.seen()
+                self.unsettled += 1
+                if entry.row and self.journal is not None:
+                    self.journal.record_lazily(entry)
+            fed[consumer] = None
+            if len(line) > 1 and self._ranked:
+                line.popleft()
+                behind = (place for place, other in enumerate(line) if other.priority < consumer.priority)
+                line.insert(next(behind, len(line)), consumer)
+            elif len(line) > 1:
+                line.rotate(-1)
+        line.extend(aside)
+        for consumer in fed:
+            try:
+                consumer.fed()
+            except Exception as error:
+                report(f"a consumer of {self.name!r} failed", error)
+        if self._selections:
+            self._tidy()
+            self._waiting.sweep(self.depth)
+
+    def _go_on_later(self) -> None:
+        """Schedule another pass when everybody else has had a turn: filters have used up their share of this one."""
+        self._unfinished = True
+        if self._alarm is not None:
+            self._alarm(self, self._clock())
+
+    def _resume(self) -> None:
+        if self._unfinished:
+            self._unfinished = False
+            self.touch()
+
+    def _tell_draining(self) -> None:
+        """Tell those that stand in line with nothing left for them; the others are told by a later pass."""
+        for consumer in list(self._draining.values()):
+            if consumer.waiting:
+                del self._draining[consumer.key]
+                attempt(f"a consumer of {self.name!r}", consumer.exhausted)
+
+    def _next(self, consumer: Consumer, now: float) -> QueuedMessage | None:
+        """Take the oldest message that this consumer may have."""
+        waiting = self._waiting
+        while (entry := waiting.next(consumer.key)) is not None:
+            if not entry.available:
+                entry.listed = False
+                continue
+            if entry.expires is not None and entry.expires <= now:
+                self._expire(entry)
+                continue
+            return entry
+        return None
+
+    def _next_selected(self, consumer: Consumer, now: float) -> QueuedMessage | None:
+        """Take the oldest message that this consumer may have, where some consumers have filters."""
+        if consumer.filtering is None:
+            return self._next(consumer, now)
+        selection = self._selections[consumer.filtering.key]
+        while (entry := selection.next(consumer.key, self._looks)) is not None:
+            entry.listed = True
+            if entry.expires is None or entry.expires > now:
+                return entry
+            self._expire(entry)
+        return None
+
+    def _tidy(self) -> None:
+        """Drop what left out of turn, when that is most of what is kept."""
+        self._waiting.sweep(self.depth)
+        for selection in self._selections.values():
+            selection.tidy(self.depth)
+
+    def acquire(self, entry: QueuedMessage) -> bool:
+        """Hold a message for a browser that acquires it; return False if it is not there to be had any longer."""
+        if not entry.available or (entry.expires is not None and entry.expires <= self._clock()):
+            return False
+        entry.available = False
+        entry.listed = True
+        entry.seen()
+        self.unsettled += 1
+        if entry.row and self.journal is not None:
+            self.journal.record_lazily(entry)
+        return True
+
+    # The end of a delivery
+
+    def settle(self, entry: QueuedMessage, consumer: Consumer, outcome: object) -> None:
+        """End a delivery to a consumer in `outcome`; anything that is not an outcome counts as a failed attempt.
+
+        Lost links end their deliveries so too: the consumer may have worked on the message, and the next one has to
+        be told that it might be a duplicate (§3.2.1 "delivery-count").
+        """
+        if entry.gone or entry.available or self.deleted:
+            return
+        if consumer.copies and entry not in consumer.acquired:
+            return  # somebody else has it
+        self.unsettled -= 1
+        if isinstance(outcome, Accepted):
+            self.dequeued += 1
+            self._forget(entry)
+        elif isinstance(outcome, Rejected):
+            self.rejected += 1
+            self._bury(entry, "rejected", outcome.error)
+        elif isinstance(outcome, Released):
+            self._come_back(entry)
+        elif isinstance(outcome, Modified):
+            self._modify(entry, consumer, outcome)
+        else:
+            self._fail(entry)
+        if not self._touched:
+            self.touch()
+
+    def _modify(self, entry: QueuedMessage, consumer: Consumer, outcome: Modified) -> None:
+        if outcome.undeliverable_here:
+            entry.excluded = (entry.excluded or set()) | {consumer.key}
+        if outcome.message_annotations:
+            self._annotate(entry, outcome.message_annotations)
+        if outcome.delivery_failed:
+            self._fail(entry)
+        else:
+            self._come_back(entry)
+
+    def _annotate(self, entry: QueuedMessage, annotations: Mapping[Any, Any]) -> None:
+        before = entry.size
+        entry.annotate(annotations)
+        self.bytes += entry.size - before
+        if entry.account is not None:
+            self.charge(entry.account, entry.size - before)
+        if entry.row and self.journal is not None:
+            self.journal.rewritten(entry)
+
+    def _fail(self, entry: QueuedMessage) -> None:
+        entry.failed()
+        if not self._exhausted(entry):
+            self._come_back(entry)
+
+    def _exhausted(self, entry: QueuedMessage) -> bool:
+        """Remove a message after its last attempt; return whether that was the last."""
+        limit = self._max_delivery_count
+        if limit is None or entry.failures < limit:
+            return False
+        self.exhausted += 1
+        self._bury(entry, "max-delivery-count", None)
+        return True
+
+    def _come_back(self, entry: QueuedMessage) -> None:
+        if entry.expires is not None and entry.expires <= self._clock():
+            self._expire(entry)
+            return
+        self.redelivered += 1
+        self._make_available(entry)
+
+    def _make_available(self, entry: QueuedMessage) -> None:
+        """Let it wait again, in its old place."""
+        entry.available = True
+        for selection in self._selections.values():
+            selection.come_back(entry)
+        if entry.durable and self.journal is not None:
+            self.journal.came_back(entry)
+        if entry.listed:
+            entry.listed = False
+        else:
+            self._waiting.come_back(entry)
+
+    def set_aside(self, entry: QueuedMessage, error: Exception) -> None:
+        """Take a message that waits out of the queue and into the quarantine, for what it made the broker raise.
+
+        Raises:
+            Exception: `error`, where there is no quarantine.
+        """
+        self._quarantine(entry, error)
+        self._forget(entry)
+
+    def _quarantine(self, entry: QueuedMessage, error: Exception) -> None:
+        if self._set_aside is None:
+            raise error
+        self._set_aside(self, entry, error)
+
+    def _bury(self, entry: QueuedMessage, reason: str, error: Error | None) -> None:
+        self._die(entry, reason, error)
+        self._forget(entry)
+
+    def _die(self, entry: QueuedMessage, reason: str, error: Error | None) -> None:
+        """Give a message to the dead letters; what they cannot handle goes into the quarantine."""
+        if self._dead_letter is None:
+            return
+        try:
+            taken = self._dead_letter(self, entry, reason, error)
+        except Exception as fault:
+            self._quarantine(entry, fault)
+        else:
+            self.dead_lettered += taken
+            if taken:
+                condition = f"{error.condition}: {error.description}" if error is not None else "no error given"
+                notice(
+                    "message_dead_lettered",
+                    logging.INFO,
+                    f"a message of {self.name!r:.200} is a dead letter: {reason}, {condition:.500}",
+                    queue=self.name,
+                    reason=reason,
+                    condition=str(error.condition) if error is not None else None,
+                    position=entry.position,
+                    failures=entry.failures,
+                )
+
+    def _forget(self, entry: QueuedMessage) -> None:
+        self.depth -= 1
+        self.bytes -= entry.size
+        if entry.account is not None:
+            self.charge(entry.account, -entry.size - MESSAGE_OVERHEAD)
+        entry.leave()
+        if entry.row and self.journal is not None:
+            self.journal.record(entry)
+
+    def purge(self) -> int:
+        """Drop what waits; how many messages that was."""
+        waiting = self._waiting.available()
+        for entry in waiting:
+            self._forget(entry)
+        self._waiting.sweep(self.depth)
+        self.touch()
+        return len(waiting)
+
+    # Time
+
+    def expire(self, now: float) -> float | None:
+        """Let those die whose time has come and who are not held; return when the next one does."""
+        self._resume()
+        mortal = self._mortal
+        # What comes back as a dead letter meanwhile is for the next time.
+        for _ in range(len(mortal)):
+            if not mortal or not (mortal[0][0] <= now or mortal[0][2].gone):
+                break
+            entry = heappop(mortal)[2]
+            # One that is held dies when it comes back (`_come_back`).
+            if entry.available:
+                self._expire(entry)
+                self.touch()
+        self._waiting.sweep(self.depth)
+        return mortal[0][0] if mortal else None
+
+    def _sweep(self) -> None:
+        """Drop the deadlines of those that left alive, which are most of them."""
+        self._mortal[:] = [record for record in self._mortal if not record[2].gone]
+        heapify(self._mortal)
+
+    def _expire(self, entry: QueuedMessage) -> None:
+        self.expired += 1
+        if self._dead_letter_expired:
+            self._bury(entry, "expired", None)
+        else:
+            self._forget(entry)
+
+    # The end
+
+    def delete(self, error: Error) -> None:
+        self.deleted = True
+        self._waiting.clear()
+        self._mortal.clear()
+        self._line.clear()
+        self._draining.clear()
+        self._browsing.clear()
+        self._selections.clear()
+        self._unseen.clear()
+        self.depth = self.bytes = 0
+        for consumer in list(self.consumers.values()):
+            attempt(f"a consumer of {self.name!r}", consumer.node_deleted, error)
+        for producer in list(self.producers):
+            attempt(f"a producer for {self.name!r}", producer.node_deleted, error)
+        self.consumers.clear()
+        self.producers.clear()
+
+
+def stays(consumer: Consumer) -> bool:
+    """Return whether a consumer counts as one for whose sake the queue is there."""
+    return not (consumer.one_shot or consumer.copies)

@@ -1,0 +1,312 @@
+"""A stream: a queue that nothing is taken from. Messages have offsets, and each reader begins where it likes.
+
+What RabbitMQ calls so (https://www.rabbitmq.com/docs/streams): a log, declared with the `x-queue-type` "stream".
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from ...errors import DecodeError
+from ...messaging import read_annotations
+from ...types import Symbol
+from .._errors import Refused
+from .._faults import attempt, report
+from .arguments import number, text, wrong
+from .node import MESSAGE_OVERHEAD
+from .queue import UNLIMITED, Queue
+from .stream_offsets import Chunks, seconds
+
+if TYPE_CHECKING:
+    from ...messaging import Error
+    from .arguments import QueueDeclaration
+    from .journal import QueueJournal
+    from .message import Clock, QueuedMessage
+    from .node import Consumer
+
+OFFSET: Final = Symbol("x-stream-offset")
+
+# What RabbitMQ refuses of a stream, for it means nothing there.
+_NOT_OF_STREAMS: Final = (
+    *("x-message-ttl", "x-expires", "x-max-length", "x-overflow", "x-max-priority", "x-delivery-limit"),
+    *("x-dead-letter-exchange", "x-dead-letter-routing-key", "x-single-active-consumer"),
+)
+
+# The annotations of a message that has no others: a map8 of one pair, its value a long as on RabbitMQ.
+_ANNOTATIONS: Final = b"\x00\x53\x72\xc1\x1b\x02\xa3\x0f" + OFFSET.encode() + b"\x81"
+_HEADER: Final = b"\x00\x53\x70"
+_LIST0, _LIST8 = 0x45, 0xC0
+_MOST_OFFSET: Final = 1 << 62
+"""No stream gets that far by itself, and beyond it is no room for what comes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How much a stream keeps: what is older or more goes, from its beginning; the last message stays.
+
+    Attributes:
+        most_bytes: of encoded messages; None for no limit.
+        age: in seconds; None for no limit.
+    """
+
+    most_bytes: int | None = None
+    age: float | None = None
+
+    @classmethod
+    def read(cls, terms: QueueDeclaration) -> Retention:
+        """Understand how a stream was declared.
+
+        Raises:
+            Refused: an argument makes no sense, or it is what streams cannot be.
+        """
+        if terms.exclusive or terms.auto_delete or not terms.durable:
+            raise Refused("amqp:precondition-failed", "a stream is durable, and neither exclusive nor auto-delete")
+        arguments = terms.arguments
+        for name in _NOT_OF_STREAMS:
+            if name in arguments:
+                raise wrong(name, "is not for streams")
+        age = text(arguments, "x-max-age")
+        try:
+            return cls(number(arguments, "x-max-length-bytes", least=1), None if age is None else seconds(age))
+        except ValueError as error:
+            raise wrong("x-max-age", str(error)) from None
+
+
+class Stream(Queue):
+    """See `Queue` for what they share. What came in one pass is a chunk, as what RabbitMQ writes at once.
+
+    - A consumer is a reader with a position of its own; whatever it says of a delivery, the message stays.
+    - Each message has its offset in the annotation `x-stream-offset`; its header stays as it came.
+    - All messages are kept in the store, where there is one, durable or not.
+
+    Args:
+        wall: the time of day.
+
+    Attributes:
+        first: the offset of the first message that is kept; of the next to come, if the stream is empty.
+        least: messages that stay however old they are, or how much.
+    """
+
+    least = 1
+
+    def __init__(
+        self, name: str, terms: QueueDeclaration, retention: Retention, *, wall: Clock = time.time, **settings: Any
+    ) -> None:
+        super().__init__(name, **settings)
+        self.terms = terms
+        self.first = 0
+        self._retention = retention
+        self._wall = wall
+        self._log: dict[int, QueuedMessage] = {}  # by offset
+        self._chunks = Chunks()
+        self._begun = False  # the chunk of this pass
+        self._placed = False  # a message that was restored has said its offset, and so those of all others
+        self._readers: dict[int, int] = {}  # the offset that each is to have next, by its key
+
+    @property
+    def free(self) -> int:
+        # What has a limit of its own is never full; any other fills up, for nothing here may drop in silence.
+        return super().free if self._retention == Retention() else UNLIMITED
+
+    @property
+    def users(self) -> int:
+        return len(self.consumers)
+
+    # Coming in
+
+    def insert(self, entry: QueuedMessage) -> None:
+        if not self._begun:
+            self._begun = True
+            self._chunks.begin(self._wall(), self.enqueued)
+            if not self._log:
+                self._chunks.begins_at(self.enqueued)
+        entry.arrived = self._chunks.latest
+        self._stamp(entry)
+        self._append(entry)
+        if self.journal is not None:
+            entry.durable = True
+            self.journal.record(entry)
+        if not self._touched:
+            self.touch()
+
+    put = insert  # it refuses nothing
+
+    def _append(self, entry: QueuedMessage) -> None:
+        entry.position = self.enqueued
+        entry.available = True
+        self._log[entry.position] = entry
+        self.enqueued += 1
+        self.depth += 1
+        self.bytes += entry.size
+        if entry.account is not None:
+            self.charge(entry.account, entry.size + MESSAGE_OVERHEAD)
+        self._bytes_in += entry.size
+
+    def _stamp(self, entry: QueuedMessage) -> None:
+        """Say its offset in its annotations."""
+        payload, at = entry.payload, 0
+        if payload[:3] == _HEADER and len(payload) > 4:
+            at = {_LIST0: 4, _LIST8: 5 + payload[4]}.get(payload[3], len(payload))
+        if (
+            payload[at : at + 2] == _HEADER[:2]
+            and payload[at + 2 : at + 3] > _ANNOTATIONS[2:3]
+            and not entry.message_format
+        ):
+            entry.payload = payload[:at] + _ANNOTATIONS + self.enqueued.to_bytes(8, "big") + payload[at:]
+            entry.size = len(entry.payload)
+        else:
+            entry.annotate({OFFSET: self.enqueued})
+
+    def keep(self, journal: QueueJournal) -> None:
+        self.journal = journal
+        for entry in self._log.values():
+            entry.durable = True
+            journal.record(entry)
+
+    def restore(self, entry: QueuedMessage, *, held: bool) -> None:
+        if not self._placed and (offset := _offset(entry)) is not None:
+            self._placed = True
+            self._move(offset - self.enqueued)
+        arrived = entry.arrived = entry.arrived or self._wall()
+        if not self._chunks or arrived > self._chunks.latest:
+            self._chunks.begin(arrived, self.enqueued)
+        self._append(entry)
+        self.touch()
+
+    def _move(self, further: int) -> None:
+        """Add `further` to the offsets of all messages that are here."""
+        self.first += further
+        self.enqueued += further
+        self._chunks.move(further)
+        for entry in self._log.values():
+            entry.position += further
+        self._log = {entry.position: entry for entry in self._log.values()}
+
+    def restore_held(self, entry: QueuedMessage) -> None:
+        """Take a message back; a reader that was given it holds nothing, for the message stays whatever it says."""
+        self.restore(entry, held=False)
+
+    def lost(self, entry: QueuedMessage) -> None:
+        """Do nothing: a reader gives nothing back."""
+
+    # Readers
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        self.consumers[consumer.key] = consumer
+        place = consumer.place
+        if place.offset is not None:
+            position = place.offset
+        elif place.word == "moment":
+            position = self._chunks.at(place.moment, end=self.enqueued)
+        else:
+            last = self._chunks.last if self._log else self.first
+            position = {"first": self.first, "last": last, "next": self.enqueued}[place.word]
+        self._readers[consumer.key] = position
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        super().remove_consumer(consumer)
+        self._readers.pop(consumer.key, None)
+
+    def _line_of(self, consumer: Consumer) -> Any:
+        return self._line
+
+    def run(self) -> None:
+        self._touched = self._begun = False
+        if self.deleted:
+            return
+        self._truncate()
+        if self._alarm is not None and (death := self._next_death) is not None:
+            self._alarm(self, death)
+        self._looks.begin()
+        for consumer in list(self._line):
+            self._feed(consumer)
+        if self._looks.left <= 0:
+            self._go_on_later()
+        elif self._draining:
+            self._tell_draining()
+        self._regulate()
+
+    def _feed(self, consumer: Consumer) -> None:
+        """Give a reader what comes next for it, as long as it is ready."""
+        log, end, filtering = self._log, self.enqueued, consumer.filtering
+        offset, copied = max(self._readers[consumer.key], self.first), 0
+        looks = self._looks
+        while offset < end and (filtering is None or looks.left > 0) and consumer.ready():
+            entry = log[offset]
+            offset += 1
+            if filtering is not None:
+                looks.look_at(entry)
+            if filtering is None or filtering.passes(entry):
+                try:
+                    copied += consumer.deliver(entry, entry.payload)
+                except Exception as error:
+                    # It stays in the stream, whose offsets have no holes; this reader goes on behind it.
+                    report(f"a message of the stream {self.name!r} could not be given to a reader", error)
+        if offset > self.first:
+            self._readers[consumer.key] = offset
+        if copied:
+            self.copied += copied
+            attempt(f"a reader of the stream {self.name!r}", consumer.fed)
+        if offset < end and (filtering is None or looks.left > 0):
+            consumer.waiting = False
+            self._line.remove(consumer)
+
+    def acquire(self, entry: QueuedMessage) -> bool:
+        return False
+
+    # The end of messages
+
+    def _truncate(self) -> None:
+        """Let go of what is too old or too much."""
+        most, age = self._retention.most_bytes, self._retention.age
+        oldest = self._wall() - age if age is not None else 0.0
+        while self.depth > self.least and (
+            (most is not None and self.bytes > most) or (age is not None and self._chunks.first_moment <= oldest)
+        ):
+            self._forget(self._log.pop(self.first))
+            self.first += 1
+            self._chunks.begins_at(self.first)
+
+    @property
+    def latest(self) -> float | None:
+        """The time of day, in seconds, when the last message came; None where none ever did."""
+        return self._chunks.latest if self._chunks else None
+
+    def purge(self) -> int:
+        raise Refused("amqp:not-implemented", f"{self.name!r} is a stream: it keeps what it keeps", reply_code=540)
+
+    def expire(self, now: float) -> float | None:
+        self._resume()
+        self._truncate()
+        return self._next_death
+
+    @property
+    def _next_death(self) -> float | None:
+        """When the first message is too old, on the broker's clock; None for never."""
+        if self._retention.age is None or self.depth <= self.least:
+            return None
+        return self._clock() + max(0.0, self._chunks.first_moment + self._retention.age - self._wall())
+
+    def delete(self, error: Error) -> None:
+        super().delete(error)
+        self._log.clear()
+        self._readers.clear()
+
+
+def _offset(entry: QueuedMessage) -> int | None:
+    """Return the offset of a message that was stored before: beside it in the store, in older ones in the message.
+
+    None where it could not be written there, for a message of another format or one that cannot be written to: what
+    such a message says is its sender's word.
+    """
+    if 0 <= entry.position < _MOST_OFFSET:
+        return entry.position
+    if entry.message_format:
+        return None
+    try:
+        offset = read_annotations(entry.payload).get(OFFSET)
+    except DecodeError:
+        return None
+    return offset if isinstance(offset, int) and 0 <= offset < _MOST_OFFSET else None

@@ -1,0 +1,149 @@
+"""Links to a node that answers: requests come in on one, their answers go out on another of the same session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ..engine import LinkOwner, LinkTerms, ReceiverLink, SenderLink
+from ..errors import DecodeError
+from ..messaging import ACCEPTED, Error, Message, Rejected, TransactionalState
+from ..types import Symbol
+from ._answers import Answers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ..engine import Link, Session
+    from ._peer import Peer
+
+    CarryOut = Callable[[Message], Message]
+    """Does what a request says, and returns the answer."""
+
+CREDIT: Final = 100
+
+
+class RequestLinks:
+    """Those of one connection, to any number of nodes."""
+
+    def __init__(self, peer: Peer, max_message_size: int | None) -> None:
+        self._peer = peer
+        self._max_message_size = max_message_size
+        self._requests: dict[Link, _Requests] = {}
+        self._responses: dict[Link, _Responses] = {}
+
+    def __len__(self) -> int:
+        return len(self._requests) + len(self._responses)
+
+    @property
+    def links(self) -> Iterable[Link]:
+        """Those that are attached."""
+        return (*self._requests, *self._responses)
+
+    def attach(self, link: Link, node: str, carry_out: CarryOut) -> None:
+        """Attach a link to a node, which `carry_out` does the work of."""
+        remote = link.remote
+        assert remote is not None
+        takes = isinstance(link, ReceiverLink)
+        link.attach(
+            LinkTerms(
+                name=link.name,
+                source=remote.source,
+                target=remote.target,
+                settle_mode=remote.settle_mode if takes else "settled",
+                receiver_settle_mode="first",
+                max_message_size=self._max_message_size if takes else None,
+            )
+        )
+        if isinstance(link, SenderLink):
+            link.owner = self._responses[link] = _Responses(self._peer, link, node)
+        elif isinstance(link, ReceiverLink):
+            link.owner = self._requests[link] = _Requests(self, self._peer, link, node, carry_out)
+            link.flow(CREDIT)
+
+    def responses_for(self, session: Session, node: str, reply_to: object) -> _Responses | None:
+        """Return the link for the answer to a request, if possible the one that it names; None if there is no link."""
+        found = [
+            each
+            for each in self._responses.values()
+            if each.node == node and each.link.session is session and each.link.attached
+        ]
+        return min(found, key=lambda each: each.reply_to != reply_to, default=None)
+
+    def ready(self, session: Session | None = None) -> None:
+        """Go on: the window of a session, or the output, has room again."""
+        for link, responses in self._responses.items():
+            if session is None or link.session is session:
+                responses.ready()
+
+    def end(self, link: Link) -> bool:
+        """Remove a link that has ended; return whether it was one of them."""
+        responses = self._responses.pop(link, None)
+        if responses is not None:
+            responses.answers.clear()
+        return any(each is not None for each in (responses, self._requests.pop(link, None)))
+
+
+class _Responses(LinkOwner):
+    """A link that answers go out on.
+
+    Attributes:
+        answers: those that wait.
+        reply_to: where the peer has its end, by its word for it, which Azure's clients leave at the node's.
+    """
+
+    def __init__(self, peer: Peer, link: SenderLink, node: str) -> None:
+        self.link = link
+        self.node = node
+        self.reply_to = getattr(link.remote.target, "address", None) if link.remote is not None else None
+        self.answers = Answers(peer, link)
+        self._peer = peer
+
+    def ready(self) -> None:
+        """Send the answers that there is credit and room for."""
+        self.answers.send()
+        self._peer.wake()
+
+    def on_credit(self) -> None:
+        self.ready()
+        if self.link.drain and self.link.attached:
+            self.link.drained()
+
+
+class _Requests(LinkOwner):
+    """A link that requests come in on."""
+
+    def __init__(self, links: RequestLinks, peer: Peer, link: ReceiverLink, node: str, carry_out: CarryOut) -> None:
+        self._links = links
+        self._peer = peer
+        self._link = link
+        self._node = node
+        self._carry_out = carry_out
+
+    def on_deliveries(self) -> None:
+        link = self._link
+        while link.incoming and link.attached:
+            delivery = link.incoming.popleft()
+            if isinstance(delivery.remote_state, TransactionalState):
+                outcome: Any = Rejected(Error(Symbol("amqp:not-implemented"), "requests are carried out at once"))
+            else:
+                outcome = self._take(delivery.payload) or ACCEPTED
+            if not delivery.local_settled:
+                link.settle(delivery, outcome)
+        if link.attached and link.credit <= CREDIT // 2:
+            link.flow(CREDIT)
+        self._peer.wake()
+
+    def _take(self, payload: bytes) -> Rejected | None:
+        """Carry out a request; return why it is not taken, or None."""
+        try:
+            request = Message.decode(payload)
+            request.check()
+        except DecodeError as error:
+            return Rejected(Error(Symbol("amqp:decode-error"), str(error)))
+        responses = self._links.responses_for(self._link.session, self._node, request.reply_to)
+        if responses is None or responses.answers.full:
+            why = "there is no link for the answer" if responses is None else "too many answers wait for credit"
+            return Rejected(Error(Symbol("amqp:precondition-failed"), why))
+        responses.answers.add(self._carry_out(request).encode())
+        responses.ready()
+        return None

@@ -1,0 +1,1 @@
+"""What a broker retains for clients that are away: subscriptions, links and sessions."""

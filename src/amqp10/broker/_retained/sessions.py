@@ -1,0 +1,155 @@
+"""Sessions whose transport is lost, kept until their clients are back, in dialects that resume sessions.
+
+Of such a session nothing ends with its connection: its links stay, what was sent on them stays out for settlement, and
+the peer's view of it all waits. It goes on with the next connection of the same user that names the session, and ends
+when its time is up.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...engine import Engine, Session, SessionKeeper
+from .._deadlines import Deadlines
+from .._faults import attempt
+
+if TYPE_CHECKING:
+    from .._queues.message import Clock
+
+LONGEST = 300
+"""Seconds that a session is kept at most."""
+MOST = 1000
+"""Sessions of one user that are kept; of more, the one that has waited longest ends."""
+
+Key = tuple[str | None, bytes]
+
+
+class ResumableSessionOwner(ABC):
+    """A connection whose sessions can be resumed."""
+
+    engine: Engine
+
+    @abstractmethod
+    def session_expired(self, session: Session) -> None:
+        """End the links of a session that nobody came back for."""
+
+    @abstractmethod
+    def session_taken_over(self, session: Session) -> None:
+        """Detach a session that its client attaches on another connection; end it if it is not to be resumed."""
+
+
+@dataclass(slots=True, eq=False)
+class ResumableSession:
+    """A session that can be resumed.
+
+    Attributes:
+        peer: the connection that has its links.
+        timeout: seconds that it is kept; 0: it ends with its transport.
+        deadline: when it ends, on the broker's clock; None while it has a transport.
+    """
+
+    session: Session
+    peer: ResumableSessionOwner
+    timeout: int
+    deadline: float | None = None
+
+
+class ResumableSessions:
+    """All of one broker.
+
+    Args:
+        clock: the broker's.
+        alarm: told of each deadline, for whoever calls `expire` in time.
+    """
+
+    def __init__(self, clock: Clock, alarm: Callable[[ResumableSessions, float], None]) -> None:
+        self._clock = clock
+        self._alarm = alarm
+        self._deadlines: Deadlines[Key] = Deadlines()
+        self._kept: dict[Key, ResumableSession] = {}
+
+    def keep(self, peer: ResumableSessionOwner, session: Session, name: bytes, timeout: int) -> None:
+        """Keep the session for `timeout` seconds after its transport is lost; with 0, reserve its name until then."""
+        key = peer.engine.identity, name
+        self._make_room(key)
+        self._kept[key] = ResumableSession(session, peer, timeout)
+
+    def _make_room(self, new: Key) -> None:
+        waiting = [key for key, kept in self._kept.items() if key[0] == new[0] and kept.deadline is not None]
+        if len(waiting) >= MOST and new not in self._kept:
+            kept = self._kept.pop(waiting[0])
+            kept.peer.session_expired(kept.session)
+
+    def take(self, engine: Engine, name: bytes) -> Session | None:
+        """Return the session that is resumed on another connection; see `SessionKeeper.take`."""
+        kept = self._kept.get((engine.identity, name))
+        if kept is None or (not kept.session.suspended and not kept.session.begun):
+            return None
+        if not kept.session.suspended:
+            kept.peer.session_taken_over(kept.session)
+        if not kept.timeout:
+            return None
+        kept.deadline = None
+        return kept.session
+
+    def attached(self, engine: Engine, name: bytes) -> bool:
+        """Return whether a session of that name is in use on a connection."""
+        kept = self._kept.get((engine.identity, name))
+        return kept is not None and kept.session.begun and not kept.session.suspended
+
+    def peer_of(self, session: Session) -> ResumableSessionOwner | None:
+        """Return the connection that has the links of a session."""
+        return next((kept.peer for kept in self._kept.values() if kept.session is session), None)
+
+    def moved(self, session: Session, peer: ResumableSessionOwner) -> None:
+        """Record that another connection has the links of a session."""
+        for kept in self._kept.values():
+            if kept.session is session:
+                kept.peer = peer
+
+    def connection_lost(self, peer: ResumableSessionOwner) -> bool:
+        """Start the time of a peer's sessions; return whether there are any."""
+        waiting = [each for each in self._kept.items() if each[1].peer is peer and each[1].session.suspended]
+        for key, kept in waiting:
+            if kept.deadline is None:
+                kept.deadline = self._clock() + kept.timeout
+                self._deadlines.set(key, kept.deadline)
+                self._alarm(self, kept.deadline)
+        return bool(waiting)
+
+    def session_ended(self, session: Session) -> None:
+        """Forget a session that has ended."""
+        for key, kept in list(self._kept.items()):
+            if kept.session is session:
+                del self._kept[key]
+
+    def expire(self, now: float) -> float | None:
+        """End those whose time has come; return when the next one's does."""
+        for key in self._deadlines.take(now):
+            kept = self._kept.get(key)
+            if kept is not None and kept.deadline is not None and kept.deadline <= now:
+                del self._kept[key]
+                attempt("the end of a session that was kept", kept.peer.session_expired, kept.session)
+        return self._deadlines.first
+
+
+class PeerSessions(SessionKeeper):
+    """The same, as the engine of one peer sees it."""
+
+    longest = LONGEST
+
+    def __init__(self, sessions: ResumableSessions, peer: ResumableSessionOwner) -> None:
+        self._sessions = sessions
+        self._peer = peer
+
+    def keep(self, session: Any, name: bytes, timeout: int) -> None:
+        self._sessions.keep(self._peer, session, name, timeout)
+
+    def take(self, engine: Engine, name: bytes) -> Session | None:
+        return self._sessions.take(engine, name)
+
+    def attached(self, engine: Engine, name: bytes) -> bool:
+        return self._sessions.attached(engine, name)

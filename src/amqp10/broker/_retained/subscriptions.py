@@ -1,0 +1,280 @@
+"""Subscriptions that outlive a link, or are shared by several: found again by container and name (§2.6.1, §2.6.3).
+
+A subscription belongs to a user's container and has the name of its link. A shared one (capability "shared") has the
+part of the name before "|", so that each of its links has a name of its own; with the capability "global" it belongs to
+nobody. It ends
+
+- with the closing detach of its only link;
+- when its expiry policy says so and `timeout` seconds have passed since (§3.5.6), unless a link came back;
+- when it is asked for again with another topic or filter: then it begins anew.
+
+With a store those that are asked to be durable survive the broker, whose end is that of every connection.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from .._deadlines import Deadlines
+from .._errors import Refused
+from .._faults import attempt
+from .._queues.topic import Kind, Owner, Subscription, SubscriptionKey, Topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ...messaging import Source, Target, TerminusExpiryPolicy
+    from .._queues.message import Clock
+    from .._queues.selection import Filtering
+
+DetachKind = Literal["closed", "detached"]
+ExpiryTrigger = Literal["detached", "session", "connection"]
+# For each expiry policy: what has to be over, with the last link, for the time to run.
+EXPIRES: dict[str, tuple[ExpiryTrigger, ...]] = {
+    "link-detach": ("detached", "session", "connection"),
+    "session-end": ("session", "connection"),
+    "connection-close": ("connection",),
+    "never": (),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """When a terminus begins to expire, and how many seconds that takes (§3.5.3, §3.5.6)."""
+
+    expiry_policy: TerminusExpiryPolicy = "link-detach"
+    timeout: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class RetainedSubscription:
+    """A subscription, with what it depends on.
+
+    Attributes:
+        queue: where its messages wait.
+        source: as it was asked for last.
+        lifetime: as it was answered last.
+        filters: what is applied of them.
+        links: the links that consume from it now.
+        session, connection: those of the link that went last.
+        deadline: when it ends, on the broker's clock; None while that is not settled.
+    """
+
+    key: SubscriptionKey
+    queue: Subscription
+    source: Source
+    lifetime: Lifetime
+    filters: list[Any]
+    links: dict[object, Callable[[], None]]
+    session: object = None
+    connection: object = None
+    deadline: float | None = None
+
+    @property
+    def durable(self) -> bool:
+        """It was asked to survive the broker (§3.5.5)."""
+        return self.source.durable != "none"
+
+    def is_of(self, topic: Topic, filters: Mapping[Any, Any] | None) -> bool:
+        """Return whether the subscription has that topic and these filters."""
+        return self.queue.topic is topic and self.filters == applied(filters)
+
+
+def applied(filters: Mapping[Any, Any] | None) -> list[Any]:
+    """Filters without their names, which mean nothing."""
+    return list((filters or {}).values())
+
+
+def is_retained(source: Source) -> bool:
+    """Return whether a source asks for a subscription that outlives its link, or is shared.
+
+    The default of expiry-policy is "session-end", so this word alone is no wish.
+    """
+    return (
+        source.durable != "none"
+        or source.expiry_policy in ("connection-close", "never")
+        or source.timeout > 0
+        or "shared" in source.capabilities
+    )
+
+
+def key_of(owner: Owner, link_name: str, source: Source) -> SubscriptionKey:
+    """Return the key of the subscription that a link of that name and source means."""
+    if "shared" not in source.capabilities:
+        return SubscriptionKey(owner, link_name, "own")
+    kind: Kind = "volatile" if source.durable == "none" else "shared"
+    return SubscriptionKey(None if "global" in source.capabilities else owner, link_name.partition("|")[0], kind)
+
+
+class SubscriptionJournal(ABC):
+    """Records which subscriptions there are."""
+
+    @abstractmethod
+    def note_subscription(self, lasting: RetainedSubscription) -> None:
+        """Record that a subscription came, or ends at another time; keep it from now on if its source asks for that."""
+
+
+class Subscriptions:
+    """All of one broker.
+
+    Args:
+        clock: the broker's.
+        alarm: told of each deadline, for whoever calls `expire` in time.
+        longest: seconds that any is kept without links at most; None for as long as it asks.
+
+    Attributes:
+        store: where durable ones are kept; None for nowhere.
+    """
+
+    store: SubscriptionJournal | None = None
+
+    def __init__(self, clock: Clock, alarm: Callable[[Subscriptions, float], None], longest: int | None = None) -> None:
+        self._clock = clock
+        self._alarm = alarm
+        self._deadlines: Deadlines[RetainedSubscription] = Deadlines()
+        self._longest = longest
+        self._all: dict[SubscriptionKey, RetainedSubscription] = {}
+
+    def lifetime(self, source: Source | Target) -> Lifetime:
+        """Return the lifetime of a subscription or a link's state, as a terminus asks for it and as far as allowed."""
+        policy, longest = source.expiry_policy, self._longest
+        if longest is None:
+            return Lifetime(policy, source.timeout)
+        if policy == "never":
+            return Lifetime("link-detach", longest)
+        return Lifetime(policy, min(source.timeout, longest))
+
+    def standing(self, key: SubscriptionKey, topic: Topic, filters: Mapping[Any, Any] | None) -> Subscription | None:
+        """Return the queue that the next `join` finds."""
+        found = self._all.get(key)
+        return found.queue if found is not None and not found.queue.deleted and found.is_of(topic, filters) else None
+
+    def check(self, key: SubscriptionKey, topic: Topic, filters: Mapping[Any, Any] | None) -> Subscription | None:
+        """Return the queue of a subscription that the next `join` finds in use by others, else None.
+
+        Raises:
+            Refused: `amqp:not-allowed`: others share one of that name with another topic or filter.
+        """
+        found = self._all.get(key)
+        if found is None or found.queue.deleted or not found.links or key.kind == "own":
+            return None
+        if not found.is_of(topic, filters):
+            raise Refused("amqp:not-allowed", f"others share {key.name!r} with another topic or filter")
+        return found.queue
+
+    def join(
+        self,
+        key: SubscriptionKey,
+        topic: Topic,
+        source: Source,
+        filters: Mapping[Any, Any] | None,
+        filtering: Filtering | None,
+    ) -> RetainedSubscription:
+        """Find a subscription or make it, after `check`; take one that is not shared from its link (§2.6.1)."""
+        found = self._all.get(key)
+        if found is not None and key.kind == "own":
+            links, found.links = found.links, {}
+            for steal in links.values():
+                attempt("taking a subscription from a link", steal)
+        if found is not None and (found.queue.deleted or not found.is_of(topic, filters)):
+            self._end(found)
+            found = None
+        if found is None:
+            queue = topic.subscribe(filtering, lasting=True)
+            queue.key = key
+            found = self._all[key] = RetainedSubscription(key, queue, source, Lifetime(), applied(filters), {})
+        found.source = source
+        found.lifetime = self.lifetime(source)
+        # The same, but for no-local: that is of the connection.
+        found.queue.filtering = filtering
+        found.session = found.connection = found.deadline = None
+        self._deadlines.set(found, None)
+        if self.store is not None:
+            self.store.note_subscription(found)
+        return found
+
+    def restore(self) -> None:
+        """Take the subscriptions of a store; the connections of their links are over."""
+        for lasting in list(self._all.values()):
+            self.left(lasting, "connection")
+            if lasting.deadline is not None:
+                self._end_at(lasting, lasting.deadline)
+
+    def find(self, owner: Owner, link_name: str, capabilities: Iterable[str]) -> RetainedSubscription:
+        """Find the durable subscription that a link without a source means, to end it (§2.6.3; JMS mapping).
+
+        Raises:
+            Refused: `amqp:not-found`: nothing is kept by that name; `amqp:resource-locked`: it is in use.
+        """
+        wanted = set(capabilities)
+        base = link_name.partition("|")[0]
+        keys = [SubscriptionKey(owner, link_name, "own"), SubscriptionKey(owner, base, "shared")]
+        if "shared" in wanted:
+            keys = [SubscriptionKey(None if "global" in wanted else owner, base, "shared")]
+        for key in keys:
+            found = self._all.get(key)
+            if found is not None and not found.queue.deleted:
+                if found.links:
+                    raise Refused("amqp:resource-locked", f"the subscription {base!r} is in use")
+                return found
+        raise Refused("amqp:not-found", f"there is no subscription {base!r}")
+
+    def leave(
+        self, lasting: RetainedSubscription, link: object, how: DetachKind, session: object, connection: object
+    ) -> None:
+        """Remove a link that is over."""
+        if lasting.links.pop(link, None) is None or lasting.links or self._all.get(lasting.key) is not lasting:
+            return
+        lasting.session, lasting.connection = session, connection
+        # Links of a volatile one close, and it ends with the last of them.
+        if how == "closed":
+            self._end(lasting)
+        else:
+            self.left(lasting, how)
+
+    def session_ended(self, session: object) -> None:
+        """Start the time of subscriptions that expire with a session; its links were ended before."""
+        for lasting in [each for each in self._all.values() if each.session is session and not each.links]:
+            self.left(lasting, "session")
+
+    def connection_ended(self, connection: object) -> None:
+        """Start the time of subscriptions that expire with a connection; its sessions were ended before."""
+        for lasting in [each for each in self._all.values() if each.connection is connection and not each.links]:
+            self.left(lasting, "connection")
+            lasting.session = lasting.connection = None
+
+    def left(self, lasting: RetainedSubscription, how: ExpiryTrigger) -> None:
+        """End a subscription without links now, later, or not at all, as its expiry policy says (§3.5.6)."""
+        lifetime = lasting.lifetime
+        if lasting.queue.deleted:
+            self._forget(lasting)
+        if lasting.deadline is not None or how not in EXPIRES[lifetime.expiry_policy]:
+            return
+        if not lifetime.timeout:
+            self._end(lasting)
+            return
+        self._end_at(lasting, self._clock() + lifetime.timeout)
+        if self.store is not None:
+            self.store.note_subscription(lasting)
+
+    def _end_at(self, lasting: RetainedSubscription, deadline: float) -> None:
+        lasting.deadline = deadline
+        self._deadlines.set(lasting, deadline)
+        self._alarm(self, deadline)
+
+    def expire(self, now: float) -> float | None:
+        """End those whose time has come; return when the next one's does."""
+        for lasting in self._deadlines.take(now):
+            attempt("the end of a subscription", self._end, lasting)
+        return self._deadlines.first
+
+    def _end(self, lasting: RetainedSubscription) -> None:
+        self._forget(lasting)
+        if not lasting.queue.deleted:
+            lasting.queue.end()
+
+    def _forget(self, lasting: RetainedSubscription) -> None:
+        if self._all.get(lasting.key) is lasting:
+            del self._all[lasting.key]

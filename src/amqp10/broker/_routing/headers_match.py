@@ -1,0 +1,66 @@
+"""What a binding of a headers exchange asks of a message: all of its arguments, or any of them.
+
+`x-match` is "all" (the default), "any", "all-with-x" or "any-with-x"; without `-with-x` arguments that begin with "x-"
+are not looked at. An argument without a value asks only that the header is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...types import Symbol
+from .._filters.selector.values import plain, same
+
+Headers = Mapping[str, Any]
+Test = Callable[[Headers], bool]
+
+_NATIVE = "x-opt-0-9-1"  # has headers of 0-9-1 of kinds that application-properties lack, by their names
+_MATCHES = {"all": (all, False), "any": (any, False), "all-with-x": (all, True), "any-with-x": (any, True)}
+
+
+class NoMatch(ValueError):
+    """The arguments of a binding say no such thing."""
+
+
+def header_match(arguments: Mapping[str, Any]) -> Test:
+    """Make the test of a binding's arguments on headers.
+
+    Raises:
+        NoMatch: `x-match` is not one of the four.
+    """
+    kind = arguments.get("x-match", "all")
+    try:
+        combine, with_x = _MATCHES[kind]
+    except (KeyError, TypeError):
+        raise NoMatch(f"x-match is one of {', '.join(_MATCHES)}, not {kind!r:.60}") from None
+    wanted = [
+        (name, plain(value))
+        for name, value in arguments.items()
+        if name != "x-match" and (with_x or not name.startswith("x-"))
+    ]
+    return lambda headers: combine(_has(headers, name, value) for name, value in wanted)
+
+
+def _has(headers: Headers, name: str, wanted: Any) -> bool:
+    if name not in headers:
+        return False
+    if wanted is None:
+        return True
+    return same(plain(headers[name]), wanted)
+
+
+def headers_of(application_properties: Mapping[str, Any], message_annotations: Mapping[Any, Any]) -> Headers:
+    """Return the headers of a message as the older AMQPs see them.
+
+    A header x-... is an annotation in 1.0; what application-properties cannot have, tables and arrays, is in another.
+    """
+    annotations = {
+        str(name): value
+        for name, value in message_annotations.items()
+        if isinstance(name, Symbol | str) and name.startswith("x-")
+    }
+    native = annotations.pop(_NATIVE, None)
+    if isinstance(native, dict) and isinstance(native.get("headers"), dict):
+        annotations |= native["headers"]
+    return {**annotations, **application_properties} if annotations else application_properties

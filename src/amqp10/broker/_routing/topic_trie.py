@@ -1,0 +1,145 @@
+"""The binding keys of a topic exchange as one tree: a routing key is matched in one walk, however many keys there are.
+
+Words are parted by dots; in a binding key `*` stands for any one word, `#` for any number of them, none among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final, Generic, TypeVar
+
+from .._limits import LONGEST_KEY
+
+Bound = TypeVar("Bound", bound=Hashable)
+
+MOST_PLACES: Final = 50_000
+"""Places of the tree that are looked at for one routing key: some 10 ms."""
+
+
+class TooManyPlaces(Exception):
+    """The binding keys and a routing key are such that finding out what matches would take too long."""
+
+    def __init__(self) -> None:
+        super().__init__(f"more than {MOST_PLACES} steps to find what its routing key matches")
+
+
+class _Place(Generic[Bound]):
+    """A place in the tree: the words that led there, and what is bound with just these."""
+
+    __slots__ = ("bound", "hash", "hashed", "star", "words")
+
+    def __init__(self, *, hashed: bool = False) -> None:
+        self.words: dict[str, _Place[Bound]] = {}
+        self.star: _Place[Bound] | None = None
+        self.hash: _Place[Bound] | None = None
+        self.hashed = hashed  # a `#` led there, which takes further words too
+        self.bound: dict[Bound, None] = {}
+
+    def after(self, word: str) -> _Place[Bound] | None:
+        """Return where one more word of a binding key leads."""
+        return self.star if word == "*" else self.hash if word == "#" else self.words.get(word)
+
+    def grow(self, word: str) -> _Place[Bound]:
+        """Return where one more word leads, made if need be."""
+        place = self.after(word)
+        if place is None:
+            place = _Place(hashed=word == "#")
+            if word == "*":
+                self.star = place
+            elif word == "#":
+                self.hash = place
+            else:
+                self.words[word] = place
+        return place
+
+    def cut(self, word: str) -> None:
+        """Take away what is there after one more word, if it leads nowhere."""
+        place = self.after(word)
+        if place is None or place.bound or place.words or place.star or place.hash:
+            return
+        if word == "*":
+            self.star = None
+        elif word == "#":
+            self.hash = None
+        else:
+            del self.words[word]
+
+
+class TopicTrie(Generic[Bound]):
+    """What is bound, by binding key."""
+
+    def __init__(self) -> None:
+        self._root: _Place[Bound] = _Place()
+
+    def add(self, pattern: str, bound: Bound) -> None:
+        """Bind something; the same with the same key counts once."""
+        place = self._root
+        for word in _pattern(pattern):
+            place = place.grow(word)
+        place.bound[bound] = None
+
+    def remove(self, pattern: str, bound: Bound) -> None:
+        """Unbind it."""
+        words = _pattern(pattern)
+        path = [self._root]
+        for word in words:
+            place = path[-1].after(word)
+            if place is None:
+                return
+            path.append(place)
+        path[-1].bound.pop(bound, None)
+        for place, word in zip(reversed(path[:-1]), reversed(words), strict=True):
+            place.cut(word)
+
+    def matching(self, key: str) -> list[Bound]:
+        """Return all that is bound with a key that the routing key matches.
+
+        All places that the words so far may have led to are walked at once, each of them once: no binding key makes
+        this take longer than its own length times that of the routing key. A routing key that is longer than any that
+        older AMQPs can say matches "#" only.
+
+        Raises:
+            TooManyPlaces: there are too many binding keys of that kind.
+        """
+        reached = _and_beyond({self._root: None})
+        if len(key) > LONGEST_KEY:
+            hashed = self._root.hash
+            return list(hashed.bound) if hashed is not None else []
+        looked_at = 0
+        for word in split(key):
+            looked_at += len(reached)
+            if looked_at > MOST_PLACES:
+                raise TooManyPlaces
+            following: dict[_Place[Bound], None] = {}
+            for place in reached:
+                if place.hashed:
+                    following[place] = None
+                if (named := place.words.get(word)) is not None:
+                    following[named] = None
+                if place.star is not None:
+                    following[place.star] = None
+            reached = _and_beyond(following)
+        return list({bound: None for place in reached for bound in place.bound})
+
+
+def _and_beyond(places: dict[_Place[Bound], None]) -> dict[_Place[Bound], None]:
+    """Add the places that a `#` leads to without a word."""
+    waiting = [place.hash for place in places if place.hash is not None]
+    while waiting:
+        place = waiting.pop()
+        if place not in places:
+            places[place] = None
+            if place.hash is not None:
+                waiting.append(place.hash)
+    return places
+
+
+def _pattern(key: str) -> list[str]:
+    """Split a binding key into words; a `#` after another is left out."""
+    words = split(key)
+    return [word for at, word in enumerate(words) if not (at and word == "#" == words[at - 1])]
+
+
+def split(key: str) -> list[str]:
+    """Split a routing key into words; an empty one has none."""
+    return key.split(".") if key else []

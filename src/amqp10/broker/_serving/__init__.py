@@ -1,0 +1,1 @@
+"""Connections: where they are accepted, who may log in, and their engines."""

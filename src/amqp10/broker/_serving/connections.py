@@ -1,0 +1,403 @@
+"""One task a peer: negotiate a dialect, make its engine, and pump until the connection is over."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.abc import ByteStream
+
+from ...engine import Authenticated, ConnectionEnded, ConnectionTerms, Dialect, Engine, Event, Negotiation
+from ...errors import AmqpError, ConnectionClosed
+from ...messaging import Error
+from ...net import Pump, StreamFacts, keep_from_children, traced
+from ...types import Symbol
+from .._errors import Refused
+from .._faults import attempt
+from .._limits import BrokerLimits, check_name
+from .._notices import notice
+from .._peer import PeerTerms
+from .._router import Journal, Router
+from .._tokens.grants import PeerTokens
+from .failed_logins import FailedLogins, Login
+from .handshakes import Handshakes, most_handshakes, most_sockets
+from .peer import PeerConnection
+from .transport import PeerTransport
+
+if TYPE_CHECKING:
+    from ...sasl import Authenticator
+
+_log = logging.getLogger("amqp10.broker")
+
+
+MOST_OUTPUT = 16_777_216
+"""Bytes, beyond one message, that may wait for a peer that does not read before it is cut off."""
+
+
+IN_MEMORY = StreamFacts(secure=True, peer="this process")
+"""What is known of a connection in memory, the application's own."""
+
+
+_SHARE_OF_USER = 0.9
+"""How much of all connections one user may have, where nothing else was said."""
+
+
+MOST_NAME = 80
+"""Characters of a name in the log that a peer claimed to have."""
+
+
+class ConnectionManager:
+    """Serves peers, and knows those that are there.
+
+    Attributes:
+        handshakes: the connections that have not opened yet.
+        max_output: bytes that may wait for one peer.
+        refused_logins: how many there were.
+    """
+
+    def __init__(
+        self,
+        router: Router,
+        authenticator: Authenticator,
+        terms: PeerTerms,
+        max_connections: int | None,
+        dialects: Sequence[Dialect],
+        limits: BrokerLimits,
+    ) -> None:
+        self.handshakes = Handshakes(most_handshakes(limits.handshakes), limits.handshakes_by_address)
+        self._limits = limits
+        self.max_output = MOST_OUTPUT + (terms.max_message_size or 0)
+        self._router = router
+        self._authenticator = authenticator
+        self._terms = terms
+        self._max_connections = max_connections
+        self.refused_logins = 0
+        self._most_sockets = most_sockets() if max_connections is None else None
+        self._sockets = 0  # of the connections that are there, those that are not in memory
+        self._of_users: Counter[str | None] = Counter()  # the same, by user
+        self._most_of_user = limits.connections_by_user
+        most = max_connections if max_connections is not None else self._most_sockets
+        if self._most_of_user is None and most is not None:
+            self._most_of_user = math.ceil(most * _SHARE_OF_USER)
+        self._dialects = dialects
+        self._failed_logins = FailedLogins(anyio.current_time)
+        self._visits: dict[Connection, None] = {}
+        self._closing = False
+        self._quiet: anyio.Event | None = None
+
+    @property
+    def opened(self) -> int:
+        """How many peers have opened and are not over."""
+        return len(self._visits)
+
+    async def serve(
+        self, stream: ByteStream, facts: StreamFacts, scope: anyio.CancelScope, received: bytes = b""
+    ) -> None:
+        """Serve one peer to its end; the stream is closed then.
+
+        A fault of ours in it is logged and costs this connection, not the broker.
+
+        Args:
+            scope: the scope that this runs in; its deadline is lifted when the peer is admitted.
+            received: what was read of the stream already.
+
+        Cancelling: the peer's links end, the stream is closed.
+        """
+        try:
+            wait = self._failed_logins.wait(facts.peer)
+            if wait:
+                scope.deadline += wait
+                await anyio.sleep(wait)
+            negotiation = await self._negotiate(stream, received)
+            if negotiation.dialect is not None:
+                login = Login(self._failed_logins, facts.peer)
+                rules = self._terms.tokens
+                tokens = PeerTokens(rules) if rules is not None else None
+                engine = self._make_engine(negotiation.dialect, negotiation.received, facts, login, tokens)
+                shown = traced(stream, negotiation.dialect.tracer, f"broker {facts.peer}", negotiation.received)
+                await Connection(self, shown, engine, facts, scope, login, tokens).run()
+        except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+            pass  # it went before it had said what it wants
+        except Exception:
+            _log.exception("serving %s failed", facts.peer)
+        finally:
+            await anyio.aclose_forcefully(stream)
+
+    async def _negotiate(self, stream: ByteStream, received: bytes) -> Negotiation:
+        """Read until the peer's protocol is known, and refuse it if it is not offered (§2.2)."""
+        negotiation = Negotiation(self._dialects)
+        while not negotiation.receive_data(received or await stream.receive()):
+            received = b""
+        if negotiation.refusal is not None:
+            await stream.send(negotiation.refusal)
+            await stream.aclose()
+        return negotiation
+
+    def _make_engine(
+        self, dialect: Dialect, received: bytes, facts: StreamFacts, login: Login, tokens: PeerTokens | None
+    ) -> Engine:
+        """Make the engine of a new peer, which has read the peer's bytes so far."""
+
+        def failed(mechanism: str, claimed: str | None, reason: str | None) -> None:
+            name = "without a name" if claimed is None else f"as {claimed[:MOST_NAME]!a}"
+            why = "" if reason is None else f": {reason}"
+            text = f"{facts.peer} could not log in {name} by {mechanism}{why}"
+            notice("login_refused", logging.WARNING, text, peer=str(facts.peer), mechanism=mechanism)
+            self.refused_logins += 1
+            login.failed(claimed)
+
+        authenticator = self._authenticator.for_connection(
+            secure=facts.secure,
+            external_identity=facts.identity,
+            end_point=facts.end_point,
+            failed=failed,
+            tokens=tokens.log_in if tokens is not None and tokens.takes_logins else None,
+            renew=tokens.renew if tokens is not None else None,
+        )
+        engine = dialect.server(self._terms.connection, authenticator)
+        engine.start()
+        engine.receive_data(received)
+        return engine
+
+    def make_peer(self, engine: Engine, carrier: PeerTransport, tokens: PeerTokens | None) -> PeerConnection:
+        """Make the broker's view of a connection."""
+        return PeerConnection(engine, self._router, self._terms, carrier, tokens)
+
+    def admit(self, visit: Connection, remote: ConnectionTerms | None) -> Error | None:
+        """Admit a peer that has opened; return why it is refused, or None."""
+        if visit.store is not None and visit.store.failure is not None:
+            return _no_resources(f"the store takes no changes: {visit.store.failure}")
+        refusal = self._refusal(remote)
+        if refusal is not None:
+            return refusal
+        full = _no_resources("the broker takes no more connections")
+        if self._max_connections is not None and self.opened >= self._max_connections:
+            return full
+        if not visit.in_memory:
+            if self._most_sockets is not None and self._sockets >= self._most_sockets:
+                return full
+            user, most = visit.user, self._most_of_user
+            if user is not None and most is not None and self._of_users[user] >= most:
+                return _no_resources(f"the broker takes no more connections of user {user!r:.80}: {most} at most")
+            self._sockets += 1
+            self._of_users[user] += 1
+        self._visits[visit] = None
+        return full if self._closing else None
+
+    def _refusal(self, remote: ConnectionTerms | None) -> Error | None:
+        """Return what is wrong with what the peer said of itself; None if nothing is."""
+        if remote is None:
+            return None
+        try:
+            check_name("a container id", remote.container_id, self._limits.name)
+        except Refused as error:
+            return error.error
+        least, asked = self._limits.idle_timeout, remote.idle_timeout
+        if asked is not None and asked < least:  # §2.4.5: close, if a peer asks for what is too short
+            reason = f"an idle-time-out of {asked * 1000:g} ms, and {least * 1000:g} ms is the least"
+            return Error(Symbol("amqp:not-allowed"), reason)
+        return None
+
+    def blocked_or_not(self) -> None:
+        """Tell all peers that the broker is blocked, or takes messages again."""
+        for visit in list(self._visits):
+            attempt("telling a connection whether messages are taken", visit.blocked_or_not)
+
+    def replace_users(self, authenticator: Authenticator, goes_on: Callable[[str | None], bool]) -> int:
+        """Let peers log in by other rules from now on; return how many connections are closed.
+
+        Args:
+            goes_on: returns whether the connections of a user go on.
+        """
+        self._authenticator = authenticator
+        over = [visit for visit in self._visits if not visit.in_memory and not goes_on(visit.user)]
+        error = Error(
+            Symbol("amqp:connection:forced"), "the user was removed, or may do other things now: log in again"
+        )
+        for visit in over:
+            attempt("closing a connection", visit.close, error)
+        return len(over)
+
+    def remove(self, visit: Connection) -> None:
+        """Remove a connection that is over."""
+        if visit in self._visits:
+            del self._visits[visit]
+            if not visit.in_memory:
+                self._sockets -= 1
+                self._of_users[visit.user] -= 1
+                if not self._of_users[visit.user]:
+                    del self._of_users[visit.user]
+        if not self._visits and self._quiet is not None:
+            self._quiet.set()
+
+    def cut(self, store: Journal) -> None:
+        """Cut off all connections to what has that store: what was to be written is not."""
+        for visit in list(self._visits):
+            if visit.store is store:
+                visit.cut()
+
+    async def close(self) -> None:
+        """Close all connections, and wait for their peers to do the same.
+
+        Cancelling: the waiting ends.
+        """
+        self._closing = True
+        self._quiet = anyio.Event()
+        for visit in list(self._visits):
+            attempt("closing a connection", visit.close, Error("amqp:connection:forced", "the broker is shutting down"))
+        if self._visits:
+            await self._quiet.wait()
+
+
+class Connection(PeerTransport):
+    """One connection from its engine's start to its end: the pump, and the peer that the pump's events are for.
+
+    Args:
+        scope: cancelling it cuts the connection off; its deadline is lifted when the peer is admitted.
+        login: what delays the answer to its login.
+        tokens: those that the peer has shown; None where none count.
+
+    Attributes:
+        in_memory: it has no socket, and so no file descriptor.
+    """
+
+    def __init__(
+        self,
+        door: ConnectionManager,
+        stream: ByteStream,
+        engine: Engine,
+        facts: StreamFacts,
+        scope: anyio.CancelScope,
+        login: Login,
+        tokens: PeerTokens | None,
+    ) -> None:
+        self._door = door
+        self._engine = engine
+        self._facts = facts
+        self.in_memory = facts is IN_MEMORY
+        self._scope = scope
+        self._login = login
+        self._pump = Pump(stream, engine, self._handle, self._before_write)
+        self._tokens = tokens
+        self._peer = door.make_peer(engine, self, tokens)
+        self._tasks = anyio.create_task_group()
+        self._waiting = False
+        self._admitted = False
+        keep_from_children(self, stream)
+
+    async def run(self) -> None:
+        """Serve until the connection is over.
+
+        Cancelling: the peer's links end, the stream is closed.
+        """
+        async with self._tasks:
+            try:
+                await self._pump.run()
+            finally:
+                if self._peer.is_on(self):
+                    self._peer.lost()
+                else:
+                    self.ended()
+            self._tasks.cancel_scope.cancel()
+
+    @property
+    def user(self) -> str | None:
+        """Who logged in; None for nobody in particular."""
+        return self._engine.identity
+
+    @property
+    def store(self) -> Journal | None:
+        """Where the peer's virtual host keeps what is durable; None for nowhere."""
+        return self._peer.store
+
+    def _handle(self, events: list[Event]) -> None:
+        if not self._admitted and any(isinstance(event, Authenticated) for event in events):
+            self._login.succeeded(self.user)
+        if self._peer.is_on(self):
+            self._peer.handle(events)
+        last = events[-1] if events else None
+        if self._admitted and isinstance(last, ConnectionEnded) and _is_fault(last.error):
+            user = "" if self.user is None else f" of {self.user!r:.80}"
+            text = f"the connection from {self._facts.peer}{user} was lost: {last.error}"
+            fields = {"peer": str(self._facts.peer), "error": type(last.error).__name__}
+            notice("connection_lost", logging.INFO, text, **fields)
+        if self._engine.output_size > self._door.max_output:
+            # Messages wait in queues while the output is full, so this is answers that nobody reads.
+            _log.warning("%s asks and does not read; cut off", self._facts.peer)
+            self._scope.cancel()
+
+    def wake(self) -> None:
+        self._pump.wake()
+
+    def blocked(self) -> bool:
+        if not self._pump.full:
+            return False
+        if not self._waiting:
+            self._waiting = True
+            self._tasks.start_soon(self._wait_for_room)
+        return True
+
+    async def _wait_for_room(self) -> None:
+        await self._pump.drained()
+        self._waiting = False
+        self._peer.resume()
+
+    async def _before_write(self) -> None:
+        await self._login.answer(self._scope)
+        # What a peer is told before it is in says nothing of what the store keeps.
+        if self._admitted and (store := self.store) is not None:
+            await store.wait_durable()
+
+    async def _keep_time(self, tokens: PeerTokens) -> None:
+        """Let the peer's tokens end in time, and have links go with them, or the connection."""
+        while True:
+            changed = anyio.Event()
+            tokens.changed = changed.set
+            left = tokens.seconds_left
+            with anyio.move_on_after(math.inf if left is None else max(0.0, left)):
+                await changed.wait()
+            reason = self._peer.tokens_changed() if self._peer.is_on(self) else None
+            if reason is not None:
+                _log.warning("%s is closed: %s", self._facts.peer, reason.description)
+                self.close(reason)
+                return
+
+    def opened(self) -> Error | None:
+        refusal = self._door.admit(self, self._engine.remote)
+        if refusal is None:
+            self._admitted = True
+            self._door.handshakes.end(self._scope)
+            self._scope.deadline = math.inf
+            if self._tokens is not None:
+                self._tasks.start_soon(self._keep_time, self._tokens)
+        return refusal
+
+    def ended(self) -> None:
+        self._door.remove(self)
+
+    def blocked_or_not(self) -> None:
+        """Tell the peer that the broker is blocked, or takes messages again."""
+        if self._peer.is_on(self):
+            self._peer.blocked_or_not()
+
+    def cut(self) -> None:
+        """End the connection without another word."""
+        self._scope.cancel()
+
+    def close(self, error: Error) -> None:
+        """Close the connection from this side."""
+        self._engine.close(error)
+        self._pump.wake()
+
+
+def _is_fault(error: AmqpError | None) -> bool:
+    """Return whether a connection did not end in order."""
+    return error is not None and not (isinstance(error, ConnectionClosed) and error.condition is None)
+
+
+def _no_resources(description: str) -> Error:
+    return Error(Symbol("amqp:resource-limit-exceeded"), description)

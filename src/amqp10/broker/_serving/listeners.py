@@ -1,0 +1,157 @@
+"""Where peers come in: the broker's listeners, and TLS and WebSockets on the way to its door."""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from contextlib import suppress
+
+import anyio
+from anyio.abc import ByteStream, Listener, SocketAttribute, TaskGroup
+
+from ...errors import ConnectionLost
+from ...net import CertificateName, accept, accept_websocket, listen_tcp, listen_unix
+from .._faults import report
+from .connections import ConnectionManager
+from .handshakes import LOCAL
+
+_log = logging.getLogger("amqp10.broker")
+
+ACCEPT_PAUSE = 0.1
+"""Seconds before accepting is tried again after it failed."""
+
+
+class Listeners:
+    """The places where a broker listens.
+
+    Args:
+        door: serves the streams that come in.
+        host, port: of TCP; host None for none.
+        path: of a Unix socket; None for none.
+        tls: TCP is TLS then.
+        end_point: what the certificate of `tls` is to SCRAM-PLUS; None: it is not offered.
+        certificate_name: the part of a client's certificate that names it.
+        origins: WebSockets are answered, those of web pages from here; None: no WebSockets.
+        handshake_timeout: seconds that a peer has from connecting to its open.
+
+    Attributes:
+        urls: where to connect to; nothing before `open`.
+    """
+
+    def __init__(
+        self,
+        door: ConnectionManager,
+        host: str | None,
+        port: int,
+        *,
+        path: str | None,
+        tls: ssl.SSLContext | None,
+        end_point: bytes | None,
+        certificate_name: CertificateName,
+        origins: frozenset[str] | None,
+        handshake_timeout: float,
+    ) -> None:
+        self.urls: tuple[str, ...] = ()
+        self._door = door
+        self._host = host
+        self._port = port
+        self._path = path
+        self._tls = tls
+        self._end_point = end_point
+        self._certificate_name: CertificateName = certificate_name
+        self._origins = origins
+        self._handshake_timeout = handshake_timeout
+        self._listeners: list[Listener[ByteStream]] = []
+        self._listening: list[anyio.CancelScope] = []
+        self._failing = False  # accepting failed, and nobody came since
+
+    async def open(self) -> None:
+        """Listen, and take nobody yet.
+
+        Raises:
+            OSError: an address cannot be listened on.
+
+        Cancelling: nothing is left open.
+        """
+        listeners = self._listeners
+        urls = []
+        try:
+            if self._host is not None:
+                listener, url = await listen_tcp(self._host, self._port, secure=self._tls is not None)
+                listeners.append(listener)
+                urls.append(url)
+                if self._origins is not None:
+                    urls.append(url.replace("amqp", "ws", 1))
+            if self._path is not None:
+                listener, url = await listen_unix(self._path)
+                listeners.append(listener)
+                urls.append(url)
+        except BaseException:
+            for listener in listeners:
+                await listener.aclose()
+            raise
+        self.urls = tuple(urls)
+
+    def begin(self, tasks: TaskGroup) -> None:
+        """Take who comes; whoever is served is so in `tasks`."""
+        for listener in self._listeners:
+            tasks.start_soon(self._listen_on, listener, tasks)
+
+    async def _listen_on(self, listener: Listener[ByteStream], tasks: TaskGroup) -> None:
+        async with listener:
+            with anyio.CancelScope() as scope:
+                self._listening.append(scope)
+                while True:
+                    try:
+                        await listener.serve(self._take, tasks)
+                    except* (OSError, anyio.BrokenResourceError) as errors:
+                        # Out of file descriptors, mostly: those who are served go on.
+                        if not self._failing:
+                            self._failing = True
+                            error = errors.exceptions[0]
+                            reason = error.__cause__ or error  # on trio the error itself says nothing
+                            _log.warning("accepting a connection failed, and is tried again: %s", reason)
+                        self._door.handshakes.cut_some_off()
+                    await anyio.sleep(ACCEPT_PAUSE)
+
+    async def _take(self, stream: ByteStream) -> None:
+        """Serve a stream that came in at a listener."""
+        handshakes = self._door.handshakes
+        self._failing = False
+        with anyio.CancelScope(deadline=anyio.current_time() + self._handshake_timeout) as scope:
+            handshakes.begin(scope, _address_of(stream))
+            try:
+                stream, facts = await accept(stream, self._tls, self._certificate_name, self._end_point)
+                received = b""
+                if self._origins is not None:
+                    stream, received = await accept_websocket(stream, self._origins, facts)
+                await self._door.serve(stream, facts, scope, received)
+            except ConnectionLost as error:
+                _log.debug("%s", error)
+            except Exception as error:  # whatever it is, it costs this connection, not the broker
+                report("taking a connection failed", error)
+                await anyio.aclose_forcefully(stream)
+            finally:
+                handshakes.end(scope)
+
+    def replace_tls(self, tls: ssl.SSLContext, end_point: bytes | None) -> None:
+        """Secure those who come from now on by another context; see the class for its arguments."""
+        self._tls, self._end_point = tls, end_point
+
+    def stop(self) -> None:
+        """Stop accepting connections."""
+        for scope in self._listening:
+            scope.cancel()
+
+    def remove_socket(self) -> None:
+        """Remove the socket's file."""
+        if self._path is not None:
+            with suppress(OSError):
+                os.unlink(self._path)
+
+
+def _address_of(stream: ByteStream) -> str:
+    """Return the host that a stream comes from."""
+    address = stream.extra(SocketAttribute.remote_address, None)
+    return str(address[0]) if isinstance(address, tuple) else LOCAL

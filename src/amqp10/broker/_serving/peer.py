@@ -1,0 +1,330 @@
+"""One peer of the broker: its connection and sessions, as its engine tells of them. No I/O here, and no queue."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ...engine import (
+    Acquire,
+    CompleteBranch,
+    ConnectionEnded,
+    ConnectionOpened,
+    Engine,
+    EngineOwner,
+    Event,
+    LimitBranch,
+    Link,
+    LinkAttached,
+    LinkEnded,
+    OutcomesMissed,
+    PrepareBranch,
+    QueryBranches,
+    Request,
+    RequestReceived,
+    Session,
+    SessionBegun,
+    SessionResumed,
+    SessionUnmapped,
+    WindowOpened,
+)
+from ...messaging import Error, TransactionalState
+from ...types import Symbol
+from .._errors import Refused
+from .._faults import attempt
+from .._limits import Maker
+from .._links.links import PeerLinks
+from .._links.producer import ProducerLink
+from .._links.user_id import check_user_id
+from .._management.requests import Requests
+from .._peer import Peer, PeerTerms
+from .._queues.topic import Owner
+from .._retained.sessions import PeerSessions, ResumableSessionOwner
+from .._router import Journal, Router
+from .._tokens.grants import PeerTokens
+from .._transactions.local import LocalTransaction
+from .._users.users import EVERYTHING
+from .._virtual_hosts import USUAL, not_there, virtual_host_of
+from .transport import Disconnected, PeerTransport
+
+_numbers = itertools.count(1)
+
+
+class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
+    """One connection, as the broker sees it.
+
+    Whoever drives the engine gives every batch of events to `handle`, and calls `resume` when output that was held up
+    (`full`) has gone.
+
+    `lost` ends what is left, when the driving ends in whatever way.
+
+    Attributes:
+        requests: what carries out what it asks for.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        router: Router,
+        terms: PeerTerms,
+        carrier: PeerTransport,
+        tokens: PeerTokens | None = None,
+    ) -> None:
+        self.engine = engine
+        self.tokens = tokens
+        self.unread_octets = 0
+        self.wake = carrier.wake
+        self.number = next(_numbers)
+        self._terms = terms
+        self._carrier = carrier
+        self.maker = Maker()
+        self.transactions: dict[bytes, LocalTransaction] = {}
+        self.end_of_pass: list[Callable[[], None]] = []
+        self.rights = EVERYTHING
+        self._enter(router)
+
+    def _enter(self, router: Router) -> None:
+        """Be a peer of that virtual host; only before any session was begun."""
+        self._router = router
+        self.open_transactions = router.transactions
+        self.keeper = router.links.keeper
+        self.requests = Requests(router, self)
+        self.links = PeerLinks(self, router, self._terms)
+        self.engine.keeper = PeerSessions(router.sessions, self)
+
+    @property
+    def owner(self) -> Owner:
+        return self.engine.identity, self.engine.remote.container_id if self.engine.remote is not None else ""
+
+    @property
+    def store(self) -> Journal | None:
+        """Where its virtual host keeps what is durable; None for nowhere."""
+        return self._router.store
+
+    @property
+    def blocked(self) -> str | None:
+        account = self.maker.account
+        return self._router.blocked or (account.blocked if account is not None else None)
+
+    @property
+    def full(self) -> bool:
+        return self._carrier.blocked()
+
+    def handle(self, events: Iterable[Event]) -> None:
+        """Act on what happened; at the end of it all nodes concerned have had their pass."""
+        self._router.maker = self.maker
+        try:
+            self.dispatch(events)
+            while late := self.links.late():
+                self.dispatch(late)
+            while self.end_of_pass:
+                self.end_of_pass.pop(0)()
+        finally:
+            self._router.maker = None
+        self._router.flush()
+
+    def resume(self) -> None:
+        """Go on sending: the output has room again."""
+        for consumer in self.links.consumers.values():
+            consumer.credit_changed()
+        self.links.pairs.ready()
+        self.links.cbs.ready()
+        if self.links.service is not None:
+            self.links.service.ready()
+        self._router.flush()
+
+    def blocked_or_not(self) -> None:
+        """Stop or restart senders after the broker was blocked or unblocked."""
+        self.engine.block(self.blocked)
+        for producer in self.links.producers.values():
+            if isinstance(producer, ProducerLink):
+                producer.destination.blocked_or_not()
+        self._router.flush()
+        self.wake()
+
+    def lost(self) -> None:
+        """End the links, and give back what they held: the connection is over. A second call does nothing."""
+        for consumer in self.links.consumers.values():
+            consumer.connection_lost()
+        self.links.end_all(lambda link: not link.session.suspended)
+        self.links.forget_sessions()
+        carrier = self._carrier
+        if self._router.sessions.connection_lost(self):
+            self._carrier = absent = Disconnected()
+            self.wake = absent.wake
+        else:
+            self._let_go()
+        self._router.flush()
+        carrier.ended()
+
+    def _let_go(self) -> None:
+        """End what belongs to the connection."""
+        self.requests.end()
+        self._router.subscriptions.connection_ended(self)
+        self._router.links.connection_ended(self)
+
+    # Sessions that outlive their connection
+
+    def is_on(self, carrier: PeerTransport) -> bool:
+        """Return whether the peer is on that transport; not after its sessions went on on another connection."""
+        return self._carrier is carrier
+
+    def session_taken_over(self, session: Session) -> None:
+        attempt("what came before the session was taken over", self._catch_up)
+        session.suspend()
+        attempt("the end of a session that was taken over", self._catch_up)
+        self.wake()
+
+    def _catch_up(self) -> None:
+        """Act on what the engine has to tell."""
+        self.handle(self.engine.events())
+
+    def _on_session_resumed(self, event: SessionResumed) -> None:
+        """Go on with a session of an earlier connection, and with its links."""
+        before = self._router.sessions.peer_of(event.session)
+        if before is self:  # on another channel
+            self.links.session_ready(event.session)
+        if not isinstance(before, PeerConnection) or before is self:
+            return
+        self.links.take_over(before.links, event.session)
+        self.requests.take_over(before.requests, event.session)
+        self._router.sessions.moved(event.session, self)
+        self.links.session_ready(event.session)
+
+    def session_expired(self, session: Session) -> None:
+        self.links.end_all(lambda link: link.session is session)
+        if not self.links.producers and not self.links.consumers:
+            self._let_go()
+        self._router.flush()
+
+    def end_link(self, link: Link, error: Error) -> None:
+        if link.attached:
+            link.detach(closed=True, error=error)
+        self.links.end(link)
+        self.wake()
+
+    def transaction(self, txn_id: object) -> LocalTransaction | None:
+        transaction = self.transactions.get(txn_id) if isinstance(txn_id, bytes) else None
+        return None if transaction is None or transaction.expired else transaction
+
+    def claims_another_user(self, payload: bytes) -> Error | None:
+        if not self._router.check_user_id or self.rights.impersonator:
+            return None
+        return check_user_id(payload, self.engine.identity)
+
+    def do(self, request: Request[Any]) -> Any:
+        return self.requests.do(request)
+
+    def posts_in_part(self, txn_id: bytes) -> bool:
+        states = (link.partial_state for link in self.links.producers)
+        return any(isinstance(state, TransactionalState) and state.txn_id == txn_id for state in states)
+
+    # Connection and sessions
+
+    def _on_connection_opened(self, event: ConnectionOpened) -> None:
+        hostname = self.engine.remote.hostname if self.engine.remote is not None else None
+        hosts, refusal = self._terms.virtual_hosts, None
+        name: str | None = USUAL
+        if hosts is not None:
+            names_hosts = self.engine.names_hosts
+            name = virtual_host_of(hostname, hosts, names_hosts=names_hosts)
+            if name is None:
+                refusal = not_there(hostname, names_hosts=names_hosts)
+            elif hosts[name] is not self._router:
+                self._router.maker = None
+                self._enter(hosts[name])
+                self._router.maker = self.maker
+        self.maker.account = self._router.account_of(self.engine.identity)
+        user, by_token = self.engine.identity, None
+        if self.tokens is not None:
+            by_token = self.tokens.rights_in(name or USUAL, user)
+        self.rights = self.requests.rights = by_token or self._terms.rights_of(user, name or USUAL)
+        try:
+            self.rights.check_enters()
+        except Refused as error:
+            refusal = refusal or error.error
+        refusal = refusal or self._carrier.opened()
+        if refusal is not None:
+            self.engine.refuse(refusal, self._terms.connection)
+            return
+        self.engine.open(self._terms.connection)
+        if self.blocked is not None:
+            self.engine.block(self.blocked)
+
+    def _on_session_begun(self, event: SessionBegun) -> None:
+        session = event.session
+        if session.terms is not None:
+            return
+        session.begin(self._terms.session)
+        try:
+            self.links.weigh_session(session)
+        except Refused as refusal:
+            session.end(refusal.error)
+
+    def _on_session_unmapped(self, event: SessionUnmapped) -> None:
+        self._router.subscriptions.session_ended(event.session)
+        self._router.links.session_ended(event.session, self)
+        self._router.sessions.session_ended(event.session)
+        self.links.forget_session(event.session)
+        self.requests.session_ended(event.session)
+
+    def _on_window_opened(self, event: WindowOpened) -> None:
+        self.links.session_ready(event.session)
+
+    def tokens_changed(self) -> Error | None:
+        """Let tokens end, and links with them that nothing else allows; return why to close, or None."""
+        if self.tokens is None:
+            return None
+        reason = self.tokens.expire()
+        if reason is None:
+            self.links.check_rights()
+            self._router.flush()
+            self.wake()
+        return reason
+
+    # Links
+
+    def _on_link_attached(self, event: LinkAttached) -> None:
+        self.links.on_attached(event)
+
+    def _on_link_ended(self, event: LinkEnded) -> None:
+        self.links.on_ended(event)
+
+    # Transactions and requests
+
+    def _on_outcomes_missed(self, event: OutcomesMissed) -> None:
+        """Fail a transaction that was to retire a delivery which is gone: it cannot be committed (§4.4.2)."""
+        transaction = self.transaction(event.state.txn_id)
+        if transaction is not None:
+            reason = "an outcome was named in the transaction of a delivery that is not there any more"
+            transaction.failed = _error("amqp:transaction:rollback", reason)
+
+    def _on_request_received(self, event: RequestReceived) -> None:
+        pending = event.request
+        request, user, prepared = pending.request, self.engine.identity, self._router.prepared
+        answer: Any
+        if isinstance(request, Acquire):
+            answer = self.links.acquire(request.deliveries)
+        elif isinstance(request, LimitBranch):
+            transaction, answer = self.transaction(request.transaction), None
+            if transaction is not None:
+                self.open_transactions.limit(transaction, request.seconds)
+        elif isinstance(request, PrepareBranch):
+            transaction = self.transaction(request.transaction)
+            answer = transaction is not None and prepared.prepare(user, request.branch, transaction)
+        elif isinstance(request, CompleteBranch):
+            answer = prepared.complete(user, request.branch, commit=request.commit)
+        elif isinstance(request, QueryBranches):
+            answer = prepared.of(user)
+        else:
+            self.requests.answer(pending)
+            return
+        pending.session.answer(pending, answer)
+
+    def _on_connection_ended(self, event: ConnectionEnded) -> None:
+        self.lost()
+
+
+def _error(condition: str, description: str) -> Error:
+    return Error(Symbol(condition), description)

@@ -1,0 +1,1 @@
+"""The store: what has to survive the broker, in SQLite."""

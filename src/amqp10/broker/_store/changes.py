@@ -1,0 +1,123 @@
+"""What of a store is different from what its file has."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from .._queues.journal import QueueJournal
+
+if TYPE_CHECKING:
+    from .._queues.message import QueuedMessage
+    from .._retained.links import ResumableLink
+    from .._retained.subscriptions import RetainedSubscription
+    from .tables import BindingRow, BranchRow, DeclarationRow, ExchangeRow, NodeRow, QuarantineRow, WorkRow
+
+
+@dataclass(slots=True, eq=False)
+class StoredLink:
+    """A link in the store: what it holds, by tag: the entry of a consumer, the outcome that a producer was told."""
+
+    number: int
+    link: ResumableLink
+    held: dict[bytes, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Changes:
+    """What is different from what the file has; the rows are formed when they are written.
+
+    Attributes:
+        noted: how often, since the broker's start, something was noted that has to be waited for.
+    """
+
+    noted: int = 0
+    nodes: list[NodeRow] = field(default_factory=list)
+    declarations: list[DeclarationRow] = field(default_factory=list)
+    exchanges: list[ExchangeRow] = field(default_factory=list)
+    bindings: list[BindingRow] = field(default_factory=list)
+    closed: list[int] = field(default_factory=list)  # exchanges and bindings
+    subscriptions: dict[RetainedSubscription, None] = field(default_factory=dict)
+    dropped: list[int] = field(default_factory=list)
+    messages: dict[QueuedMessage, StoredQueue] = field(default_factory=dict)
+    rewritten: set[QueuedMessage] = field(default_factory=set)
+    links: dict[StoredLink, None] = field(default_factory=dict)
+    deliveries: dict[tuple[StoredLink, bytes], None] = field(default_factory=dict)
+    ended: list[int] = field(default_factory=list)
+    branches: list[BranchRow] = field(default_factory=list)
+    work: list[WorkRow] = field(default_factory=list)
+    completed: list[int] = field(default_factory=list)  # branches
+    quarantined: list[QuarantineRow] = field(default_factory=list)
+    unquarantined: list[int] = field(default_factory=list)
+    unrestored: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)  # rows, each with its table
+
+    def _by_kind(self) -> list[Any]:
+        return [getattr(self, each.name) for each in fields(self) if each.name != "noted"]
+
+    def __bool__(self) -> bool:
+        return any(self._by_kind())
+
+    def before(self, later: Changes) -> Changes:
+        """Return these changes, which could not be written, together with later ones."""
+        pairs = zip(self._by_kind(), later._by_kind(), strict=True)
+        return Changes(later.noted, *(one + other if isinstance(one, list) else one | other for one, other in pairs))
+
+
+class ChangeRecorder(ABC):
+    """Collects what changed until it is written.
+
+    Attributes:
+        changes: what the file has not got yet.
+    """
+
+    changes: Changes
+
+    @abstractmethod
+    def number(self, above: int = 0) -> int:
+        """Return a number that no row has, greater than `above`."""
+
+    @abstractmethod
+    def note(self) -> None:
+        """Record that something changed that no peer may hear of before it is on the disk."""
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Start writing what changed."""
+
+
+class StoredQueue(QueueJournal):
+    """Records what happens to the durable messages of one queue in the changes of a store."""
+
+    __slots__ = ("_recorder", "dropped", "number")
+
+    def __init__(self, recorder: ChangeRecorder, number: int) -> None:
+        self._recorder = recorder
+        self.number = number
+        self.dropped = False
+
+    def record(self, entry: QueuedMessage) -> None:
+        if not entry.row:
+            entry.row = self._recorder.number()
+            entry.stored = False
+        self._recorder.changes.messages[entry] = self
+        self._recorder.note()
+
+    def rewritten(self, entry: QueuedMessage) -> None:
+        self._recorder.changes.rewritten.add(entry)
+        self.record(entry)
+
+    def record_lazily(self, entry: QueuedMessage) -> None:
+        self._recorder.changes.messages[entry] = self
+        self._recorder.wake()
+
+    def came_back(self, entry: QueuedMessage) -> None:
+        if entry.row:
+            self.record_lazily(entry)
+        else:
+            self.record(entry)
+
+    def drop(self) -> None:
+        self.dropped = True
+        self._recorder.changes.dropped.append(self.number)
+        self._recorder.note()

@@ -1,0 +1,420 @@
+"""What of a broker has to survive it, and when that is on the disk.
+
+    a pass: Peer.handle -> Router.flush    notes what changed       `StoredQueue`, `Store.note_...`
+    Store.run                              all that is new since the last commit is one transaction
+    Pump, before it writes                 waits until what was noted with its bytes is committed: `wait_durable`
+
+So nothing that a peer is told, an outcome or another peer's message, can be undone by the end of the process, and many
+messages of many connections share one fsync. What is kept is state, not a journal of changes: rows are formed when they
+are written, and a message that came and went in between costs nothing.
+
+While the disk refuses (`failure`), what was noted waits in memory and is tried again; all connections are cut, for
+their peers wait for answers that must not be written, and new ones are refused.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from ...types import encode
+from .._quarantine import QuarantineJournal
+from .._queues.queue import Queue
+from .._queues.topic import Topic
+from .._router import Journal
+from .._routing.exchanges import Exchange
+from .changes import ChangeRecorder, Changes, StoredQueue
+from .links import StoredLinks
+from .tables import (
+    BindingRow,
+    BranchRow,
+    DeclarationRow,
+    ExchangeRow,
+    MessageRow,
+    NodeRow,
+    QuarantineRow,
+    StoreFile,
+    SubscriptionRow,
+    WorkRow,
+)
+
+if TYPE_CHECKING:
+    from ...engine import BranchId
+    from .._quarantine import QuarantinedMessage
+    from .._queues.journal import QueueJournal
+    from .._queues.message import Clock, QueuedMessage
+    from .._queues.node import Node
+    from .._retained.subscriptions import RetainedSubscription
+    from .._routing.exchanges import Binding
+    from .._transactions.local import Work
+
+_log = logging.getLogger("amqp10.broker")
+
+T = TypeVar("T")
+
+MOST_STORED = 900_000_000
+"""Bytes of the largest message that a store takes; SQLite's limit, less what annotations may add."""
+
+RETRY = 1.0
+"""Seconds until a failed commit is tried again."""
+
+LOOK_AGAIN = 1.0
+"""Seconds between two looks for room on a disk that has little."""
+ENOUGH_AGAIN = 1.1
+"""How much of the least room there has to be until senders go on, so that they are not stopped for each message."""
+NEEDED = 0.25
+"""How much of the least room has to be the disk's own: changes are written beside the file before they are in it."""
+
+
+class StoredQuarantine(QuarantineJournal):
+    """Notes in a store what becomes of durable messages in the quarantine."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def added(self, message: QuarantinedMessage) -> None:
+        self.keep(message)
+
+    def keep(self, message: QuarantinedMessage, origin: str | None = None, content: bytes | None = None) -> None:
+        """Keep a message; or a row of the table `origin`, which could not be restored."""
+        moment = message.time.timestamp()
+        node, reason = (text.encode(errors="backslashreplace").decode() for text in (message.node, message.reason))
+        told = (reason, message.message_format, message.payload)
+        row = QuarantineRow(message.number, node, moment, *told, origin, content)
+        self._store.changes.quarantined.append(row)
+        self._store.note()
+
+    def removed(self, message: QuarantinedMessage) -> None:
+        self._store.changes.unquarantined.append(message.number)
+        self._store.note()
+
+
+class Store(Journal, ChangeRecorder):
+    """The store of a running broker.
+
+    Args:
+        clock, wall: the broker's clock and the time of day.
+        least_room: octets; with less room senders are to be stopped, while what is left is for removing messages.
+
+    Attributes:
+        short: why senders are to be stopped: there is little room on the disk; None: there is enough.
+        on_room: called when that changes.
+        changes: what the file has not got yet.
+        failure: why the last commit failed; None if it did not.
+        on_failure: called when a commit fails after one that did not.
+
+    Raises:
+        StoreError: the file cannot be opened, is in use, is damaged, or is something else.
+    """
+
+    def __init__(self, path: str, clock: Clock, wall: Clock = time.time, least_room: int = 0) -> None:
+        self.short: str | None = None
+        self.on_room: Callable[[], None] = lambda: None
+        self._least_room = least_room
+        self._largest = math.inf  # octets that the file has room for
+        self._coming = 0  # octets of messages that were to be stored since the last commit began
+        self.file = StoreFile(path)
+        self.path = path
+        self.changes = Changes()
+        self.failure: Exception | None = None
+        self.on_failure: Callable[[], None] = lambda: None
+        self.keeper: StoredLinks = StoredLinks(self)
+        self.quarantine: StoredQuarantine = StoredQuarantine(self)
+        self._clock = clock
+        self._wall = wall
+        self._numbers = itertools.count(1)
+        self._committed = 0  # what `noted` was at the last commit
+        self._writing: Changes | None = None
+        self._awake = True
+        self._wakeup: anyio.Event | None = None
+        self._done: anyio.Event | None = None  # set by the next commit
+
+    def number(self, above: int = 0) -> int:
+        if above:
+            self._numbers = itertools.count(above + 1)
+        return next(self._numbers)
+
+    # What happens
+
+    def note(self) -> None:
+        self.changes.noted += 1
+        self.wake()
+
+    def wake(self) -> None:
+        if not self._awake:
+            self._awake = True
+            if self._wakeup is not None:
+                self._wakeup.set()
+
+    def add_node(self, node: Node) -> StoredQueue:
+        journal = StoredQueue(self, self.number())
+        self.changes.nodes.append(NodeRow(journal.number, node.name, "topic" if isinstance(node, Topic) else "queue"))
+        terms = node.terms if isinstance(node, Queue) else None
+        if terms is not None:
+            arguments = encode(dict(terms.arguments))
+            self.changes.declarations.append(DeclarationRow(journal.number, terms.auto_delete, arguments))
+        self.note()
+        return journal
+
+    def add_exchange(self, exchange: Exchange) -> None:
+        exchange.number = self.number()
+        arguments = encode(dict(exchange.arguments))
+        row = ExchangeRow(
+            exchange.number, exchange.name, exchange.kind, exchange.auto_delete, exchange.internal, arguments
+        )
+        self.changes.exchanges.append(row)
+        self.note()
+
+    def add_binding(self, binding: Binding) -> None:
+        exchange, to = binding.exchange, binding.destination
+        kept = to.durable if isinstance(to, Exchange) else to.journal is not None
+        if not (exchange.durable and kept):
+            return
+        binding.number = self.number()
+        arguments = encode(dict(binding.arguments))
+        row = BindingRow(binding.number, exchange.name, isinstance(to, Exchange), to.name, binding.key, arguments)
+        self.changes.bindings.append(row)
+        self.note()
+
+    def drop(self, number: int) -> None:
+        self.changes.closed.append(number)
+        self.note()
+
+    def note_subscription(self, lasting: RetainedSubscription) -> None:
+        queue = lasting.queue
+        if queue.journal is None and lasting.durable:
+            queue.keep(StoredQueue(self, self.number()))
+        if queue.journal is not None:
+            self.changes.subscriptions[lasting] = None
+            self.note()
+
+    def add_branch(self, user: str | None, branch: BranchId, work: Work) -> int:
+        number = self.number()
+        rows: list[WorkRow] = []
+        for node, entry in work.posted:
+            if entry.durable and node.journal is not None:
+                moment = self._time_of_day(entry.expires)
+                told = (None, None, entry.message_format, entry.failures, moment, entry.payload)
+                rows.append(WorkRow(number, len(rows), node.journal.number, *told))
+        for queue, entry, outcome in work.retired:
+            if entry.row and queue.journal is not None:
+                done = (entry.row, encode(outcome), None, None, None, None)
+                rows.append(WorkRow(number, len(rows), queue.journal.number, *done))
+        self.changes.branches.append(BranchRow(number, user, *branch))
+        self.changes.work += rows
+        self.note()
+        return number
+
+    def end_branch(self, number: int) -> None:
+        self.changes.completed.append(number)
+        self.note()
+
+    # Committing
+
+    async def run(self) -> None:
+        """Commit what is noted, as long as the broker runs.
+
+        Cancelling: what is being written is committed first.
+        """
+        self._look_for_room(*await self._in_thread(self._room))
+        while True:
+            self._awake = False
+            if not self.changes:
+                self._wakeup = anyio.Event()
+                with anyio.move_on_after(math.inf if self.short is None else LOOK_AGAIN):
+                    await self._wakeup.wait()
+                self._wakeup = None
+            try:
+                if not self.changes:
+                    room = await self._in_thread(self._room)
+                else:
+                    self._begin()
+                    room = await self._in_thread(self._write)
+                    self._succeeded()
+                self._look_for_room(*room)
+            except Exception as error:  # of SQLite; or a row cannot be formed, which must not end the broker either
+                self._failed(error)
+                await anyio.sleep(RETRY)
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        """Call it in a thread, not in line behind what the program does in threads; cancelling waits for it."""
+        with anyio.CancelScope(shield=True):
+            result = await anyio.to_thread.run_sync(call, limiter=anyio.CapacityLimiter(1))
+        return result  # noqa: RET504  # for mypy a scope may end with nothing
+
+    def _write(self) -> tuple[float, float]:
+        self.file.commit()
+        return self._room()
+
+    def _room(self) -> tuple[float, float]:
+        """Return the octets that are free on the disk, and in the file where messages were removed."""
+        if not self._least_room:
+            return math.inf, 0
+        free = shutil.disk_usage(os.path.dirname(os.path.abspath(self.path))).free
+        return free, int(self.file.pragma("freelist_count")) * int(self.file.pragma("page_size"))
+
+    def _look_for_room(self, free: float, within: float) -> None:
+        """Stop senders where there is little room; let them go on when there is enough again."""
+        before, least = self.short, self._least_room
+        room = free if free < least * NEEDED else free + within
+        # What is stored is written beside the file first, and then into it.
+        self._largest = min(free, (free + within) / 2)
+        if room >= (least if before is None else least * ENOUGH_AGAIN):
+            self.short = None
+        elif before is None:
+            self.short = f"the disk of the store has room for less than {least} octets"
+        if self.short is not before:
+            self.on_room()
+
+    def fits(self, octets: int) -> bool:
+        if self._coming + octets > self._largest:
+            return False
+        self._coming += octets
+        return True
+
+    async def wait_durable(self) -> None:
+        """Wait until all that was noted so far is on the disk.
+
+        Cancelling: the waiting ends.
+        """
+        noted = self.changes.noted
+        while self._committed < noted:
+            if self._done is None:
+                self._done = anyio.Event()
+            await self._done.wait()
+
+    def commit(self) -> None:
+        """Write what is noted, at once.
+
+        Raises:
+            Exception: it is noted still; of SQLite, or a row cannot be formed.
+        """
+        try:
+            self._begin()
+            self.file.commit()
+        except Exception as error:
+            self._failed(error)
+            raise
+        self._succeeded()
+
+    def _begin(self) -> None:
+        changes = self._writing = self.changes
+        self.changes = Changes(changes.noted)
+        self._coming = 0
+        come, marked, gone = [], [], []
+        for entry, journal in changes.messages.items():
+            if journal.dropped:
+                continue
+            if entry.gone:
+                if entry.stored:
+                    gone.append((entry.row,))
+            elif entry.stored and entry not in changes.rewritten:
+                marked.append((entry.failures, not entry.available, entry.row))
+            else:
+                come.append(self._row(entry, journal))
+        file = self.file
+        file.begin()
+        if changes.unrestored:
+            file.remove_rows(changes.unrestored)
+        file.put_nodes(changes.nodes)
+        file.put_declarations(changes.declarations)
+        file.put_exchanges(changes.exchanges)
+        file.put_bindings(changes.bindings)
+        file.put_subscriptions(
+            self._subscription_row(each, each.queue.journal)
+            for each in changes.subscriptions
+            if each.queue.journal is not None and not each.queue.journal.dropped
+        )
+        file.put_messages(come)
+        file.mark_messages(marked)
+        file.remove_messages(gone)
+        file.remove_queues((number,) for number in changes.dropped)
+        file.remove_topology((number,) for number in changes.closed)
+        if changes.links or changes.deliveries or changes.ended:
+            self._write_links(changes)
+        if changes.branches or changes.completed:
+            file.put_branches(changes.branches, changes.work)
+            file.remove_branches((number,) for number in changes.completed)
+        if changes.quarantined or changes.unquarantined:
+            file.put_quarantine(changes.quarantined)
+            file.remove_quarantine((number,) for number in changes.unquarantined)
+
+    def _write_links(self, changes: Changes) -> None:
+        come, gone = self.keeper.delivery_rows(changes.deliveries)
+        self.file.put_links(self.keeper.link_rows(changes.links))
+        self.file.put_deliveries(come)
+        self.file.remove_deliveries(gone)
+        self.file.remove_links((number,) for number in changes.ended)
+
+    def _row(self, entry: QueuedMessage, journal: QueueJournal) -> MessageRow:
+        expires = self._time_of_day(entry.expires)
+        return MessageRow(
+            entry.row,
+            journal.number,
+            entry.message_format,
+            entry.failures,
+            not entry.available,
+            expires,
+            entry.payload,
+            entry.arrived,
+            entry.position if entry.arrived is not None else None,
+        )
+
+    def _subscription_row(self, lasting: RetainedSubscription, journal: QueueJournal) -> SubscriptionRow:
+        key = lasting.key
+        identity, container = key.owner or (None, None)
+        deadline = self._time_of_day(lasting.deadline)
+        source = encode(lasting.source)
+        topic = lasting.queue.topic.name
+        return SubscriptionRow(
+            journal.number, topic, key.owner is not None, identity, container, key.name, key.kind, source, deadline
+        )
+
+    def _time_of_day(self, moment: float | None) -> float | None:
+        return None if moment is None else self._wall() + (moment - self._clock())
+
+    def _succeeded(self) -> None:
+        changes, self._writing = self._writing, None
+        assert changes is not None
+        for entry in changes.messages:
+            entry.stored = True
+        self._committed = changes.noted
+        if self.failure is not None:
+            _log.warning("%s: the store takes changes again", self.path)
+            self.failure = None
+        done, self._done = self._done, None
+        if done is not None:
+            done.set()
+
+    def _failed(self, error: Exception) -> None:
+        changes, self._writing = self._writing, None
+        assert changes is not None
+        self.changes = changes.before(self.changes)
+        first, self.failure = self.failure is None, error
+        if first:
+            _log.error("%s: the store takes nothing, connections are cut until it does: %s", self.path, error)
+            self.on_failure()
+        try:
+            self.file.rollback()
+        except sqlite3.Error:
+            _log.exception("%s: rolling back failed", self.path)
+
+    def close(self) -> None:
+        """Write what is noted, and close the file."""
+        try:
+            if self.changes:
+                self.commit()
+        except Exception:
+            pass  # it is logged, and nobody was told otherwise
+        finally:
+            self.file.close()

@@ -1,0 +1,407 @@
+"""The tables of a store, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import starmap
+from typing import Any, Final, NamedTuple, get_args, get_type_hints
+
+from ..._sqlite import Database, Format
+
+_TOPOLOGY: Final = """
+        CREATE TABLE declarations (
+            number INTEGER PRIMARY KEY,
+            auto_delete INTEGER NOT NULL,
+            arguments BLOB NOT NULL);
+        CREATE TABLE exchanges (
+            number INTEGER PRIMARY KEY,
+            name TEXT NOT NULL UNIQUE,
+            kind TEXT NOT NULL,
+            auto_delete INTEGER NOT NULL,
+            internal INTEGER NOT NULL,
+            arguments BLOB NOT NULL);
+        CREATE TABLE bindings (
+            number INTEGER PRIMARY KEY,
+            exchange TEXT NOT NULL,
+            to_exchange INTEGER NOT NULL,
+            destination TEXT NOT NULL,
+            key TEXT NOT NULL,
+            arguments BLOB NOT NULL);"""
+
+_BRANCHES: Final = """
+        CREATE TABLE branches (
+            number INTEGER PRIMARY KEY,
+            identity TEXT,
+            format INTEGER NOT NULL,
+            global_id BLOB NOT NULL,
+            branch_id BLOB NOT NULL);
+        CREATE TABLE work (
+            branch INTEGER NOT NULL,
+            place INTEGER NOT NULL,
+            node INTEGER NOT NULL,
+            message INTEGER,
+            outcome BLOB,
+            format INTEGER,
+            failures INTEGER,
+            expires REAL,
+            payload BLOB,
+            PRIMARY KEY (branch, place)) WITHOUT ROWID;"""
+
+_QUARANTINE: Final = """
+        CREATE TABLE quarantine (
+            number INTEGER PRIMARY KEY,
+            node TEXT NOT NULL,
+            moment REAL NOT NULL,
+            reason TEXT NOT NULL,
+            format INTEGER NOT NULL,
+            payload BLOB NOT NULL,
+            origin TEXT,
+            content BLOB);"""
+
+_FORMAT: Final = Format(
+    "the store of a broker",
+    application=0x616D7170,  # "amqp"
+    version=6,
+    upgrades={
+        1: _TOPOLOGY,
+        2: "ALTER TABLE messages ADD COLUMN arrived REAL;",
+        3: _BRANCHES,
+        4: _QUARANTINE,
+        5: "ALTER TABLE messages ADD COLUMN place INTEGER;",
+    },
+    schema="""
+        CREATE TABLE nodes (
+            number INTEGER PRIMARY KEY,
+            name TEXT NOT NULL UNIQUE,
+            kind TEXT NOT NULL);
+        CREATE TABLE subscriptions (
+            number INTEGER PRIMARY KEY,
+            topic TEXT NOT NULL,
+            owned INTEGER NOT NULL,
+            identity TEXT,
+            container TEXT,
+            name TEXT NOT NULL,
+            kind TEXT NOT NULL,
+            source BLOB NOT NULL,
+            deadline REAL);
+        CREATE TABLE messages (
+            number INTEGER PRIMARY KEY,
+            queue INTEGER NOT NULL,
+            format INTEGER NOT NULL,
+            failures INTEGER NOT NULL,
+            held INTEGER NOT NULL,
+            expires REAL,
+            payload BLOB NOT NULL,
+            arrived REAL,
+            place INTEGER);
+        CREATE TABLE links (
+            number INTEGER PRIMARY KEY,
+            identity TEXT,
+            container TEXT NOT NULL,
+            name TEXT NOT NULL,
+            direction TEXT NOT NULL,
+            node INTEGER,
+            policy TEXT NOT NULL,
+            timeout INTEGER NOT NULL);
+        CREATE TABLE deliveries (
+            link INTEGER NOT NULL,
+            tag BLOB NOT NULL,
+            message INTEGER,
+            outcome BLOB,
+            PRIMARY KEY (link, tag)) WITHOUT ROWID;"""
+    + _TOPOLOGY
+    + _BRANCHES
+    + _QUARANTINE,
+)
+
+_KEYS: Final = {
+    # A tag that is text in a file from elsewhere is read as what it is; see `_sqlite`.
+    "deliveries": "link = ? AND CAST(tag AS BLOB) = CAST(? AS BLOB)",
+    "work": "branch = ? AND place = ?",
+}
+"""Conditions for one row of a table by its first columns, where that is not its number."""
+
+
+class NodeRow(NamedTuple):
+    """A queue or a topic."""
+
+    number: int
+    name: str
+    kind: str
+
+
+class DeclarationRow(NamedTuple):
+    """How a queue was declared; one that nobody declared has none. The arguments are an encoded map."""
+
+    number: int
+    auto_delete: bool
+    arguments: bytes
+
+
+class ExchangeRow(NamedTuple):
+    """An exchange; those that every broker has have none."""
+
+    number: int
+    name: str
+    kind: str
+    auto_delete: bool
+    internal: bool
+    arguments: bytes
+
+
+class BindingRow(NamedTuple):
+    """A binding of an exchange to a queue, or to another exchange, by their names."""
+
+    number: int
+    exchange: str
+    to_exchange: bool
+    destination: str
+    key: str
+    arguments: bytes
+
+
+class SubscriptionRow(NamedTuple):
+    """A durable subscription: its key (`owned`: not a global one), the encoded source, when it ends (time of day)."""
+
+    number: int
+    topic: str
+    owned: bool
+    identity: str | None
+    container: str | None
+    name: str
+    kind: str
+    source: bytes
+    deadline: float | None
+
+
+class MessageRow(NamedTuple):
+    """A message of a queue or subscription; by number they are in order.
+
+    `expires` is time of day, in seconds; so is `arrived`, which messages of streams have, and their offset, `place`.
+    Those that were written before version 6 have the offset only in their annotations, if at all.
+    """
+
+    number: int
+    queue: int
+    format: int
+    failures: int
+    held: bool
+    expires: float | None
+    payload: bytes
+    arrived: float | None
+    place: int | None = None
+
+
+class LinkRow(NamedTuple):
+    """A link that can be resumed; `node` None: that of the anonymous terminus."""
+
+    number: int
+    identity: str | None
+    container: str
+    name: str
+    direction: str
+    node: int | None
+    policy: str
+    timeout: int
+
+
+class DeliveryRow(NamedTuple):
+    """What a link holds unsettled: a consumer's the message with a number, a producer's the encoded outcome."""
+
+    link: int
+    tag: bytes
+    message: int | None
+    outcome: bytes | None
+
+
+class BranchRow(NamedTuple):
+    """A branch of a distributed transaction that is prepared, and whose it is."""
+
+    number: int
+    identity: str | None
+    format: int
+    global_id: bytes
+    branch_id: bytes
+
+
+class WorkRow(NamedTuple):
+    """What is done when a branch is committed: a message, of the node with that number, has that outcome; or comes."""
+
+    branch: int
+    place: int
+    node: int
+    message: int | None
+    outcome: bytes | None
+    format: int | None
+    failures: int | None
+    expires: float | None
+    payload: bytes | None
+
+
+class QuarantineRow(NamedTuple):
+    """A message that was set aside, at that time of day.
+
+    A row that could not be restored has the name of its table in `origin`, and in `content` its columns as an encoded
+    map; if it is no message, the payload is a message that has this map for its body.
+    """
+
+    number: int
+    node: str
+    moment: float
+    reason: str
+    format: int
+    payload: bytes
+    origin: str | None
+    content: bytes | None
+
+
+def check_row(row: tuple[Any, ...]) -> None:
+    """Check that the values of a row are what its columns are for; SQLite takes any in any.
+
+    Raises:
+        TypeError: one is something else.
+    """
+    for name, value, types in zip(columns_of(row), row, _types(type(row)), strict=True):
+        if not isinstance(value, types):
+            raise TypeError(f"{name} cannot be {value!r:.60}")
+
+
+def columns_of(row: tuple[Any, ...]) -> Iterable[str]:
+    """Return the names of the columns that a row has values for."""
+    return type(row).__annotations__
+
+
+@cache
+def _types(kind: type) -> list[tuple[type, ...]]:
+    return [get_args(hint) or ((int,) if hint is bool else (hint,)) for hint in get_type_hints(kind).values()]
+
+
+class StoreFile(Database):
+    """An open store.
+
+    Raises:
+        StoreError: the file cannot be opened, is in use, is damaged, or is something else.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, _FORMAT)
+
+    # Reading
+
+    def nodes(self) -> Iterator[NodeRow]:
+        return starmap(NodeRow, self.run("SELECT * FROM nodes ORDER BY number"))
+
+    def declarations(self) -> Iterator[DeclarationRow]:
+        return starmap(DeclarationRow, self.run("SELECT * FROM declarations"))
+
+    def exchanges(self) -> Iterator[ExchangeRow]:
+        return starmap(ExchangeRow, self.run("SELECT * FROM exchanges ORDER BY number"))
+
+    def bindings(self) -> Iterator[BindingRow]:
+        return starmap(BindingRow, self.run("SELECT * FROM bindings ORDER BY number"))
+
+    def subscriptions(self) -> Iterator[SubscriptionRow]:
+        return starmap(SubscriptionRow, self.run("SELECT * FROM subscriptions ORDER BY number"))
+
+    def messages(self) -> Iterator[MessageRow]:
+        return starmap(MessageRow, self.run("SELECT * FROM messages ORDER BY number"))
+
+    def links(self) -> Iterator[LinkRow]:
+        return starmap(LinkRow, self.run("SELECT * FROM links ORDER BY number"))
+
+    def deliveries(self) -> Iterator[DeliveryRow]:
+        """Read the messages in their order."""
+        return starmap(DeliveryRow, self.run("SELECT * FROM deliveries ORDER BY link, message"))
+
+    def branches(self) -> Iterator[BranchRow]:
+        return starmap(BranchRow, self.run("SELECT * FROM branches ORDER BY number"))
+
+    def work(self) -> Iterator[WorkRow]:
+        return starmap(WorkRow, self.run("SELECT * FROM work ORDER BY branch, place"))
+
+    def quarantine(self) -> Iterator[QuarantineRow]:
+        return starmap(QuarantineRow, self.run("SELECT * FROM quarantine ORDER BY number"))
+
+    def highest(self) -> int:
+        """Return the highest number that a row has."""
+        tables = ("nodes", "subscriptions", "messages", "links", "exchanges", "bindings", "branches")
+        return max(int(self.run(f"SELECT coalesce(max(number), 0) FROM {table}").fetchone()[0]) for table in tables)
+
+    # Writing
+
+    def put_nodes(self, rows: Iterable[NodeRow]) -> None:
+        self.run_many("INSERT OR REPLACE INTO nodes VALUES (?, ?, ?)", rows)
+
+    def put_declarations(self, rows: Iterable[DeclarationRow]) -> None:
+        self.run_many("INSERT OR REPLACE INTO declarations VALUES (?, ?, ?)", rows)
+
+    def put_exchanges(self, rows: Iterable[ExchangeRow]) -> None:
+        self.run_many("INSERT OR REPLACE INTO exchanges VALUES (?, ?, ?, ?, ?, ?)", rows)
+
+    def put_bindings(self, rows: Iterable[BindingRow]) -> None:
+        self.run_many("INSERT OR REPLACE INTO bindings VALUES (?, ?, ?, ?, ?, ?)", rows)
+
+    def put_subscriptions(self, rows: Iterable[SubscriptionRow]) -> None:
+        self.run_many("INSERT OR REPLACE INTO subscriptions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+    def put_messages(self, rows: Iterable[MessageRow]) -> None:
+        self.run_many("INSERT OR REPLACE INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+    def mark_messages(self, marks: Iterable[tuple[int, bool, int]]) -> None:
+        """Change failures and held of the message with a number."""
+        self.run_many("UPDATE messages SET failures = ?, held = ? WHERE number = ?", marks)
+
+    def remove_messages(self, numbers: Iterable[tuple[int]]) -> None:
+        self.run_many("DELETE FROM messages WHERE number = ?", numbers)
+
+    def remove_queues(self, numbers: Iterable[tuple[int]]) -> None:
+        """Queues and subscriptions with what is in them."""
+        tables = ("subscriptions", "nodes", "declarations")
+        for number in numbers:
+            for table, column in (("messages", "queue"), *((table, "number") for table in tables)):
+                self.run(f"DELETE FROM {table} WHERE {column} = ?", number)
+
+    def remove_topology(self, numbers: Iterable[tuple[int]]) -> None:
+        """Exchanges and bindings."""
+        for number in numbers:
+            for table in ("exchanges", "bindings"):
+                self.run(f"DELETE FROM {table} WHERE number = ?", number)
+
+    def put_links(self, rows: Iterable[LinkRow]) -> None:
+        self.run_many("INSERT OR REPLACE INTO links VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+    def put_deliveries(self, rows: Iterable[DeliveryRow]) -> None:
+        self.run_many("INSERT OR REPLACE INTO deliveries VALUES (?, ?, ?, ?)", rows)
+
+    def remove_deliveries(self, keys: Iterable[tuple[int, bytes]]) -> None:
+        """Remove deliveries by link and tag."""
+        self.run_many("DELETE FROM deliveries WHERE link = ? AND tag = ?", keys)
+
+    def put_branches(self, rows: Iterable[BranchRow], work: Iterable[WorkRow]) -> None:
+        self.run_many("INSERT OR REPLACE INTO branches VALUES (?, ?, ?, ?, ?)", rows)
+        self.run_many("INSERT OR REPLACE INTO work VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", work)
+
+    def remove_branches(self, numbers: Iterable[tuple[int]]) -> None:
+        """Branches, with what was to be done."""
+        for number in numbers:
+            self.run("DELETE FROM work WHERE branch = ?", number)
+            self.run("DELETE FROM branches WHERE number = ?", number)
+
+    def put_quarantine(self, rows: Iterable[QuarantineRow]) -> None:
+        self.run_many("INSERT OR REPLACE INTO quarantine VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+    def remove_quarantine(self, numbers: Iterable[tuple[int]]) -> None:
+        self.run_many("DELETE FROM quarantine WHERE number = ?", numbers)
+
+    def remove_rows(self, rows: Iterable[tuple[str, tuple[Any, ...]]]) -> None:
+        """Rows that could not be restored, each with the name of its table."""
+        for table, row in rows:
+            condition = _KEYS.get(table, "number = ?")
+            self.run(f"DELETE FROM {table} WHERE {condition}", row[: condition.count("?")])
+
+    def remove_links(self, numbers: Iterable[tuple[int]]) -> None:
+        """Links, with what they hold."""
+        for number in numbers:
+            self.run("DELETE FROM deliveries WHERE link = ?", number)
+            self.run("DELETE FROM links WHERE number = ?", number)

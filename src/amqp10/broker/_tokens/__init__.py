@@ -1,0 +1,1 @@
+"""Tokens that peers show: whether they are right, what they allow, and for how long."""

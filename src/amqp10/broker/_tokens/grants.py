@@ -1,0 +1,129 @@
+"""The tokens of one connection: that of its login, and those that it put at `$cbs`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from ...messaging import Error
+from ...types import Symbol
+from .._users.users import Rights
+from .rules import RIGHT_FOR, TokenInvalid, parts
+
+if TYPE_CHECKING:
+    from .._users.users import Action
+    from .rules import Grant, TokenRules
+
+MOST_AUDIENCES: Final = 1000
+"""Tokens of one connection at `$cbs`."""
+
+
+class PeerTokens:
+    """Of one connection.
+
+    Attributes:
+        changed: called after a token was added or replaced.
+    """
+
+    def __init__(self, rules: TokenRules) -> None:
+        self._rules = rules
+        self._login: Grant | None = None
+        self._put: dict[str, Grant] = {}
+        self._bare_since = rules.clock()  # without any token
+        self.changed: Callable[[], None] = lambda: None
+
+    @property
+    def takes_logins(self) -> bool:
+        """Whether peers may log in by tokens."""
+        return bool(self._rules.jwt)
+
+    def log_in(self, user: str | None, token: str) -> str | None:
+        """Return whose token this is, of a login; None where it counts for nothing."""
+        try:
+            self._login = self._rules.check(token)
+        except TokenInvalid:
+            return None
+        return self._login.user
+
+    def renew(self, token: str) -> str | None:
+        """Take a new token for that of the login; return why not, or None."""
+        try:
+            grant = self._rules.check(token)
+        except TokenInvalid as error:
+            return str(error)
+        if self._login is None:
+            return "the connection was not opened with a token"
+        if grant.user != self._login.user:
+            return "the token is another user's"
+        self._login = grant
+        self.changed()
+        return None
+
+    def put(self, audience: str, token: str) -> None:
+        """Take a token for an audience.
+
+        Raises:
+            TokenInvalid: it counts for nothing, or there are too many.
+        """
+        grant = self._rules.check(token, audience)
+        key = "/".join(parts(audience))
+        if key not in self._put and len(self._put) >= MOST_AUDIENCES:
+            raise TokenInvalid(f"a connection has tokens for {MOST_AUDIENCES} audiences at most")
+        self._put[key] = grant
+        self.changed()
+
+    def end_all(self) -> None:
+        """Let all tokens end that were put, as if their time were over."""
+        if self._put:
+            self._put.clear()
+            self._bare_since = self._rules.clock()
+            self.changed()
+
+    def rights_in(self, virtual_host: str, user: str | None) -> Rights | None:
+        """Return what the tokens allow; None where the peer came in by something else."""
+        if self._login is None and user is not None:
+            return None
+
+        def allows(action: Action, name: str) -> bool:
+            now = self._rules.clock()
+            grants = [self._login] if self._login is not None else self._put.values()
+            return any(each.expires_on > now and each.allows(action, name, virtual_host) for each in grants)
+
+        advice: dict[Action, str] = {}
+        if self._rules.sas:
+            advice = {action: f": a token with the right {right} allows it" for action, right in RIGHT_FOR.items()}
+        return Rights(user, virtual_host, allows, administrator=False, advice=advice)
+
+    # Time
+
+    @property
+    def due(self) -> float | None:
+        """When something ends next, on the rules' clock; None: nothing does."""
+        if self._login is not None:
+            return self._login.expires_on
+        if self._put:
+            return min(grant.expires_on for grant in self._put.values())
+        return self._bare_since + self._rules.grace if self._rules.required else None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long it is until then."""
+        return None if self.due is None else self.due - self._rules.clock()
+
+    def expire(self) -> Error | None:
+        """Let tokens end; return why the connection is to be closed, or None."""
+        now = self._rules.clock()
+        if self._login is not None:
+            return _unauthorized("the token of the login has ended") if self._login.expires_on <= now else None
+        had = bool(self._put)
+        for key in [key for key, grant in self._put.items() if grant.expires_on <= now]:
+            del self._put[key]
+        if had and not self._put:
+            self._bare_since = now
+        if not self._put and self._rules.required and now >= self._bare_since + self._rules.grace:
+            return _unauthorized(f"no valid token was put for {self._rules.grace:g} s")
+        return None
+
+
+def _unauthorized(description: str) -> Error:
+    return Error(Symbol("amqp:unauthorized-access"), description)

@@ -1,0 +1,379 @@
+"""Which tokens are right: those signed with a key that the broker was given."""
+
+from __future__ import annotations
+
+import base64
+import fnmatch
+import hmac
+import json
+import math
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, Final, Literal, get_args
+from urllib.parse import unquote, unquote_plus, urlsplit
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+from ...tokens import SAS_PREFIX, sas_signature
+from .._users.users import Action
+
+SasRight = Literal["Send", "Listen", "Manage"]
+JwtAlgorithm = Literal["HS256", "RS256", "ES256"]
+
+_ACTIONS: Final[dict[str, frozenset[Action]]] = {
+    "Send": frozenset({"write"}),
+    "Listen": frozenset({"read"}),
+    "Manage": frozenset({"configure", "write", "read"}),
+}
+RIGHT_FOR: Final[dict[Action, SasRight]] = {"write": "Send", "read": "Listen", "configure": "Manage"}
+"""The least right that allows an action."""
+_SCOPE: Final = re.compile(r"(?:[\w.-]+\.)?(configure|write|read):([^/\s]+)/([^/\s]+)(?:/\S*)?", re.ASCII)
+_LONGEST: Final = 65_536
+"""Characters of a token."""
+_LONGEST_AUDIENCE: Final = 2048
+"""Characters of what a token is put for, which is kept as long as the token."""
+_MOST_SCOPES: Final = 500
+
+
+class TokenInvalid(Exception):
+    """A token that counts for nothing; says why, and nothing of what is in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SasRule:
+    """An authorization rule, as in Azure Service Bus: whoever knows the key may sign tokens with these rights.
+
+    Attributes:
+        name: of the rule; tokens say it.
+        key: as clients have it.
+        rights: "Send", "Listen" and "Manage", which allows both, and to declare and delete.
+        entity: the queue or topic that it is for; "" for all.
+
+    Raises:
+        ValueError: a right is unknown, or the name or the key is empty.
+    """
+
+    name: str
+    key: str = field(repr=False)
+    rights: Iterable[SasRight] = get_args(SasRight)
+    entity: str = ""
+
+    def __post_init__(self) -> None:
+        known = get_args(SasRight)
+        if isinstance(self.rights, str) or not set(self.rights) <= set(known):
+            raise ValueError(f"rights are some of {', '.join(known)}, not {self.rights!r}")
+        if not self.name or not self.key:
+            raise ValueError("a SAS rule has a name and a key, and one of them is empty")
+
+
+@dataclass(frozen=True, slots=True)
+class JwtKey:
+    """A key that JSON Web Tokens are checked with.
+
+    What a token allows is in its claim `scope`, as RabbitMQ has it: words like "read:HOST/NAME", "write:*/orders" or
+    "configure:*/*", with any prefix that ends in a dot before them; "*" stands for any text.
+
+    Attributes:
+        key: the secret for HS256; the public key as PEM for RS256 and ES256.
+        algorithm: "HS256", "RS256" or "ES256".
+        issuer, audience: what the claims `iss` and `aud` must say; None: anything.
+        user_claim: the claim with the user's name.
+
+    Raises:
+        ValueError: the key does not fit the algorithm.
+    """
+
+    key: str | bytes = field(repr=False)
+    algorithm: JwtAlgorithm = "HS256"
+    _: KW_ONLY
+    issuer: str | None = None
+    audience: str | None = None
+    user_claim: str = "sub"
+
+    def __post_init__(self) -> None:
+        if self.algorithm not in get_args(JwtAlgorithm):
+            raise ValueError(f"algorithm is one of {', '.join(get_args(JwtAlgorithm))}, not {self.algorithm!r}")
+        if not self.key:
+            raise ValueError("the key of a JwtKey is empty")
+        if self.algorithm != "HS256":
+            public_key(self)
+        elif b"-----BEGIN" in self.octets:  # whoever has the public key could sign with it
+            raise ValueError('the key for HS256 is a secret, and this is PEM: say JwtKey(key, "RS256"), or "ES256"')
+
+    @property
+    def octets(self) -> bytes:
+        """The octets of the key."""
+        return self.key.encode() if isinstance(self.key, str) else self.key
+
+    def verifies(self, signed: bytes, signature: bytes) -> bool:
+        """Return whether the signature of these octets was made with the key."""
+        if self.algorithm == "HS256":
+            return hmac.compare_digest(hmac.digest(self.octets, signed, "sha256"), signature)
+        key = public_key(self)
+        try:
+            if isinstance(key, rsa.RSAPublicKey):
+                key.verify(signature, signed, padding.PKCS1v15(), SHA256())
+            else:
+                if len(signature) != 64:
+                    return False
+                r, s = (int.from_bytes(part) for part in (signature[:32], signature[32:]))
+                key.verify(encode_dss_signature(r, s), signed, ec.ECDSA(SHA256()))
+        except InvalidSignature:
+            return False
+        return True
+
+
+def public_key(key: JwtKey) -> rsa.RSAPublicKey | ec.EllipticCurvePublicKey:
+    """Return the public key of an asymmetric algorithm.
+
+    Raises:
+        ValueError: the key is no public key for that algorithm.
+    """
+    try:
+        found = load_pem_public_key(key.octets)
+    except (ValueError, UnsupportedAlgorithm):
+        raise ValueError(f"the key for {key.algorithm} is not a public key in PEM") from None
+    if key.algorithm == "RS256" and isinstance(found, rsa.RSAPublicKey):
+        return found
+    if (
+        key.algorithm == "ES256"
+        and isinstance(found, ec.EllipticCurvePublicKey)
+        and isinstance(found.curve, ec.SECP256R1)
+    ):
+        return found
+    wanted = "an RSA key" if key.algorithm == "RS256" else "a key of the curve P-256"
+    raise ValueError(f"the key for {key.algorithm} is not {wanted}")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a token allows with what.
+
+    Attributes:
+        host: a pattern of virtual hosts.
+        path: the begin of names in parts: what has them is meant, and what is beneath that; () for all.
+        name: a pattern of names.
+    """
+
+    actions: frozenset[Action]
+    host: str = "*"
+    path: tuple[str, ...] = ()
+    name: str = "*"
+
+    def allows(self, action: Action, name: str, host: str) -> bool:
+        """Return whether it allows that with what has this name in that virtual host."""
+        if action not in self.actions or not fnmatch.fnmatchcase(host, self.host):
+            return False
+        return fnmatch.fnmatchcase(name, self.name) and parts(name)[: len(self.path)] == self.path
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A token that is right.
+
+    Attributes:
+        user: whose it is; None: it does not say.
+        expires_on: seconds since 1970.
+    """
+
+    user: str | None
+    expires_on: float
+    scopes: tuple[Scope, ...]
+
+    def allows(self, action: Action, name: str, host: str) -> bool:
+        """Return whether it allows that with what has this name in that virtual host."""
+        return any(scope.allows(action, name, host) for scope in self.scopes)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRules:
+    """Which tokens a broker takes: `Broker(tokens=TokenRules(sas=[SasRule("policy", key)]))`.
+
+    Peers without a name may then come in, and may do what the tokens allow that they put at `$cbs`; and by a JSON Web
+    Token with a user's name peers log in: by OAUTHBEARER, XOAUTH2, or PLAIN with the token as password. When a token
+    ends without another, its links are detached; where it was the login's, the connection is closed.
+
+    Attributes:
+        sas: rules by which SAS tokens are signed.
+        jwt: keys of JSON Web Tokens.
+        required: close connections of peers without a name that have no token for `grace` seconds.
+        grace: that time.
+        clock: the time in seconds since 1970.
+
+    Raises:
+        ValueError: neither a rule nor a key, or two rules of one name.
+    """
+
+    sas: Iterable[SasRule] = ()
+    jwt: Iterable[JwtKey] = ()
+    _: KW_ONLY
+    required: bool = False
+    grace: float = 20.0
+    clock: Callable[[], float] = field(default=time.time, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sas", tuple(self.sas))
+        object.__setattr__(self, "jwt", tuple(self.jwt))
+        names = [rule.name for rule in self.sas]
+        if not names and not self.jwt:
+            raise ValueError("TokenRules need a SasRule or a JwtKey at least")
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"two SAS rules have the name {min(twice)!r}")
+        if not self.grace > 0:
+            raise ValueError(f"grace must be more than 0 seconds, not {self.grace}")
+
+    def check(self, token: str, audience: str | None = None) -> Grant:
+        """Return what a token allows.
+
+        Args:
+            audience: the URI that it was put for; None: it is the token of a login.
+
+        Raises:
+            TokenInvalid: nothing: it is not signed with a key that is known, has ended, or is for something else.
+        """
+        if len(token) > _LONGEST:
+            raise TokenInvalid(f"a token has {_LONGEST} characters at most")
+        if audience is not None and len(audience) > _LONGEST_AUDIENCE:
+            raise TokenInvalid(f"an audience has {_LONGEST_AUDIENCE} characters at most")
+        if not _is_unicode(token):
+            raise TokenInvalid("a token has no lone surrogates")
+        if token.startswith(SAS_PREFIX):
+            if audience is None:
+                raise TokenInvalid("a SAS token is put at $cbs, and is no login")
+            return self._check_sas(token.removeprefix(SAS_PREFIX), audience)
+        return self._check_jwt(token, audience)
+
+    def _check_sas(self, token: str, audience: str) -> Grant:
+        said = {name: value for name, _, value in (part.partition("=") for part in token.split("&"))}
+        if not said.keys() >= {"sr", "sig", "se", "skn"} or not re.fullmatch(r"\d{1,12}", said["se"], re.ASCII):
+            raise TokenInvalid("a SAS token has sr, sig, se and skn")
+        rule = next((rule for rule in self.sas if rule.name == unquote_plus(said["skn"])), None)
+        right = sas_signature(rule.key if rule is not None else "nobody's", said["sr"], said["se"])
+        if not hmac.compare_digest(right.encode(), unquote_plus(said["sig"]).encode()) or rule is None:
+            raise TokenInvalid("the SAS token is not signed with the key of a rule that is known")
+        self._check_end(float(said["se"]))
+        resource, wanted = _resource(unquote_plus(said["sr"])), _resource(audience)
+        if wanted[: len(resource)] != resource:
+            raise TokenInvalid("the SAS token is for another resource than it was put for")
+        entity = parts(rule.entity)
+        if resource[1 : 1 + len(entity)] != entity:
+            raise TokenInvalid("the rule of the SAS token is for another entity")
+        actions = frozenset(action for each in rule.rights for action in _ACTIONS[each])
+        return Grant(None, float(said["se"]), (Scope(actions, path=wanted[1:]),))
+
+    def _check_jwt(self, token: str, audience: str | None) -> Grant:
+        try:
+            signed, _, signature64 = token.rpartition(".")
+            header64, claims64 = signed.split(".")
+            header, claims, signature = _json(header64), _json(claims64), _octets(signature64)
+        except ValueError:
+            raise TokenInvalid("this is neither a SAS token nor a JSON Web Token") from None
+        fits = [each for each in self.jwt if header.get("alg") == each.algorithm]
+        key = next((each for each in fits if each.verifies(signed.encode(), signature)), None)
+        if key is None:
+            raise TokenInvalid("the JSON Web Token is not signed with a key that is known")
+        if "crit" in header:  # what is named there has to be understood (RFC 7515, 4.1.11)
+            raise TokenInvalid("the JSON Web Token has a critical header, which is not understood here")
+        end, begin = _moment(claims.get("exp")), _moment(claims.get("nbf", 0))
+        if end is None or begin is None:
+            raise TokenInvalid("the JSON Web Token does not say when it ends")
+        self._check_end(end)
+        if begin > self.clock():
+            raise TokenInvalid("the JSON Web Token is not valid yet")
+        meant = claims.get("aud")
+        if key.issuer is not None and claims.get("iss") != key.issuer:
+            raise TokenInvalid("the JSON Web Token is of another issuer")
+        if key.audience is not None and key.audience not in (meant if isinstance(meant, list) else [meant]):
+            raise TokenInvalid("the JSON Web Token is for another audience")
+        user = claims.get(key.user_claim)
+        if isinstance(user, str) and not _is_unicode(user):
+            raise TokenInvalid(f"the claim {key.user_claim!r} of the JSON Web Token has lone surrogates")
+        if audience is None and (not isinstance(user, str) or not user):
+            raise TokenInvalid(f"the JSON Web Token has no claim {key.user_claim!r} with a user's name")
+        words = claims.get("scope", "")
+        found = [_scope(word) for word in (words if isinstance(words, list) else str(words).split())]
+        scopes = tuple(dict.fromkeys(scope for scope in found if scope is not None))
+        if len(scopes) > _MOST_SCOPES:  # all of them are looked at for each link and request
+            raise TokenInvalid(f"a JSON Web Token has {_MOST_SCOPES} scopes at most")
+        if audience is not None:  # it counts for that only, and no more than it says
+            path = _resource(audience)[1:]
+            scopes = tuple(replace(scope, path=path) for scope in scopes)
+        return Grant(user if isinstance(user, str) else None, end, scopes)
+
+    def _check_end(self, end: float) -> None:
+        if end <= self.clock():
+            raise TokenInvalid("the token has ended")
+
+
+def parts(name: str) -> tuple[str, ...]:
+    """Return the parts of an entity's path, which is the same in capitals."""
+    return tuple(part.casefold() for part in name.split("/") if part)
+
+
+def _resource(uri: str) -> tuple[str, ...]:
+    """Return host and path of an audience; its scheme says nothing.
+
+    Raises:
+        TokenInvalid: it is no URI with a host.
+    """
+    try:
+        split = urlsplit(uri)
+        host = split.hostname
+    except ValueError:
+        host = None
+    if host is None:
+        raise TokenInvalid("an audience is a URI with a host, such as amqps://host/queue")
+    path = parts(unquote(split.path))
+    for prefix in ("queues", "topics"):  # addresses may spell the kind of the node
+        if len(path) > 1 and path[0] == prefix:
+            path = path[1:]
+    if path[-1:] == ("$management",):  # azure-service-bus for JavaScript puts its token for this node alone
+        path = path[:-1]
+    return (host, *path)
+
+
+def _scope(word: object) -> Scope | None:
+    read = _SCOPE.fullmatch(word) if isinstance(word, str) else None
+    if read is None:
+        return None
+    action: Any = read[1]
+    # Only "*" is special, as for RabbitMQ.
+    host, name = (re.sub(r"[?\[]", lambda found: f"[{found[0]}]", unquote(part)) for part in read.group(2, 3))
+    return Scope(frozenset({action}), host, name=name)
+
+
+def _octets(text: str) -> bytes:
+    return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+
+
+def _moment(value: object) -> float | None:
+    """Return a number of seconds since 1970; None for what is no such moment."""
+    try:
+        moment = float(value) if isinstance(value, int | float) else math.nan
+    except OverflowError:
+        return None
+    return moment if math.isfinite(moment) else None
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _json(text: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(_octets(text))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(found, dict):
+        raise ValueError("not an object")
+    return found

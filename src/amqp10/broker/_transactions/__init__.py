@@ -1,0 +1,1 @@
+"""Transactions that no connection holds any longer."""

@@ -1,0 +1,1 @@
+"""Users of the broker: their passwords, permissions and limits."""

@@ -1,0 +1,272 @@
+"""Users of a broker, and what each of them may do: permissions as RabbitMQ has them, or a callback that decides."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from ...sasl import StoredKeys
+from .._errors import Refused
+from .name_pattern import name_pattern
+
+Action = Literal["configure", "write", "read"]
+"""Declaring and deleting; sending to, and binding; receiving from, purging, and binding to."""
+
+Authorize = Callable[[str | None, Action, str, str], bool]
+"""Decides whether a user (None: a peer without a name) may do that with a queue or exchange of that name in a virtual
+host; called with these four in this order, for each link once and for each request."""
+
+DEFAULT_EXCHANGE: Final = "amq.default"
+"""The name in permissions of the exchange that leads to all queues."""
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """What a user may do in one virtual host: for each action a regular expression of names.
+
+    It is searched for in the name of a queue, topic or exchange: `^` and `$` tie it to the ends. Where it is empty the
+    action is not allowed. Lookarounds, backreferences, flags and what gives nothing back (`a++`) are not understood, so
+    that no name takes long to match; where you need them, give `Broker(authorize=...)`.
+
+    Attributes:
+        configure: names that it may declare and delete; also names that it may make by attaching to them.
+        write: names that it may send to.
+        read: names that it may receive from.
+
+    Raises:
+        ValueError: one of them is no regular expression, or has what is not understood.
+    """
+
+    configure: str = ""
+    write: str = ""
+    read: str = ""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            pattern = getattr(self, each.name)
+            try:
+                name_pattern(pattern)
+            except (ValueError, TypeError) as error:
+                raise ValueError(f"{each.name} is a regular expression, not {pattern!r:.80}: {error}") from None
+
+    def allows(self, action: Action, name: str) -> bool:
+        """Return whether the action is allowed with what has that name."""
+        pattern: str = getattr(self, action)
+        # Before a line feed at the end, too, `$` matches: no pattern is meant to allow such names.
+        return bool(pattern) and not name.endswith("\n") and name_pattern(pattern).matches(name)
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A user of a broker, by the name that `Broker(users=...)` gives it.
+
+    Attributes:
+        password: for PLAIN and SCRAM, or the keys of one; None for a user who comes in by certificate only.
+        permissions: by virtual host, "/" for the usual one; None for all in all of them.
+        administrator: may manage what belongs to the broker, such as its quarantine.
+        impersonator: may send messages whose `user_id` is another's, as bridges do.
+    """
+
+    password: str | StoredKeys | None = field(default=None, repr=False)
+    permissions: Mapping[str, Permissions] | None = None
+    administrator: bool = False
+    impersonator: bool = False
+
+
+class Rights:
+    """What a peer may do.
+
+    Args:
+        user: its name; None for a peer without one.
+        virtual_host: where.
+        allows: decides; None: everything is allowed.
+        advice: what to do about a refusal, by the action; none where it is empty.
+
+    Attributes:
+        limited: something may be refused.
+        administrator, impersonator: as for `User`.
+        enters: it may open a connection to the virtual host.
+    """
+
+    def __init__(
+        self,
+        user: str | None = None,
+        virtual_host: str = "/",
+        allows: Callable[[Action, str], bool] | None = None,
+        *,
+        administrator: bool = True,
+        impersonator: bool = False,
+        enters: bool = True,
+        advice: Mapping[Action, str] | None = None,
+    ) -> None:
+        self.limited = allows is not None
+        self.enters = enters
+        self.administrator = administrator
+        self.impersonator = impersonator
+        self._user = user
+        self._virtual_host = virtual_host
+        self._allows = allows
+        self._advice = advice or {}
+
+    def check(self, action: Action, name: str) -> None:
+        """Refuse what is not allowed.
+
+        Raises:
+            Refused: the peer may not do that with what has that name.
+        """
+        if self._allows is not None and not self._allows(action, name):
+            reason = f"{action} access to {name!r:.200} in {self._place} refused for {self._who}"
+            raise Refused("amqp:unauthorized-access", reason + self._advice.get(action, ""))
+
+    def check_enters(self) -> None:
+        """Refuse a virtual host for which nobody gave the peer permissions.
+
+        Raises:
+            Refused: nobody did.
+        """
+        if not self.enters:
+            reason = f"access to {self._place} refused for {self._who}: no permissions are given for it"
+            raise Refused("amqp:unauthorized-access", reason, reply_code=530)
+
+    def check_administrator(self, what: str) -> None:
+        """Refuse what only administrators may do.
+
+        Raises:
+            Refused: the peer is not an administrator.
+        """
+        if not self.administrator:
+            raise Refused("amqp:unauthorized-access", f"{what} is for administrators; {self._who} is not one")
+
+    @property
+    def _who(self) -> str:
+        return "peers without a name" if self._user is None else f"user {self._user!r:.80}"
+
+    @property
+    def _place(self) -> str:
+        return f"virtual host {self._virtual_host!r:.80}"
+
+
+EVERYTHING: Final = Rights()
+
+
+def rights_of(
+    users: Mapping[str, str | StoredKeys | User], authorize: Authorize | None, user: str | None, virtual_host: str
+) -> Rights:
+    """Return what a peer may do in a virtual host.
+
+    Whoever has no permissions of its own may do everything as long as nobody has any, and else nothing; but for users
+    who are given by a password alone, who may do everything. The callback, if there is one, decides about all.
+    """
+    known = users.get(user) if user is not None else None
+    there = known if isinstance(known, User) else User()
+    if authorize is not None:
+        decide = authorize
+
+        def asked(action: Action, name: str) -> bool:
+            return decide(user, action, name, virtual_host)
+
+        administrator = there.administrator
+        return Rights(user, virtual_host, asked, administrator=administrator, impersonator=there.impersonator)
+    if not any(isinstance(each, User) for each in users.values()) or isinstance(known, str | StoredKeys):
+        return EVERYTHING
+    if isinstance(known, User) and known.permissions is None:
+        return Rights(user, virtual_host, administrator=known.administrator, impersonator=known.impersonator)
+    permissions = (there.permissions or {}).get(virtual_host)
+    return Rights(
+        user,
+        virtual_host,
+        (permissions or Permissions()).allows,
+        administrator=there.administrator,
+        impersonator=there.impersonator,
+        enters=permissions is not None,
+    )
+
+
+def may_the_same(
+    before: Mapping[str, str | StoredKeys | User], now: Mapping[str, str | StoredKeys | User], user: str | None
+) -> bool:
+    """Return whether a user is among both, and is allowed the same by both, whatever its password."""
+
+    def allowed(users: Mapping[str, str | StoredKeys | User]) -> object:
+        known = users.get(user) if user is not None else None
+        if isinstance(known, User):
+            return replace(known, password=None)
+        return known is None, known is None and any(isinstance(each, User) for each in users.values())
+
+    return allowed(before) == allowed(now)
+
+
+# Users in a file
+
+
+def read_users(path: str | PathLike[str]) -> dict[str, User]:
+    """Read users from a JSON file: an object with "users", which has an object for each name.
+
+    That has "password" or "keys" (what `amqp10 hash-password` prints), and may have "permissions" (by
+    virtual host: "configure", "write" and "read"), "administrator" and "impersonator".
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is not such a file; the message says where, and repeats no password.
+    """
+    try:
+        found = json.loads(Path(path).read_bytes())
+    except (ValueError, RecursionError):
+        raise ValueError(f"{path}: not a JSON file") from None
+    users = found.get("users") if isinstance(found, dict) else None
+    if not isinstance(users, dict) or len(found) != 1:
+        raise ValueError(f'{path}: a file of users is {{"users": {{NAME: {{...}}, ...}}}}')
+    return {name: read_user(said, f"{path}: user {name!r:.80}") for name, said in users.items()}
+
+
+_KINDS: Final[dict[str, type]] = {
+    "password": str,
+    "keys": str,
+    "permissions": dict,
+    "administrator": bool,
+    "impersonator": bool,
+}
+
+
+def read_user(said: Any, where: str) -> User:
+    """Read what a file says of one user.
+
+    Args:
+        where: it stands, for errors.
+
+    Raises:
+        ValueError: it is not as `read_users` says.
+    """
+    _check_fields(said, _KINDS, where)
+    if "password" in said and "keys" in said:
+        raise ValueError(f'{where}: has "password" and "keys", and needs one of them')
+    permissions: dict[str, Permissions] | None = None
+    if "permissions" in said:
+        permissions = {}
+        for host, patterns in said["permissions"].items():
+            _check_fields(patterns, {each.name: str for each in fields(Permissions)}, f"{where}, {host!r:.80}")
+            try:
+                permissions[host] = Permissions(**patterns)
+            except ValueError as error:
+                raise ValueError(f"{where}, {host!r:.80}: {error}") from None
+    password: str | StoredKeys | None = said.get("password")
+    if "keys" in said:
+        try:
+            password = StoredKeys.parse(said["keys"])
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
+    return User(password, permissions, said.get("administrator", False), said.get("impersonator", False))
+
+
+def _check_fields(said: Any, kinds: Mapping[str, type], where: str) -> None:
+    if not isinstance(said, dict):
+        raise ValueError(f"{where}: is an object, not a {type(said).__name__}")
+    for name, value in said.items():
+        if name not in kinds:
+            raise ValueError(f"{where}: knows {', '.join(kinds)}, not {name!r:.80}")
+        if not isinstance(value, kinds[name]):
+            raise ValueError(f"{where}: {name} is a {kinds[name].__name__}, not a {type(value).__name__}")

@@ -1,0 +1,279 @@
+"""The administration of a namespace by HTTP: `PUT /orders` and the like, with descriptions in Atom's XML."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qs, unquote, urlsplit
+from xml.etree.ElementTree import Element
+
+from ...._azure_rules import Rule
+from ...._http import HTTPAnswer, HTTPRequest
+from ..._errors import Refused
+from ..._tokens.rules import TokenInvalid
+from .._config import QueueConfig, SubscriptionConfig, TopicConfig
+from .._service_bus.entity import NOT_ALLOWED
+from .._service_bus.topic import ALREADY_EXISTS, NOT_FOUND
+from . import atom
+
+if TYPE_CHECKING:
+    from ..._tokens.rules import TokenRules
+    from .._config import EntityConfig
+    from .._namespace import Declared, Namespace
+    from .._service_bus.rules import ActiveRule
+    from .._service_bus.topic import Subscription
+
+_MOST_LISTED: Final = 100
+_STATUS: Final = {ALREADY_EXISTS: 409, NOT_FOUND: 404, NOT_ALLOWED: 400}
+_ATOM: Final = {"Content-Type": "application/atom+xml;type=entry;charset=utf-8"}
+_PATH: Final = re.compile(
+    r"(?P<entity>.+?)/subscriptions(?:/(?P<subscription>[^/]+)(?:/(?P<rules>rules)(?:/(?P<rule>[^/]+))?)?)?",
+    re.IGNORECASE,
+)
+_FORWARDS: Final = {
+    "ForwardTo": "servicebussupplementaryauthorization",
+    "ForwardDeadLetteredMessagesTo": "servicebusdlqsupplementaryauthorization",
+}
+"""Settings that need a token for another entity, and the header that it is in."""
+
+
+class _Wrong(Exception):
+    """A request that is not carried out."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Administration:
+    """Answers requests that declare, change, list and delete entities.
+
+    Args:
+        tokens: what the token of a request is checked by; None: none is needed.
+    """
+
+    def __init__(self, namespace: Namespace, tokens: TokenRules | None) -> None:
+        self._namespace = namespace
+        self._tokens = tokens
+        self._began = namespace.clock()
+
+    def answer(self, request: HTTPRequest) -> HTTPAnswer:
+        """Carry a request out, and return the answer, whatever it is."""
+        try:
+            status, element = self._do(request)
+        except _Wrong as wrong:
+            status, element = wrong.status, atom.error(wrong.status, str(wrong))
+        except Refused as refusal:
+            status = _STATUS.get(str(refusal.error.condition), 403)
+            element = atom.error(status, refusal.error.description or "")
+        except ValueError as error:
+            status, element = 400, atom.error(400, str(error))
+        finally:
+            self._namespace.flush()
+        return HTTPAnswer(status) if element is None else HTTPAnswer(status, atom.document(element), _ATOM)
+
+    def _do(self, request: HTTPRequest) -> tuple[int, Element | None]:
+        asked = _Asked(request)
+        self._authorize(request.headers.get("authorization"), asked.host, asked.path)
+        if asked.path.casefold() == "$namespaceinfo":
+            self._only(request, "GET")
+            info = atom.namespace_info(asked.host, self._began)
+            return 200, atom.entry(asked.url, asked.host, info, self._began, self._began, asked.host)
+        listed = re.fullmatch(r"\$resources/(queues|topics)", asked.path, re.IGNORECASE)
+        if listed:
+            self._only(request, "GET")
+            kind = QueueConfig if listed[1].casefold() == "queues" else TopicConfig
+            found = [each for each in self._namespace.declared if isinstance(each.config, kind)]
+            return 200, self._feed(asked, listed[1], found)
+        parts = _PATH.fullmatch(asked.path)
+        if parts is None:
+            return self._entity(request, asked, asked.path, None)
+        topic = self._namespace.find_declared(parts["entity"])
+        if not isinstance(topic.config, TopicConfig):
+            raise _Wrong(404, f"{parts['entity']!r:.300} is no topic, and has no subscriptions")
+        if parts["subscription"] is None:
+            self._only(request, "GET")
+            return 200, self._feed(asked, "subscriptions", topic.subscriptions.values())
+        if parts["rules"] is None:
+            return self._entity(request, asked, parts["entity"], parts["subscription"])
+        declared = self._namespace.find_declared(parts["entity"], parts["subscription"])
+        subscription = self._namespace.subscription(declared.entity)
+        assert subscription is not None
+        if parts["rule"] is None:
+            self._only(request, "GET")
+            return 200, self._rules(asked, subscription)
+        return self._rule(request, asked, subscription, parts["rule"])
+
+    def _only(self, request: HTTPRequest, *methods: str) -> None:
+        if request.method not in methods:
+            raise _Wrong(405, f"{request.method:.20} is not done here: {' and '.join(methods)} are")
+
+    def _authorize(self, token: str | None, host: str, path: str) -> None:
+        """Check that a token has the right Manage.
+
+        Raises:
+            _Wrong: it has not.
+        """
+        if self._tokens is None:
+            return
+        if token is None:
+            raise _Wrong(401, "a request has a token in its header Authorization")
+        try:
+            grant = self._tokens.check(token.removeprefix("Bearer "), f"sb://{host}/{path}")
+        except TokenInvalid as error:
+            raise _Wrong(401, str(error)) from None
+        if not grant.allows("configure", path, "/"):
+            raise _Wrong(401, f"the token does not allow to manage {path!r:.300}")
+
+    # Lists
+
+    def _feed(self, asked: _Asked, title: str, found: Iterable[Declared]) -> Element:
+        entries, following = asked.page(list(found))
+        return atom.feed(
+            asked.url, title, [self._entry(asked, each) for each in entries], self._namespace.clock(), following
+        )
+
+    def _entry(self, asked: _Asked, declared: Declared) -> Element:
+        description = atom.describe(declared, asked.host)
+        config = declared.config
+        url = f"{asked.base}/{declared.entity.name}"
+        return atom.entry(url, config.name, description, declared.created, declared.updated, asked.host)
+
+    def _rules(self, asked: _Asked, subscription: Subscription) -> Element:
+        rules, following = asked.page(subscription.rules)
+        entries = [self._rule_entry(asked, subscription, each) for each in rules]
+        return atom.feed(asked.url, "rules", entries, self._namespace.clock(), following)
+
+    def _rule_entry(self, asked: _Asked, subscription: Subscription, active: ActiveRule) -> Element:
+        rule, created = active.rule, active.created
+        url = f"{asked.base}/{subscription.entity.name}/Rules/{rule.name}"
+        return atom.entry(url, rule.name, atom.describe_rule(rule, created), created, created)
+
+    # One of them
+
+    def _entity(
+        self, request: HTTPRequest, asked: _Asked, name: str, subscription: str | None
+    ) -> tuple[int, Element | None]:
+        self._only(request, "GET", "PUT", "DELETE")
+        if request.method == "DELETE":
+            self._namespace.delete(name, subscription)
+            return 200, None
+        if request.method == "GET":
+            return 200, self._entry(asked, self._namespace.find_declared(name, subscription))
+        description = atom.description_in(atom.read_xml(request.body))
+        changes = "if-match" in request.headers
+        kind = description.tag.rpartition("}")[2].removesuffix("Description")
+        if kind not in (("Subscription",) if subscription is not None else ("Queue", "Topic")):
+            raise ValueError(f"no {kind!r:.100} is at this path")
+        said = atom.Said(description, f"{kind}Description")
+        self._check_forwards(request, asked, said)
+        status, kept = atom.status_of(said), atom.kept(said)
+        if changes:
+            declared = self._namespace.find_declared(name, subscription)
+            if type(declared.config).__name__ != f"{kind}Config":
+                raise _Wrong(404, f"there is no {kind.lower()} {name!r:.300}")
+            before: Any = declared.config
+            config = atom.config_of(before, said, asked.host)
+            self._check_targets(config)
+            self._namespace.change(declared, config)
+            kept = {**declared.said, **kept}
+        else:
+            declared = self._declare(asked, said, kind, name, subscription)
+        declared.said = kept
+        self._namespace.open_for(declared.entity, status)
+        return 200 if changes else 201, self._entry(asked, declared)
+
+    def _declare(self, asked: _Asked, said: atom.Said, kind: str, name: str, subscription: str | None) -> Declared:
+        if subscription is not None:
+            of_it = atom.config_of(SubscriptionConfig(subscription, rules=_first_rules(said)), said, asked.host)
+            self._check_targets(of_it)
+            return self._namespace.subscribe(self._namespace.find_declared(name), of_it)
+        if kind == "Topic":
+            return self._namespace.declare(atom.config_of(TopicConfig(name), said, asked.host))
+        queue = atom.config_of(QueueConfig(name), said, asked.host)
+        self._check_targets(queue)
+        return self._namespace.declare(queue)
+
+    def _check_forwards(self, request: HTTPRequest, asked: _Asked, said: atom.Said) -> None:
+        """Check that a request has the right to what messages are to be forwarded to."""
+        for setting, header in _FORWARDS.items():
+            if setting in said:
+                target = urlsplit(said.text(setting)).path.strip("/")
+                token = request.headers.get(header) or request.headers.get("authorization")
+                self._authorize(token, asked.host, target)
+
+    def _check_targets(self, config: EntityConfig | TopicConfig) -> None:
+        if isinstance(config, TopicConfig):
+            return
+        for target in (config.forward_to, config.forward_dead_letters_to):
+            if target is not None and self._namespace.find_declared(target).config.name == config.name:
+                raise ValueError(f"{config.name!r} forwards to itself")
+
+    def _rule(
+        self, request: HTTPRequest, asked: _Asked, subscription: Subscription, name: str
+    ) -> tuple[int, Element | None]:
+        self._only(request, "GET", "PUT", "DELETE")
+        if request.method == "DELETE":
+            subscription.remove(name)
+            return 200, None
+        if request.method == "PUT":
+            rule = atom.read_description(name, atom.description_in(atom.read_xml(request.body)))
+            if "if-match" in request.headers:
+                subscription.change(rule)
+            else:
+                subscription.add(rule)
+        status = 201 if request.method == "PUT" and "if-match" not in request.headers else 200
+        return status, self._rule_entry(asked, subscription, subscription.find(name))
+
+
+def _first_rules(said: atom.Said) -> list[Rule]:
+    """Return the rules that a subscription begins with."""
+    first = said.elements.get("DefaultRuleDescription")
+    if first is None:
+        return [Rule()]
+    name = next((each.text for each in first if each.tag.endswith("}Name")), None)
+    first.tag = first.tag.replace("DefaultRule", "Rule")
+    return [atom.read_description(name or Rule().name, first)]
+
+
+class _Asked:
+    """Where a request goes.
+
+    Attributes:
+        host: of the namespace, as the request says it.
+        path: of what it is about, without slashes around it.
+        base, url: of the namespace, and of that.
+
+    Raises:
+        ValueError: it makes no sense.
+    """
+
+    def __init__(self, request: HTTPRequest) -> None:
+        split = urlsplit(request.target)
+        self.host = request.headers.get("host", "")
+        if not re.fullmatch(r"[A-Za-z0-9.:\[\]_-]{1,260}", self.host, re.ASCII):
+            raise ValueError(f"a request has the name of its host, not {self.host!r:.200}")
+        self.path = unquote(split.path, errors="strict").strip("/")
+        if not self.path.isprintable() or not 1 <= len(self.path) <= 1000:
+            raise ValueError(f"a path is the name of an entity, not {self.path!r:.200}")
+        self.base = f"{'https' if request.secure else 'http'}://{self.host}"
+        self.url = f"{self.base}/{self.path}"
+        self._query = parse_qs(split.query, max_num_fields=20)
+
+    def page(self, found: list[Any]) -> tuple[list[Any], str | None]:
+        """Return a part of a list as the query asks for it, and where to get the next one.
+
+        Raises:
+            ValueError: the query makes no sense.
+        """
+        skip, top = self._number("$skip", 0), min(self._number("$top", _MOST_LISTED), _MOST_LISTED)
+        more = skip + top < len(found) and top > 0
+        following = f"{self.url}?$skip={skip + top}&$top={top}" if more else None
+        return found[skip : skip + top], following
+
+    def _number(self, name: str, usual: int) -> int:
+        text = self._query.get(name, [str(usual)])[0]
+        if not (text.isascii() and text.isdigit() and len(text) < 10):
+            raise ValueError(f"{name} is a number of 0 or more, not {text!r:.100}")
+        return int(text)

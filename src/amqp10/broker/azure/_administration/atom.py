@@ -1,0 +1,545 @@
+"""Entities as the administration says them: descriptions in XML, in entries and feeds of Atom."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
+from xml.etree.ElementTree import Element, SubElement, TreeBuilder
+from xml.parsers.expat import ExpatError, ParserCreate
+from xml.sax.saxutils import escape, quoteattr
+
+from ...._azure_rules import CORRELATED, CorrelationFilter, FalseFilter, Rule, RuleFilter, SqlFilter, TrueFilter
+from .._config import QueueConfig, SubscriptionConfig, TopicConfig, read_duration
+from .._service_bus.entity import Status
+
+if TYPE_CHECKING:
+    from .._namespace import Declared
+
+_ATOM: Final = "{http://www.w3.org/2005/Atom}"
+_BUS: Final = "{http://schemas.microsoft.com/netservices/2010/10/servicebus/connect}"
+_COUNTS: Final = "{http://schemas.microsoft.com/netservices/2011/06/servicebus}"
+_INSTANCE: Final = "{http://www.w3.org/2001/XMLSchema-instance}"
+_TYPE: Final = _INSTANCE + "type"
+_SCHEMA: Final = "http://www.w3.org/2001/XMLSchema"
+_DEEPEST: Final = 16
+_MOST_ELEMENTS: Final = 5000
+_MEGABYTE: Final = 1_048_576
+_USUAL_MEGABYTES: Final = 1024
+_LONGEST_SAID: Final = 1024
+_LONGEST_LOCK: Final = 300.0
+_FOR_EVER: Final = "P10675199DT2H48M5.4775807S"
+_LAST: Final = 253_402_300_799.0
+_STATUSES: Final = get_args(Status)
+
+Config = TypeVar("Config", QueueConfig, TopicConfig, SubscriptionConfig)
+
+
+# Reading
+
+
+def read_xml(body: bytes) -> Element:
+    """Parse a document that declares nothing: no document type, and so no entities.
+
+    Raises:
+        ValueError: it is no such document, or is too deep or too large.
+    """
+    builder = TreeBuilder()
+    parser = ParserCreate(namespace_separator="}")
+    depth, elements = 0, 0
+
+    def begin(name: str, attributes: dict[str, str]) -> None:
+        nonlocal depth, elements
+        depth, elements = depth + 1, elements + 1
+        if depth > _DEEPEST or elements > _MOST_ELEMENTS:
+            raise ValueError(f"the XML has {_MOST_ELEMENTS} elements at most, {_DEEPEST} of them in one another")
+        builder.start(_full(name), {_full(each): value for each, value in attributes.items()})
+
+    def end(name: str) -> None:
+        nonlocal depth
+        depth -= 1
+        builder.end(_full(name))
+
+    def refuse(*_: object) -> None:
+        raise ValueError("the XML declares a document type, which is not taken")
+
+    parser.StartElementHandler, parser.EndElementHandler = begin, end
+    parser.CharacterDataHandler = builder.data
+    parser.StartDoctypeDeclHandler = refuse
+    try:
+        parser.Parse(body, True)
+    except (ExpatError, LookupError, UnicodeError) as error:
+        raise ValueError(f"the body is no XML: {error}") from None
+    return builder.close()
+
+
+def _full(name: str) -> str:
+    return "{" + name if "}" in name else name
+
+
+def description_in(entry: Element) -> Element:
+    """Return the description in an entry.
+
+    Raises:
+        ValueError: the element is not an entry with one description.
+    """
+    content = entry.find(f"{_ATOM}content")
+    if entry.tag != f"{_ATOM}entry" or content is None or len(content) != 1:
+        raise ValueError("the body is an Atom entry with one description in its content")
+    return content[0]
+
+
+class Said:
+    """What a description says, by the names of its elements.
+
+    Args:
+        wanted: the name of the description.
+
+    Raises:
+        ValueError: it is another one.
+    """
+
+    def __init__(self, description: Element, wanted: str) -> None:
+        if description.tag != _BUS + wanted:
+            raise ValueError(f"the entry describes a {wanted}, not {_local(description.tag)!r:.200}")
+        self.elements = {_local(each.tag): each for each in description}
+
+    def __contains__(self, name: str) -> bool:
+        return bool(self.text(name))
+
+    def text(self, name: str) -> str:
+        """Return the text of an element; "" where it is missing.
+
+        Raises:
+            ValueError: it is too long.
+        """
+        element = self.elements.get(name)
+        text = (element.text or "").strip() if element is not None else ""
+        if len(text) > _LONGEST_SAID:
+            raise ValueError(f"{name} has {_LONGEST_SAID} characters at most, not {len(text)}")
+        return text
+
+    def flag(self, name: str) -> bool:
+        """Return a truth value; False where it is missing.
+
+        Raises:
+            ValueError: it says neither true nor false.
+        """
+        text = self.text(name)
+        if text.casefold() not in ("", "true", "false", "1", "0"):
+            raise ValueError(f"{name} is true or false, not {text!r:.200}")
+        return text.casefold() in ("true", "1")
+
+    def number(self, name: str) -> int:
+        """Return a number of 1 at least.
+
+        Raises:
+            ValueError: it is anything else.
+        """
+        text = self.text(name)
+        if not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text) >= 1):
+            raise ValueError(f"{name} is a number of 1 at least, not {text!r:.200}")
+        return int(text)
+
+    def seconds(self, name: str) -> float | None:
+        """Return a duration; None: for ever.
+
+        Raises:
+            ValueError: it is no duration, or one of 0 seconds.
+        """
+        try:
+            return read_duration(self.text(name))
+        except ValueError as error:
+            raise ValueError(f"{name} {error}") from None
+
+
+def _local(tag: str) -> str:
+    return tag.rpartition("}")[2]
+
+
+_KEPT: Final = (
+    *("AutoDeleteOnIdle", "EnableBatchedOperations", "EnableExpress", "EnablePartitioning"),
+    *("MaxMessageSizeInKilobytes", "SupportOrdering", "UserMetadata"),
+)
+"""Settings that change nothing here, and are told as they were said."""
+
+
+def kept(said: Said) -> dict[str, str]:
+    """Return settings that mean nothing here.
+
+    Raises:
+        ValueError: one of them makes no sense.
+    """
+    found = {name: said.text(name) for name in _KEPT if name in said}
+    if "AutoDeleteOnIdle" in found:
+        said.seconds("AutoDeleteOnIdle")
+    return found
+
+
+def status_of(said: Said) -> Status:
+    """Return what an entity is open for.
+
+    Raises:
+        ValueError: it is no status.
+    """
+    status: Any = said.text("Status") or "Active"
+    if status not in _STATUSES:
+        raise ValueError(f"Status is one of {', '.join(_STATUSES)}, not {status!r:.200}")
+    found: Status = status
+    return found
+
+
+def config_of(config: Config, said: Said, host: str) -> Config:
+    """Return a configuration with what a description says in the place of what was there.
+
+    Args:
+        host: what forwards are said with in front: "sb://HOST/orders".
+
+    Raises:
+        ValueError: a setting is not valid.
+    """
+    changes: dict[str, Any] = {}
+    if "DefaultMessageTimeToLive" in said:
+        changes["ttl"] = said.seconds("DefaultMessageTimeToLive")
+    if not isinstance(config, TopicConfig):
+        if "LockDuration" in said:
+            changes["lock_duration"] = said.seconds("LockDuration") or math.inf
+            if changes["lock_duration"] > _LONGEST_LOCK:
+                raise ValueError(f"LockDuration is PT5M at most, not {said.text('LockDuration')}")
+        if "MaxDeliveryCount" in said:
+            changes["max_delivery_count"] = said.number("MaxDeliveryCount")
+        if "DeadLetteringOnMessageExpiration" in said:
+            changes["dead_letter_expired"] = said.flag("DeadLetteringOnMessageExpiration")
+        if "RequiresSession" in said:
+            changes["requires_session"] = said.flag("RequiresSession")
+        changes["forward_to"] = _entity_in(said.text("ForwardTo"), host)
+        changes["forward_dead_letters_to"] = _entity_in(said.text("ForwardDeadLetteredMessagesTo"), host)
+    if isinstance(config, SubscriptionConfig):
+        if "DeadLetteringOnFilterEvaluationExceptions" in said:
+            changes["dead_letter_filter_errors"] = said.flag("DeadLetteringOnFilterEvaluationExceptions")
+    else:
+        window = config.duplicate_window
+        detects = (
+            said.flag("RequiresDuplicateDetection") if "RequiresDuplicateDetection" in said else window is not None
+        )
+        if "DuplicateDetectionHistoryTimeWindow" in said:
+            window = said.seconds("DuplicateDetectionHistoryTimeWindow") or _LAST
+        changes["duplicate_window"] = (window or 600.0) if detects else None
+        if "MaxSizeInMegabytes" in said and said.number("MaxSizeInMegabytes") != _megabytes(config.max_size):
+            changes["max_size"] = said.number("MaxSizeInMegabytes") * _MEGABYTE
+    return replace(config, **changes)
+
+
+def _entity_in(text: str, host: str) -> str | None:
+    """Return the name of the entity that a URI means, or that is said alone."""
+    scheme, separator, rest = text.partition("://")
+    if separator:
+        said_host, _, text = rest.partition("/")
+        if scheme.casefold() not in ("sb", "amqps", "amqp", "https", "http") or said_host.casefold() != host.casefold():
+            raise ValueError(f"messages are forwarded within the namespace {host}, not to {rest!r:.200}")
+    return text.strip("/") or None
+
+
+def read_description(name: str, description: Element) -> Rule:
+    """Read the rule of that name.
+
+    Raises:
+        ValueError: it makes no sense.
+    """
+    said = Said(description, "RuleDescription")
+    passes, action = said.elements.get("Filter"), said.elements.get("Action")
+    expression = ""
+    if action is not None and _kind(action) == "SqlRuleAction":
+        expression = _expression(action)
+    return Rule(name, _filter(passes) if passes is not None else TrueFilter(), expression)
+
+
+def _kind(element: Element) -> str:
+    return element.get(_TYPE, "").rpartition(":")[2]
+
+
+def _expression(element: Element) -> str:
+    return element.findtext(f"{_BUS}SqlExpression") or ""
+
+
+def _filter(element: Element) -> RuleFilter:
+    kind = _kind(element)
+    if kind == "TrueFilter":
+        return TrueFilter()
+    if kind == "FalseFilter":
+        return FalseFilter()
+    if kind == "SqlFilter":
+        return SqlFilter(_expression(element))
+    if kind != "CorrelationFilter":
+        raise ValueError(f"a filter is a SqlFilter, CorrelationFilter, TrueFilter or FalseFilter, not {kind!r:.100}")
+    fields = {name: element.findtext(_BUS + _camel(name)) for name in CORRELATED}
+    properties = {}
+    for pair in element.findall(f"{_BUS}Properties/{_BUS}KeyValueOfstringanyType"):
+        value = pair.find(f"{_BUS}Value")
+        if value is None:
+            raise ValueError("a property of a correlation filter has a Key and a Value")
+        properties[pair.findtext(f"{_BUS}Key") or ""] = _value(value)
+    return CorrelationFilter(**{name: text for name, text in fields.items() if text}, properties=properties)
+
+
+def _camel(name: str) -> str:
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+def _value(element: Element) -> Any:
+    """Return a value by the type that is said of it."""
+    kind, text = _kind(element), element.text or ""
+    try:
+        if kind in ("int", "long"):
+            number = int(text)
+            if not -(1 << 63) <= number < 1 << 63:
+                raise ValueError
+            return number
+        if kind == "double":
+            return float(text)
+        if kind == "boolean":
+            return {"true": True, "false": False}[text.casefold()]
+        if kind == "dateTime":
+            return datetime.fromisoformat(text)
+    except (ValueError, KeyError):
+        raise ValueError(f"a property of a correlation filter is no {kind}: {text!r:.100}") from None
+    return text
+
+
+# Writing
+
+
+def document(element: Element) -> bytes:
+    """Return the octets of a document, with prefixes as Service Bus has them: some SDKs go by these."""
+    return b'<?xml version="1.0" encoding="utf-8"?>' + "".join(_written(element, "")).encode()
+
+
+def _written(element: Element, around: str) -> Iterator[str]:
+    """Return the text of an element, in one whose namespace is `around`."""
+    space, _, name = element.tag.rpartition("}")
+    if space + "}" == _COUNTS:
+        yield f"<d2p1:{name}>{escape(element.text or '')}</d2p1:{name}>"
+        return
+    yield f"<{name}"
+    if space != around:
+        yield f" xmlns={quoteattr(space[1:])}"
+        if space + "}" == _BUS:
+            yield f' xmlns:i="{_INSTANCE[1:-1]}"'
+    if name == "CountDetails":
+        yield f' xmlns:d2p1="{_COUNTS[1:-1]}"'
+    for key, value in element.attrib.items():
+        yield f" {key.replace(_INSTANCE, 'i:')}={quoteattr(value)}"
+    yield f">{escape(element.text or '')}"
+    for each in element:
+        yield from _written(each, space)
+    yield f"</{name}>"
+
+
+def entry(url: str, title: str, description: Element, created: float, updated: float, author: str = "") -> Element:
+    """Return an entry with a description in it."""
+    element = Element(f"{_ATOM}entry")
+    _add(element, f"{_ATOM}id", url)
+    _add(element, f"{_ATOM}title", title, {"type": "text"})
+    _add(element, f"{_ATOM}published", _moment(created))
+    _add(element, f"{_ATOM}updated", _moment(updated))
+    if author:
+        _add(SubElement(element, f"{_ATOM}author"), f"{_ATOM}name", author)
+    SubElement(element, f"{_ATOM}link", {"rel": "self", "href": url})
+    SubElement(element, f"{_ATOM}content", {"type": "application/xml"}).append(description)
+    return element
+
+
+def feed(url: str, title: str, entries: Iterable[Element], updated: float, following: str | None) -> Element:
+    """Return a feed of entries; `following` is where to get the next ones."""
+    element = Element(f"{_ATOM}feed")
+    _add(element, f"{_ATOM}title", title, {"type": "text"})
+    _add(element, f"{_ATOM}id", url)
+    _add(element, f"{_ATOM}updated", _moment(updated))
+    SubElement(element, f"{_ATOM}link", {"rel": "self", "href": url})
+    if following is not None:
+        SubElement(element, f"{_ATOM}link", {"rel": "next", "href": following})
+    element.extend(entries)
+    return element
+
+
+def error(status: int, text: str) -> Element:
+    """Return what is said of a request that was not carried out."""
+    element = Element("Error")
+    _add(element, "Code", str(status))
+    _add(element, "Detail", _printable(text))
+    return element
+
+
+def namespace_info(name: str, created: float) -> Element:
+    """Describe the namespace."""
+    said = {
+        "Alias": "",
+        "CreatedTime": _moment(created),
+        "MessagingSKU": "Standard",
+        "ModifiedTime": _moment(created),
+        "Name": name,
+        "NamespaceType": "Messaging",
+    }
+    return _described("NamespaceInfo", said.items())
+
+
+def describe(declared: Declared, host: str) -> Element:
+    """Describe an entity: its settings, and what is in it."""
+    config, entity = declared.config, declared.entity
+    said: list[tuple[str, str | Element]] = [("DefaultMessageTimeToLive", _duration(config.ttl))]
+    if not isinstance(config, TopicConfig):
+        said += [
+            ("LockDuration", _duration(config.lock_duration)),
+            ("RequiresSession", _flag(config.requires_session)),
+            ("DeadLetteringOnMessageExpiration", _flag(config.dead_letter_expired)),
+            ("MaxDeliveryCount", str(config.max_delivery_count)),
+        ]
+        for name, target in (
+            ("ForwardTo", config.forward_to),
+            ("ForwardDeadLetteredMessagesTo", config.forward_dead_letters_to),
+        ):
+            if target is not None:
+                said.append((name, f"sb://{host}/{target}"))
+    if isinstance(config, SubscriptionConfig):
+        said.append(("DeadLetteringOnFilterEvaluationExceptions", _flag(config.dead_letter_filter_errors)))
+    else:
+        said += [
+            ("MaxSizeInMegabytes", str(_megabytes(config.max_size))),
+            ("RequiresDuplicateDetection", _flag(config.duplicate_window is not None)),
+            ("DuplicateDetectionHistoryTimeWindow", _duration(config.duplicate_window or 600.0)),
+            ("SizeInBytes", str(entity.bytes)),
+            ("IsAnonymousAccessible", "false"),
+        ]
+    if isinstance(config, TopicConfig):
+        said += [
+            ("FilteringMessagesBeforePublishing", "false"),
+            ("EnableSubscriptionPartitioning", "false"),
+            ("SubscriptionCount", str(len(declared.subscriptions))),
+        ]
+    dead = entity.dead_letters.depth if entity.dead_letters is not None else 0
+    transferred = entity.undelivered.depth if entity.undelivered is not None else 0
+    counts = Element(f"{_BUS}CountDetails")
+    for name, number in {
+        "ActiveMessageCount": entity.count("active"),
+        "DeadLetterMessageCount": dead,
+        "ScheduledMessageCount": entity.count("scheduled"),
+        "TransferMessageCount": 0,
+        "TransferDeadLetterMessageCount": transferred,
+    }.items():
+        _add(counts, _COUNTS + name, str(number))
+    usual = {"AutoDeleteOnIdle": _FOR_EVER, "EnableBatchedOperations": "true", "SupportOrdering": "true"}
+    if not isinstance(config, SubscriptionConfig):
+        usual |= {"EnablePartitioning": "false", "EnableExpress": "false"}
+    said += [
+        ("MessageCount", str(entity.depth + dead + transferred)),
+        ("CountDetails", counts),
+        ("Status", entity.status),
+        ("CreatedAt", _moment(declared.created)),
+        ("UpdatedAt", _moment(declared.updated)),
+        ("AccessedAt", _moment(entity.accessed)),
+        ("EntityAvailabilityStatus", "Available"),
+        *(usual | dict(declared.said)).items(),
+    ]
+    kind = type(config).__name__.removesuffix("Config")
+    return _described(f"{kind}Description", said)
+
+
+def describe_rule(rule: Rule, created: float) -> Element:
+    """Describe a rule."""
+    element = Element(f"{_BUS}RuleDescription")
+    passes = rule.filter
+    if isinstance(passes, CorrelationFilter):
+        fields = [(_camel(name), getattr(passes, name)) for name in CORRELATED]
+        inside = SubElement(element, f"{_BUS}Filter", {_TYPE: "CorrelationFilter"})
+        for name, text in fields:
+            if text is not None:
+                _add(inside, _BUS + name, _printable(text))
+        if passes.properties:
+            _add_properties(inside, passes.properties)
+    else:
+        kind = type(passes).__name__
+        inside = SubElement(element, f"{_BUS}Filter", {_TYPE: kind})
+        constant = "1=1" if isinstance(passes, TrueFilter) else "1=0"
+        _add(inside, f"{_BUS}SqlExpression", passes.expression if isinstance(passes, SqlFilter) else constant)
+        _add(inside, f"{_BUS}CompatibilityLevel", "20")
+    action = SubElement(element, f"{_BUS}Action", {_TYPE: "SqlRuleAction" if rule.action else "EmptyRuleAction"})
+    if rule.action:
+        _add(action, f"{_BUS}SqlExpression", rule.action)
+        _add(action, f"{_BUS}CompatibilityLevel", "20")
+    _add(element, f"{_BUS}CreatedAt", _moment(created))
+    _add(element, f"{_BUS}Name", rule.name)
+    return element
+
+
+def _add_properties(element: Element, properties: Mapping[str, Any]) -> None:
+    inside = SubElement(element, f"{_BUS}Properties")
+    for name, value in properties.items():
+        pair = SubElement(inside, f"{_BUS}KeyValueOfstringanyType")
+        _add(pair, f"{_BUS}Key", _printable(name))
+        kind, text = _typed(value)
+        _add(pair, f"{_BUS}Value", _printable(text), {_TYPE: f"d6p1:{kind}", "xmlns:d6p1": _SCHEMA})
+
+
+def _typed(value: Any) -> tuple[str, str]:
+    if isinstance(value, bool):
+        return "boolean", _flag(value)
+    if isinstance(value, int):
+        return "int" if -(1 << 31) <= value < 1 << 31 else "long", str(value)
+    if isinstance(value, float):
+        return "double", str(value)
+    if isinstance(value, datetime):
+        return "dateTime", value.isoformat()
+    return "string", str(value)
+
+
+def _described(name: str, said: Iterable[tuple[str, str | Element]]) -> Element:
+    element = Element(_BUS + name)
+    for each, value in said:
+        if isinstance(value, Element):
+            element.append(value)
+        else:
+            _add(element, _BUS + each, value)
+    return element
+
+
+def _add(element: Element, tag: str, text: str, attributes: Mapping[str, str] | None = None) -> None:
+    SubElement(element, tag, dict(attributes or {})).text = text
+
+
+def _printable(text: str) -> str:
+    """Return a text with what XML cannot say left out."""
+    return "".join(_sayable(text))
+
+
+def _sayable(text: str) -> Iterator[str]:
+    for character in text:
+        point = ord(character)
+        if point in (9, 10, 13) or 32 <= point < 0xD800 or 0xE000 <= point < 0xFFFE or point > 0xFFFF:
+            yield character
+
+
+def _megabytes(octets: int | None) -> int:
+    return _USUAL_MEGABYTES if octets is None else math.ceil(octets / _MEGABYTE)
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _moment(seconds: float) -> str:
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=min(max(0.0, seconds), _LAST))
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None or seconds >= _LAST:
+        return _FOR_EVER
+    days, rest = divmod(seconds, 86_400)
+    hours, rest = divmod(rest, 3600)
+    minutes, rest = divmod(rest, 60)
+    parts = [(days, "D"), (hours, "H"), (minutes, "M"), (rest, "S")]
+    date, *times = ["" if not number else f"{number:.6f}".rstrip("0").rstrip(".") + letter for number, letter in parts]
+    time = "".join(times)
+    return f"P{date}" + (f"T{time}" if time else "")

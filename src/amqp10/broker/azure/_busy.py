@@ -1,0 +1,31 @@
+"""What all entities of the emulator have in common: a test can let them be busy for a while."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .._errors import Refused
+from .._queues.node import Node
+
+SERVER_BUSY: Final = "com.microsoft:server-busy"
+
+
+class AzureNode(Node):
+    """A node that can be busy.
+
+    Attributes:
+        busy: how many of the next messages, links and requests to refuse, as a busy service does.
+    """
+
+    settles_at_once = True  # SDKs ask for "second", and never settle
+    busy = 0
+
+    def check_busy(self) -> None:
+        """Refuse as long as `busy` says so.
+
+        Raises:
+            Refused: the entity is busy.
+        """
+        if self.busy:
+            self.busy -= 1
+            raise Refused(SERVER_BUSY, f"{self.name!r} is busy: try again in a few seconds")

@@ -1,0 +1,592 @@
+"""Which entities a namespace has, as said in Python or in the JSON file that Microsoft's emulator takes."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import KW_ONLY, dataclass, field
+from os import PathLike, fspath
+from typing import Any, Final, Self
+
+from ..._azure_rules import CorrelationFilter, Rule, RuleFilter, SqlFilter
+from ._service_bus.rules import ActiveRule
+
+_DURATION: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.ASCII)
+_FOR_EVER: Final = 10_675_199 * 86_400
+"""Seconds of the longest duration that .NET can say, which stands for no end."""
+_LONGEST_LOCK: Final = 300.0
+_LONGEST_NAME: Final = 260
+_MOST_PARTITIONS: Final = 1024
+_DEFAULT_GROUP: Final = "$Default"
+_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9_-])?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class EntityConfig:
+    """What a queue and a subscription have in common."""
+
+    name: str
+    _: KW_ONLY
+    lock_duration: float = 60.0
+    max_delivery_count: int = 10
+    ttl: float | None = None
+    dead_letter_expired: bool = False
+    requires_session: bool = False
+    forward_to: str | None = None
+    forward_dead_letters_to: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_name(f"the name of a {self._kind}", self.name)
+        if not 0 < self.lock_duration <= _LONGEST_LOCK:
+            raise ValueError(
+                f"lock_duration is more than 0 seconds and {_LONGEST_LOCK:g} at most: {self.lock_duration}"
+            )
+        if self.max_delivery_count < 1:
+            raise ValueError(f"max_delivery_count is 1 or more, not {self.max_delivery_count}")
+        _check_seconds("ttl", self.ttl)
+        if self.requires_session and self.forward_to is not None:
+            raise ValueError(f"the {self._kind} {self.name!r} passes all on: it has no sessions for receivers")
+
+    @property
+    def _kind(self) -> str:
+        return type(self).__name__.removesuffix("Config").lower()
+
+
+@dataclass(frozen=True, slots=True)
+class QueueConfig(EntityConfig):
+    """A queue of Service Bus.
+
+    Attributes:
+        name: its address, the same in capitals.
+        lock_duration: seconds that a message is locked for who receives it; 300 at most.
+        max_delivery_count: attempts after which a message becomes a dead letter.
+        ttl: seconds that a message lives at most; None for ever.
+        dead_letter_expired: expired messages become dead letters, instead of being dropped.
+        requires_session: each message belongs to a session.
+        forward_to: the queue or topic that all messages go on to.
+        forward_dead_letters_to: the queue or topic that dead letters go on to.
+        duplicate_window: seconds in which a message with the id of an earlier one is dropped; None: none is.
+        max_size: octets of all its messages; what a sender sends beyond that is refused. None: no limit of its own.
+
+    Raises:
+        ValueError: a name or a number is not valid.
+    """
+
+    duplicate_window: float | None = None
+    max_size: int | None = None
+
+    def __post_init__(self) -> None:
+        EntityConfig.__post_init__(self)
+        _check_seconds("duplicate_window", self.duplicate_window)
+        if self.max_size is not None and self.max_size < 1:
+            raise ValueError(f"max_size is 1 or more, not {self.max_size}")
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionConfig(EntityConfig):
+    """A subscription of a topic; attributes as those of `QueueConfig`, and:
+
+    Attributes:
+        rules: which messages it gets: all, unless otherwise said.
+        dead_letter_filter_errors: a message that a rule cannot be computed for becomes a dead letter.
+
+    Raises:
+        ValueError: as for `QueueConfig`, or two rules have one name, or a name is empty or longer than 50 characters, a
+            correlation filter compares nothing, or SQL is not valid; the place in it is said.
+        TypeError: `rules` has something else in it.
+    """
+
+    rules: Iterable[Rule] = (Rule(),)
+    dead_letter_filter_errors: bool = False
+
+    def __post_init__(self) -> None:
+        EntityConfig.__post_init__(self)
+        _check_list("rules", self.rules, 'Rule("NAME", SqlFilter({!r}))')
+        rules = tuple(self.rules)
+        for index, rule in enumerate(rules):
+            _check_kind(f"rules[{index}]", rule, Rule)
+            ActiveRule(rule)
+        object.__setattr__(self, "rules", rules)
+        _check_unlike("rules", (rule.name for rule in rules))
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """A topic of Service Bus.
+
+    Attributes:
+        name: its address, the same in capitals; a subscription is at `NAME/Subscriptions/ITS NAME`.
+        subscriptions: a name alone is one with the usual settings.
+        ttl, duplicate_window, max_size: as for `QueueConfig`; the last is of messages that are scheduled.
+
+    Raises:
+        ValueError: as for `QueueConfig`, or two subscriptions have one name.
+        TypeError: `subscriptions` is not a list, or has something else in it.
+    """
+
+    name: str
+    subscriptions: Iterable[SubscriptionConfig | str] = ()
+    _: KW_ONLY
+    ttl: float | None = None
+    duplicate_window: float | None = None
+    max_size: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_name("the name of a topic", self.name)
+        _check_seconds("ttl", self.ttl)
+        _check_seconds("duplicate_window", self.duplicate_window)
+        _check_list("subscriptions", self.subscriptions)
+        subscriptions = tuple(
+            SubscriptionConfig(each) if isinstance(each, str) else each for each in self.subscriptions
+        )
+        for index, each in enumerate(subscriptions):
+            _check_kind(f"subscriptions[{index}]", each, SubscriptionConfig)
+        object.__setattr__(self, "subscriptions", subscriptions)
+        _check_unlike("subscriptions", (each.name for each in subscriptions))
+
+
+@dataclass(frozen=True, slots=True)
+class EventHubConfig:
+    """An event hub.
+
+    Attributes:
+        name: its address, the same in capitals.
+        partitions: how many it has; their ids are "0" and so on.
+        consumer_groups: those beside "$Default", which is always there.
+        retention: seconds after which an event is gone; None: it stays, and senders wait where there is no more room.
+
+    Raises:
+        ValueError: a name or a number is not valid, or two groups have one name.
+        TypeError: `consumer_groups` is not a list of names.
+    """
+
+    name: str
+    partitions: int = 4
+    consumer_groups: Iterable[str] = ()
+    _: KW_ONLY
+    retention: float | None = 86_400.0
+
+    def __post_init__(self) -> None:
+        _check_name("the name of an event hub", self.name)
+        if "/" in self.name:
+            raise ValueError(f"the name of an event hub has no '/' in it: {self.name!r}")
+        if not 1 <= self.partitions <= _MOST_PARTITIONS:
+            raise ValueError(f"partitions is 1 to {_MOST_PARTITIONS}, not {self.partitions}")
+        _check_list("consumer_groups", self.consumer_groups)
+        given = tuple(self.consumer_groups)
+        for index, each in enumerate(given):
+            _check_kind(f"consumer_groups[{index}]", each, str)
+        groups = tuple(name for name in given if name.casefold() != _DEFAULT_GROUP.casefold())
+        for name in groups:
+            _check_name("the name of a consumer group", name)
+            if "/" in name:
+                raise ValueError(f"the name of a consumer group has no '/' in it: {name!r}")
+        _check_unlike("consumer groups", groups)
+        object.__setattr__(self, "consumer_groups", (_DEFAULT_GROUP, *groups))
+        _check_seconds("retention", self.retention)
+
+
+@dataclass(frozen=True, slots=True)
+class AzureConfig:
+    """A namespace: `AzureConfig([QueueConfig("orders")], [TopicConfig("news", ["all"])], event_hubs=["telemetry"])`.
+
+    Attributes:
+        queues: its queues; a name alone is a queue with the usual settings.
+        topics: its topics.
+        event_hubs: its event hubs; a name alone is one with four partitions.
+        idle_timeout: seconds after which a link that nobody uses is detached; None: it stays.
+        clock: the time in seconds since 1970, by which locks end and messages expire; a test can move its own.
+
+    Raises:
+        ValueError: two entities have one name, or messages are to be forwarded to what is not there.
+        TypeError: an argument is not a list, or has something else in it.
+    """
+
+    queues: Iterable[QueueConfig | str] = ()
+    topics: Iterable[TopicConfig] = ()
+    _: KW_ONLY
+    event_hubs: Iterable[EventHubConfig | str] = ()
+    idle_timeout: float | None = 600.0
+    clock: Callable[[], float] = field(default=time.time, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_list("queues", self.queues)
+        queues = tuple(QueueConfig(each) if isinstance(each, str) else each for each in self.queues)
+        object.__setattr__(self, "queues", queues)
+        _check_list("topics", self.topics, "TopicConfig({!r})")
+        object.__setattr__(self, "topics", tuple(self.topics))
+        _check_list("event_hubs", self.event_hubs)
+        hubs = tuple(EventHubConfig(each) if isinstance(each, str) else each for each in self.event_hubs)
+        object.__setattr__(self, "event_hubs", hubs)
+        kinds = {"queues": QueueConfig, "topics": TopicConfig, "event_hubs": EventHubConfig}
+        for argument, kind in kinds.items():
+            for index, each in enumerate(getattr(self, argument)):
+                _check_kind(f"{argument}[{index}]", each, kind)
+        _check_seconds("idle_timeout", self.idle_timeout)
+        names = [*(each.name for each in queues), *(each.name for each in self.topics)]
+        _check_unlike("entities", [*names, *(each.name for each in hubs)])
+        for hub in hubs:
+            for name in names:
+                if name.casefold().startswith(hub.name.casefold() + "/"):
+                    raise ValueError(
+                        f"{name!r} is an address of the event hub {hub.name!r}: name one of them otherwise"
+                    )
+        known = {name.casefold() for name in names}
+        for entity in self.entities:
+            for target in (entity.forward_to, entity.forward_dead_letters_to):
+                if target is not None and target.casefold() not in known:
+                    raise ValueError(f"{entity.name!r} forwards to {target!r}, which is no queue or topic of it all")
+
+    @property
+    def entities(self) -> Iterator[EntityConfig]:
+        """All that messages are received from."""
+        for queue in self.queues:
+            assert isinstance(queue, QueueConfig)
+            yield queue
+        for topic in self.topics:
+            for subscription in topic.subscriptions:
+                assert isinstance(subscription, SubscriptionConfig)
+                yield subscription
+
+    @classmethod
+    def read(cls, path: str | PathLike[str], *, clock: Callable[[], float] = time.time) -> Self:
+        """Read the file that Microsoft's emulator takes (`Config.json`).
+
+        Raises:
+            OSError: it cannot be read.
+            ValueError: it is no such file, or asks for what this emulator has not; the place in the file is named.
+        """
+        try:
+            with open(path, encoding="utf-8-sig") as file:
+                text = file.read()
+            return cls.parse(text, clock=clock)
+        except ValueError as error:
+            raise ValueError(f"{fspath(path)}: {error}") from None
+
+    @classmethod
+    def parse(cls, text: str, *, clock: Callable[[], float] = time.time) -> Self:
+        """Parse the text of that file.
+
+        Raises:
+            ValueError: as for `read`.
+        """
+        try:
+            document = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"this is not JSON: {error}") from None
+        top = _Place(document, "").members({"UserConfig": True})
+        parts = dict.fromkeys(("Namespaces", "NamespaceConfig", "Logging", "LoggingConfig"), False)
+        user = top["UserConfig"].members(parts)
+        if not user.keys() & {"Namespaces", "NamespaceConfig"}:
+            raise top["UserConfig"].lacks("Namespaces, or NamespaceConfig for Event Hubs")
+        found: dict[str, _Place] = {}
+        queues: list[QueueConfig] = []
+        topics: list[TopicConfig] = []
+        if "Namespaces" in user:
+            of_it = _only(user["Namespaces"]).members({"Name": False, "Queues": False, "Topics": False})
+            queues = [_queue(place) for place in _named(of_it.get("Queues"), found)]
+            topics = [_topic(place) for place in _named(of_it.get("Topics"), found)]
+        hubs: list[EventHubConfig] = []
+        if "NamespaceConfig" in user:
+            of_it = _only(user["NamespaceConfig"]).members({"Type": True, "Name": False, "Entities": True})
+            if of_it["Type"].text() != "EventHub":
+                raise of_it["Type"].wrong("is EventHub", of_it["Type"].value)
+            hubs = [_event_hub(place) for place in _named(of_it["Entities"], found)]
+        return cls(queues, topics, event_hubs=hubs, clock=clock)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A value in the file, and the way to it."""
+
+    value: Any
+    path: str
+
+    def wrong(self, rule: str, value: object) -> ValueError:
+        """Make the error for a value that breaks a rule."""
+        return ValueError(f"{self.path or 'the file'} {rule}, not {value!r:.200}")
+
+    def lacks(self, name: str) -> ValueError:
+        """Make the error for a member that is not there."""
+        return ValueError(f"{self.path or 'the file'} lacks the member {name}")
+
+    def at(self, name: str) -> _Place:
+        """Return the member of that name."""
+        return _Place(self.value[name], f"{self.path}.{name}" if self.path else name)
+
+    def members(self, known: dict[str, bool]) -> dict[str, _Place]:
+        """Return the members of an object; `known` has the names that it may have, and whether each is required.
+
+        Raises:
+            ValueError: the value is not an object, lacks a required member, or has an unknown one.
+        """
+        if not isinstance(self.value, dict):
+            raise self.wrong("is an object", self.value)
+        if unknown := sorted(self.value.keys() - known.keys() - {"$schema"}):
+            raise self.wrong(f"has the members {', '.join(known)}", unknown[0])
+        if missing := [name for name, required in known.items() if required and name not in self.value]:
+            raise self.lacks(missing[0])
+        return {name: self.at(name) for name in self.value if name in known}
+
+    def required(self, name: str) -> _Place:
+        """Return a member of an object that has to be there.
+
+        Raises:
+            ValueError: it is not.
+        """
+        if not isinstance(self.value, dict):
+            raise self.wrong("is an object", self.value)
+        if name not in self.value:
+            raise self.lacks(name)
+        return self.at(name)
+
+    def items(self) -> list[_Place]:
+        """Return the items of an array."""
+        if not isinstance(self.value, list):
+            raise self.wrong("is an array", self.value)
+        return [_Place(item, f"{self.path}[{index}]") for index, item in enumerate(self.value)]
+
+    def text(self) -> str:
+        """Return a string."""
+        if not isinstance(self.value, str):
+            raise self.wrong("is a string", self.value)
+        return self.value
+
+    def flag(self) -> bool:
+        """Return a truth value."""
+        if not isinstance(self.value, bool):
+            raise self.wrong("is true or false", self.value)
+        return self.value
+
+    def number(self) -> int:
+        """Return a number of 1 at least, which may stand there as a string."""
+        digits = isinstance(self.value, str) and self.value.isascii() and self.value.isdecimal()
+        return _Place(int(self.value) if digits and len(self.value) < 10 else self.value, self.path).count()
+
+    def count(self) -> int:
+        """Return a number of 1 at least."""
+        if not isinstance(self.value, int) or isinstance(self.value, bool) or self.value < 1:
+            raise self.wrong("is a number of 1 at least", self.value)
+        return self.value
+
+    def seconds(self) -> float:
+        """Return the seconds of an ISO 8601 duration of days, hours, minutes and seconds."""
+        try:
+            seconds = read_duration(self.value)
+        except ValueError as error:
+            raise ValueError(f"{self.path or 'the file'} {error}") from None
+        return seconds if seconds is not None else _FOR_EVER
+
+
+def read_duration(text: object) -> float | None:
+    """Return the seconds of an ISO 8601 duration of days, hours, minutes and seconds; None: for ever.
+
+    Raises:
+        ValueError: the text is no duration, or has no number in it.
+    """
+    said = _DURATION.fullmatch(text) if isinstance(text, str) else None
+    if said is None or not any(said.groups()):
+        raise ValueError(f'is a duration such as "PT1M" or "P14DT12H", and longer than nothing, not {text!r:.200}')
+    days, hours, minutes, seconds = (float(part or 0) for part in said.groups())
+    total = days * 86_400 + hours * 3600 + minutes * 60 + seconds
+    if total <= 0:
+        raise ValueError(f"is longer than nothing, not {text!r:.200}")
+    return total if total < _FOR_EVER else None
+
+
+_DUPLICATES: Final = dict.fromkeys(
+    ("DefaultMessageTimeToLive", "DuplicateDetectionHistoryTimeWindow", "RequiresDuplicateDetection"), False
+)
+_RECEIVED: Final = dict.fromkeys(
+    (
+        *("DeadLetteringOnMessageExpiration", "DefaultMessageTimeToLive", "ForwardDeadLetteredMessagesTo", "ForwardTo"),
+        *("LockDuration", "MaxDeliveryCount", "RequiresSession"),
+    ),
+    False,
+)
+_FILTER_ERRORS: Final = "DeadLetteringOnFilterEvaluationExceptions"
+_USUAL_WINDOW: Final = 600.0
+
+
+def _named(place: _Place | None, found: dict[str, _Place], *, checks: bool = True) -> Iterator[_Place]:
+    """Return the items of an array, whose names are unlike each other and those found before."""
+    for item in place.items() if place is not None else []:
+        name = item.required("Name")
+        before = found.setdefault(name.text().casefold(), item)
+        if before is not item:
+            raise name.wrong(f"differs from that of {before.path}, in more than capitals", name.value)
+        try:
+            if checks:
+                _check_name("it", name.value)
+        except ValueError as error:
+            raise ValueError(f"{name.path}: {error}") from None
+        yield item
+
+
+def _only(place: _Place) -> _Place:
+    """Return the only item of an array of namespaces."""
+    namespaces = place.items()
+    if len(namespaces) != 1:
+        raise place.wrong("has one namespace", len(namespaces))
+    return namespaces[0]
+
+
+def _event_hub(place: _Place) -> EventHubConfig:
+    """Read an event hub of the file."""
+    members = place.members({"Name": True, "PartitionCount": True, "ConsumerGroups": False})
+    said = members["ConsumerGroups"].items() if "ConsumerGroups" in members else []
+    groups = [each.members({"Name": True})["Name"].text() for each in said]
+    try:
+        return EventHubConfig(members["Name"].text(), members["PartitionCount"].number(), groups)
+    except ValueError as error:
+        text = str(error)
+        raise ValueError(text if text.startswith(place.path) else f"{place.path}: {text}") from None
+
+
+def _queue(place: _Place) -> QueueConfig:
+    """Read a queue of the file."""
+    members = place.members({"Name": True, "Properties": False})
+    said = members["Properties"].members(_RECEIVED | _DUPLICATES) if "Properties" in members else {}
+    return QueueConfig(members["Name"].text(), **_received(said), **_duplicates(said))
+
+
+def _topic(place: _Place) -> TopicConfig:
+    """Read a topic of the file."""
+    members = place.members({"Name": True, "Properties": False, "Subscriptions": False})
+    said = members["Properties"].members(_DUPLICATES) if "Properties" in members else {}
+    settings = _duplicates(said)
+    if "DefaultMessageTimeToLive" in said:
+        settings["ttl"] = _ttl(said["DefaultMessageTimeToLive"])
+    subscriptions = [_subscription(each) for each in _named(members.get("Subscriptions"), {})]
+    return TopicConfig(members["Name"].text(), subscriptions, **settings)
+
+
+def _subscription(place: _Place) -> SubscriptionConfig:
+    """Read a subscription of the file."""
+    members = place.members({"Name": True, "Properties": False, "Rules": False})
+    said = members["Properties"].members({**_RECEIVED, _FILTER_ERRORS: False}) if "Properties" in members else {}
+    settings = _received(said)
+    if _FILTER_ERRORS in said:
+        settings["dead_letter_filter_errors"] = said[_FILTER_ERRORS].flag()
+    if rules := [_rule(each) for each in _named(members.get("Rules"), {}, checks=False)]:
+        settings["rules"] = rules
+    return SubscriptionConfig(members["Name"].text(), **settings)
+
+
+_CORRELATED: Final = {
+    "ContentType": "content_type",
+    "CorrelationId": "correlation_id",
+    "Label": "label",
+    "MessageId": "message_id",
+    "ReplyTo": "reply_to",
+    "ReplyToSessionId": "reply_to_session_id",
+    "SessionId": "session_id",
+    "To": "to",
+}
+
+
+def _rule(place: _Place) -> Rule:
+    """Read a rule of the file."""
+    members = place.members({"Name": True, "Properties": True})
+    kinds = {"FilterType": True, "SqlFilter": False, "CorrelationFilter": False, "Action": False}
+    said = members["Properties"].members(kinds)
+    kind = said["FilterType"]
+    name = members["Name"].text()
+    try:
+        passes: RuleFilter
+        if kind.text().casefold() == "sql":
+            passes = SqlFilter(_expression(members["Properties"], "SqlFilter"))
+        elif kind.value.casefold() == "correlation":
+            fields = members["Properties"].required("CorrelationFilter")
+            of_it = fields.members(dict.fromkeys((*_CORRELATED, "Properties"), False))
+            texts = {_CORRELATED[each]: of_it[each].text() for each in of_it if each != "Properties"}
+            properties = of_it["Properties"].value if "Properties" in of_it else {}
+            if not isinstance(properties, dict):
+                raise of_it["Properties"].wrong("is an object", properties)
+            passes = CorrelationFilter(**texts, properties=properties)
+        else:
+            raise kind.wrong("is Sql or Correlation", kind.value)
+        rule = Rule(name, passes, _expression(members["Properties"], "Action") if "Action" in said else "")
+        ActiveRule(rule)
+        return rule
+    except ValueError as error:
+        text = str(error)
+        raise ValueError(text if text.startswith(place.path) else f"{place.path}: {text}") from None
+
+
+def _expression(place: _Place, name: str) -> str:
+    said = place.required(name).members({"SqlExpression": True, "Parameters": False, "CompatibilityLevel": False})
+    return said["SqlExpression"].text()
+
+
+def _received(said: dict[str, _Place]) -> dict[str, Any]:
+    """Read what queues and subscriptions have in common."""
+    settings: dict[str, Any] = {}
+    for forward, name in (("ForwardTo", "forward_to"), ("ForwardDeadLetteredMessagesTo", "forward_dead_letters_to")):
+        if forward in said and said[forward].text():
+            settings[name] = said[forward].text()
+    if "LockDuration" in said:
+        settings["lock_duration"] = said["LockDuration"].seconds()
+        if settings["lock_duration"] > _LONGEST_LOCK:
+            raise said["LockDuration"].wrong("is PT5M at most", said["LockDuration"].value)
+    if "MaxDeliveryCount" in said:
+        settings["max_delivery_count"] = said["MaxDeliveryCount"].count()
+    if "DefaultMessageTimeToLive" in said:
+        settings["ttl"] = _ttl(said["DefaultMessageTimeToLive"])
+    if "DeadLetteringOnMessageExpiration" in said:
+        settings["dead_letter_expired"] = said["DeadLetteringOnMessageExpiration"].flag()
+    if "RequiresSession" in said:
+        settings["requires_session"] = said["RequiresSession"].flag()
+    return settings
+
+
+def _duplicates(said: dict[str, _Place]) -> dict[str, Any]:
+    """Read how queues and topics find duplicates."""
+    window = _USUAL_WINDOW
+    if "DuplicateDetectionHistoryTimeWindow" in said:
+        window = said["DuplicateDetectionHistoryTimeWindow"].seconds()
+    detects = "RequiresDuplicateDetection" in said and said["RequiresDuplicateDetection"].flag()
+    return {"duplicate_window": window} if detects else {}
+
+
+def _ttl(place: _Place) -> float | None:
+    seconds = place.seconds()
+    return seconds if seconds < _FOR_EVER else None
+
+
+def _check_seconds(what: str, seconds: float | None) -> None:
+    if seconds is not None and not 0 < seconds < math.inf:
+        raise ValueError(f"{what} is more than 0 seconds, or None, not {seconds}")
+
+
+def _check_kind(argument: str, value: object, kind: type) -> None:
+    if not isinstance(value, kind):
+        found = type(value)
+        said = found.__name__ if found.__module__ == "builtins" else f"{found.__module__}.{found.__qualname__}"
+        wanted = "a str" if kind is str else f"an amqp10.broker.azure.{kind.__name__}"
+        raise TypeError(f"{argument} is {wanted}, not the {said} {value!r:.200}")
+
+
+def _check_unlike(what: str, names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name.casefold() in seen:
+            raise ValueError(f"two {what} have the name {name!r}; capitals make no difference")
+        seen.add(name.casefold())
+
+
+def _check_list(argument: str, value: object, item: str = "{!r}") -> None:
+    if isinstance(value, str):
+        raise TypeError(f"{argument} is a list, not a str: write {argument}=[{item.format(value)}]")
+    if not isinstance(value, Iterable):
+        raise TypeError(f"{argument} is a list, not {value!r:.200}")
+
+
+def _check_name(what: str, name: str) -> None:
+    _check_kind(what, name, str)
+    if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name) or "//" in name:
+        rule = f"is {_LONGEST_NAME} letters, digits, '.', '-', '_' and '/' at most, and begins with a letter or digit"
+        raise ValueError(f"{what} {rule}, not {name!r:.300}")

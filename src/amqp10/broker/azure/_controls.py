@@ -1,0 +1,145 @@
+"""What a test does with the emulator: it moves the clock, and brings about faults."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+from ..._http import HTTPAnswer, HTTPRequest, serving
+from ...messaging import Error
+from ...net import TLS, is_loopback
+from ...types import Symbol
+from ._administration.administration import Administration
+from ._event_hubs.hub import Partition
+
+if TYPE_CHECKING:
+    from ...net import TLSSettings
+    from .._tokens.rules import TokenRules
+    from ._event_hubs.hub import Hub
+    from ._namespace import Namespace
+    from ._service_bus.entity import Entity
+
+_MOST_REQUESTS: Final = 50
+_PATIENCE: Final = 10.0
+"""Requests for the administration at one time, and seconds for each."""
+
+
+class AzureControls:
+    """The emulator in the hand of a test: `broker.azure`. To be called in the broker's own event loop.
+
+    Addresses are those of entities: "orders", "events/Subscriptions/all", "orders/$DeadLetterQueue"; of event hubs and
+    their partitions: "telemetry", "telemetry/Partitions/0".
+    """
+
+    def __init__(self, namespace: Namespace, tokens: TokenRules | None) -> None:
+        self._namespace = namespace
+        self._tokens = tokens
+
+    def clock(self) -> float:
+        """Return the emulator's time, in seconds since 1970."""
+        return self._namespace.clock()
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock by `seconds`, at once.
+
+        Locks end, messages expire and become due, old events go, idle links are detached.
+
+        Raises:
+            ValueError: time does not go back, and not on for ever.
+        """
+        if not 0 <= seconds < math.inf:
+            raise ValueError(f"time goes on by a finite number of seconds, 0 or more, not by {seconds}")
+        self._namespace.advance(seconds)
+
+    def lose_locks(self, address: str) -> int:
+        """Let all locks of an entity end now, those of sessions too; return how many there were.
+
+        Raises:
+            KeyError: there is no such entity; in event hubs nothing is locked.
+        """
+        entity = self._namespace.find(address)
+        if entity is None:
+            raise self._unknown(address)
+        lost = entity.lose_locks()
+        self._namespace.flush()
+        return lost
+
+    def detach_links(self, address: str | None = None, condition: str = "amqp:link:detach-forced") -> int:
+        """Detach all links to an entity, or to any; return how many there were.
+
+        Args:
+            condition: what clients are told: "amqp:link:stolen" for one, as if another link had the name.
+
+        Raises:
+            KeyError: there is no such entity.
+        """
+        entity = None if address is None else self._find(address)
+        error = Error(Symbol(condition), "the link was detached on demand")
+        found = [(links, link) for links in list(self._namespace.links) for link in links.of(entity)]
+        for links, link in found:
+            links.detach(link, error)
+        self._namespace.flush()
+        return len(found)
+
+    def expire_tokens(self) -> None:
+        """Let all tokens end that clients have put; links that they allowed are detached."""
+        for links in list(self._namespace.links):
+            links.end_tokens()
+
+    def refuse_next(self, address: str, count: int = 1) -> None:
+        """Refuse the next `count` messages, links and requests for an entity: `com.microsoft:server-busy`.
+
+        Raises:
+            KeyError: there is no such entity.
+            ValueError: the count is less than 0.
+        """
+        if count < 0:
+            raise ValueError(f"count is 0 or more, not {count}")
+        found = self._find(address)
+        (found.hub if isinstance(found, Partition) else found).busy = count
+
+    @asynccontextmanager
+    async def administration(
+        self, host: str = "127.0.0.1", port: int = 5300, *, tls: TLSSettings | None = None
+    ) -> AsyncIterator[str]:
+        """Answer the administration clients of SDKs by HTTP while the block lasts; gives the URL.
+
+        They declare, change, list and delete queues, topics, subscriptions and rules, by a token with the right Manage
+        where the broker asks for tokens.
+
+            async with broker.azure.administration(port=0) as url: ...
+
+        Args:
+            port: 0 for any that is free.
+            tls: what answers by HTTPS; None: HTTP.
+
+        Raises:
+            OSError: the port cannot be listened on.
+            ValueError: the broker asks nobody for a token, and the host is not loopback.
+
+        Cancelling: requests are cut.
+        """
+        if self._tokens is None and not is_loopback(host):
+            raise ValueError(f"without tokens the administration is for loopback, not for {host!r}: Broker(tokens=...)")
+        administration = Administration(self._namespace, self._tokens)
+
+        async def answer(request: HTTPRequest) -> HTTPAnswer:
+            return administration.answer(request)
+
+        context = tls.server_context() if isinstance(tls, TLS) else tls
+        async with serving(answer, host, port, most=_MOST_REQUESTS, patience=_PATIENCE, context=context) as found:
+            shown = f"[{host}]" if ":" in host else host
+            yield f"{'http' if context is None else 'https'}://{shown}:{found}"
+
+    def _find(self, address: str) -> Entity | Hub | Partition:
+        entity = self._namespace.find(address) or self._namespace.hubs.node(address)
+        if entity is None:
+            raise self._unknown(address)
+        return entity
+
+    def _unknown(self, address: str) -> KeyError:
+        names = [each.name for each in self._namespace.entities if "$" not in each.name]
+        known = ", ".join([*names, *(hub.name for hub in self._namespace.hubs.all)])
+        return KeyError(f"there is no entity {address!r}; there are {known}")

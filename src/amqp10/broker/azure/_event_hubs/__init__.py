@@ -1,0 +1,1 @@
+"""Event Hubs: hubs on streams, their readers and management nodes."""

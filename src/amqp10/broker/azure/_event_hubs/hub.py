@@ -1,0 +1,406 @@
+"""Event hubs: nodes that spread events over partitions, and each partition is a stream of the broker.
+
+They know no link; readers are given their events by the stream, and are let in and put out here.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+from ....errors import DecodeError
+from ....messaging import Error, Message
+from ....types import Symbol, Timestamp
+from ..._errors import Refused
+from ..._queues.arguments import QueueDeclaration
+from ..._queues.message import QueuedMessage
+from ..._queues.node import Consumer, Node, NotTaken
+from ..._queues.stream import Retention, Stream
+from ..._queues.stream_offsets import Place
+from .._busy import SERVER_BUSY, AzureNode
+from .._messages import BATCH_FORMAT, parts_of_batch, timestamp
+from .partition_keys import partition_of
+
+if TYPE_CHECKING:
+    from ..._queues.node import Producer
+    from ..._router import Router
+    from .._config import EventHubConfig
+    from .positions import Position
+
+ARGUMENT_ERROR: Final = "com.microsoft:argument-error"
+ARGUMENT_OUT_OF_RANGE: Final = "com.microsoft:argument-out-of-range"
+LINK_STOLEN: Final = "amqp:link:stolen"
+NOT_ALLOWED: Final = "amqp:not-allowed"
+
+LARGEST: Final = 1_048_576
+"""Octets of an event, and of a batch of them."""
+MOST_IN_BATCH: Final = 20_000
+"""Events of a batch at most. Other peers wait for about a second while the broker takes as many."""
+MOST_READERS: Final = 5
+"""Of a partition, by one consumer group, that have no owner level."""
+OFFSET_STEP: Final = 64
+"""Offsets are that far apart, so that who takes one for a sequence number notices it."""
+NO_TIME: Final = Timestamp(-62_135_596_800_000)
+"""The year 1, when the last event of a partition came that never had one."""
+
+_SEQUENCE: Final = Symbol("x-opt-sequence-number")
+_OFFSET: Final = Symbol("x-opt-offset")
+_ENQUEUED: Final = Symbol("x-opt-enqueued-time")
+_KEY: Final = Symbol("x-opt-partition-key")
+_PUBLISHER: Final = Symbol("x-opt-publisher")
+_LONGEST_KEY: Final = 128
+
+
+class Reader(Consumer):
+    """Something that reads a partition.
+
+    Attributes:
+        group: the consumer group that it belongs to.
+        epoch: its owner level; None: it shares the partition with others.
+        name: what it calls itself, for whoever is told of it.
+    """
+
+    copies = True
+    settles = True
+    group: str
+    epoch: int | None
+    name: str
+
+    @abstractmethod
+    def steal(self, error: Error) -> None:
+        """End: another one has the partition."""
+
+
+class Hub(AzureNode):
+    """Takes events, and puts each into one of its partitions: by its key, or in turn.
+
+    Attributes:
+        partitions: in order of their ids, which are "0" and so on.
+        groups: its consumer groups, by their names in small letters.
+        created: when, in seconds since 1970.
+        largest: octets of what is taken.
+    """
+
+    largest = LARGEST
+
+    def __init__(self, config: EventHubConfig, clock: Callable[[], float], router: Router) -> None:
+        super().__init__(config.name, limits=router.limits, touch=router.touch)
+        self.created = clock()
+        self.groups = {name.casefold(): name for name in config.consumer_groups}
+        self._router = router
+        self._turn = count()
+        self._publishers: dict[str, Publisher] = {}
+        settings = {"clock": router.clock, "limits": router.limits, "touch": router.touch, "alarm": router.alarm}
+        self.partitions = [
+            Partition(self, str(number), config.retention, clock, settings) for number in range(config.partitions)
+        ]
+
+    @property
+    def free(self) -> int:
+        return min(partition.free for partition in self.partitions)
+
+    def put(self, entry: QueuedMessage) -> None:
+        self.publish(entry, None)
+
+    insert = put
+
+    def reserve(self, entry: QueuedMessage, *, restored: bool = False) -> None:
+        raise NotTaken(f"{self.name!r} is an event hub, which has no transactions", NOT_ALLOWED)
+
+    def publish(self, entry: QueuedMessage, publisher: str | None) -> None:
+        """Take what was sent, by a publisher whose name is the key of all its events, or by nobody in particular.
+
+        Raises:
+            NotTaken: the hub is busy, it is no event, or has another key than its publisher.
+        """
+        events, key = self.read(entry)
+        if publisher is not None:
+            if key not in (None, publisher):
+                raise NotTaken(f"the partition key of a publisher is its name {publisher!r}, not {key!r}", NOT_ALLOWED)
+            for event in events:
+                event.annotate({_KEY: publisher, _PUBLISHER: publisher})
+            key = publisher
+        number = next(self._turn) if key is None else partition_of(key, len(self.partitions))
+        self.partitions[number % len(self.partitions)].append(events)
+
+    def read(self, entry: QueuedMessage) -> tuple[list[QueuedMessage], str | None]:
+        """Return the events that were sent as one, and the key of all of them; None for no key.
+
+        Raises:
+            NotTaken: the hub is busy, or it is no event, nor a batch of them.
+        """
+        try:
+            self.check_busy()
+        except Refused as refusal:
+            raise NotTaken(str(refusal), SERVER_BUSY) from None
+        if entry.size > LARGEST:
+            reason = f"an event, or a batch of them, has {LARGEST} octets at most, not {entry.size}"
+            raise NotTaken(reason, "amqp:link:message-size-exceeded")
+        try:
+            if entry.message_format == 0:
+                return [entry], _key_in(_checked(entry.payload))
+            if entry.message_format != BATCH_FORMAT:
+                return [self._event(entry.payload, None, entry)], _key_in(_checked(entry.payload))
+            key = _key_in(Message.decode(entry.payload))
+            return [self._event(part, key, entry) for part in parts_of_batch(entry.payload, MOST_IN_BATCH)], key
+        except DecodeError as error:
+            raise NotTaken(str(error), "amqp:decode-error") from None
+
+    def _event(self, payload: bytes, key: str | None, batch: QueuedMessage) -> QueuedMessage:
+        """Return one event of a batch, with the key of that; its own counts for nothing."""
+        own = _key_in(_checked(payload))
+        event = QueuedMessage.read(payload, 0, self._router.clock())
+        event.origin, event.account = batch.origin, batch.account
+        if key is not None and own != key:
+            event.annotate({_KEY: key})
+        return event
+
+    def run(self) -> None:
+        self._touched = False
+        if not self.deleted:
+            self._regulate()
+
+    def delete(self, error: Error) -> None:
+        self.deleted = True
+        for producer in list(self.producers):
+            producer.node_deleted(error)
+        self.producers.clear()
+
+    @property
+    def senders(self) -> Iterable[Node]:
+        """The nodes that events come by."""
+        return (self, *self._publishers.values())
+
+    def publisher(self, name: str) -> Publisher:
+        """Return the node of a publisher; it is there as long as somebody sends to it.
+
+        Raises:
+            Refused: the peer has made too many nodes, or the name is too long.
+        """
+        publisher = self._publishers.get(name)
+        if publisher is None:
+            last = next(reversed(self._publishers.values()), None)
+            if last is not None and not last.producers:
+                self._forget(last)  # its link was not attached after all
+            address = f"{self.name}/Publishers/{name}"
+            self._router.make_room(address)
+            publisher = Publisher(self, name, address, self._router, self._forget)
+            self._router.adopt(publisher)
+            self._publishers[name] = publisher
+        return publisher
+
+    def _forget(self, publisher: Publisher) -> None:
+        del self._publishers[publisher.publisher]
+        self._router.delete(publisher)
+
+
+class Publisher(AzureNode):
+    """Where one publisher sends to; see `Hub.publish`.
+
+    Attributes:
+        publisher: its name.
+    """
+
+    largest = LARGEST
+
+    def __init__(
+        self, hub: Hub, publisher: str, address: str, router: Router, forget: Callable[[Publisher], None]
+    ) -> None:
+        super().__init__(address, limits=router.limits, touch=router.touch)
+        self.hub = hub
+        self.publisher = publisher
+        self._forget = forget
+
+    @property
+    def free(self) -> int:
+        return self.hub.free
+
+    def put(self, entry: QueuedMessage) -> None:
+        self.hub.publish(entry, self.publisher)
+
+    insert = put
+
+    def reserve(self, entry: QueuedMessage, *, restored: bool = False) -> None:
+        self.hub.reserve(entry)
+
+    def run(self) -> None:
+        self._touched = False
+        if not self.deleted:
+            self._regulate()
+
+    def remove_producer(self, producer: Producer) -> None:
+        super().remove_producer(producer)
+        if not self.producers and not self.deleted:
+            self._forget(self)
+
+    def delete(self, error: Error) -> None:
+        self.deleted = True
+
+
+class Partition(AzureNode, Stream):
+    """One partition of a hub: an event's offset in the stream is its sequence number.
+
+    Attributes:
+        hub: whose it is.
+        id: its number, as a text.
+        readers: those of each consumer group.
+    """
+
+    largest = LARGEST
+    least = 0
+
+    def __init__(
+        self,
+        hub: Hub,
+        number: str,
+        retention: float | None,
+        clock: Callable[[], float],
+        settings: dict[str, Any],
+    ) -> None:
+        super().__init__(
+            f"{hub.name}/Partitions/{number}",
+            QueueDeclaration(arguments={"x-queue-type": "stream"}),
+            Retention(age=retention),
+            wall=lambda: math.floor(clock() * 1000) / 1000,  # events say no more than that of when they came
+            **settings,
+        )
+        self.hub = hub
+        self.id = number
+        self.readers: dict[str, dict[Reader, None]] = {}
+
+    # Coming in
+
+    def put(self, entry: QueuedMessage) -> None:
+        self.append(self.hub.read(entry)[0])
+
+    insert = put
+
+    def reserve(self, entry: QueuedMessage, *, restored: bool = False) -> None:
+        self.hub.reserve(entry)
+
+    def append(self, events: Iterable[QueuedMessage]) -> None:
+        """Take events, in order."""
+        for event in events:
+            super().insert(event)
+
+    def _stamp(self, entry: QueuedMessage) -> None:
+        """Say what the service says of an event."""
+        arrived = timestamp(entry.arrived or 0.0)
+        entry.annotate({_SEQUENCE: self.enqueued, _OFFSET: offset_of(self.enqueued), _ENQUEUED: arrived})
+
+    def run(self) -> None:
+        super().run()
+        for node in self.hub.senders:
+            if node.rationing:
+                node.touch()  # its senders may wait for room here
+
+    # What it says of itself
+
+    @property
+    def last(self) -> int:
+        """The sequence number of the event that came last; -1 before there was one."""
+        return self.enqueued - 1
+
+    @property
+    def last_time(self) -> Timestamp:
+        """When that came."""
+        return NO_TIME if self.latest is None else timestamp(self.latest)
+
+    # Readers
+
+    def begin(self, reader: Reader, position: Position) -> None:
+        """Let a reader in, that begins at a position; one of a higher owner level, or of the same, puts others out.
+
+        Raises:
+            Refused: the position is beyond the last event, or other readers keep it out.
+        """
+        place = self._place(position)
+        readers = self.readers.setdefault(reader.group, {})
+        holder = next((each for each in readers if each.epoch is not None), None)
+        if reader.epoch is None:
+            if holder is not None:
+                reason = (
+                    f"a reader of {self.name!r} has the owner level {holder.epoch}: one without a level is kept out"
+                )
+                raise Refused(LINK_STOLEN, f"{reason}; use a higher level, or close that reader")
+            if len(readers) >= MOST_READERS:
+                names = ", ".join(each.name for each in readers)
+                reason = f"{self.name!r} has {MOST_READERS} readers of the consumer group {reader.group!r} already"
+                raise Refused("amqp:resource-limit-exceeded", f"{reason}: {names}")
+        elif holder is not None and holder.epoch is not None and holder.epoch > reader.epoch:
+            reason = f"the reader {holder.name} of {self.name!r} has the higher owner level {holder.epoch}"
+            raise Refused(LINK_STOLEN, f"{reason}: {reader.name} with {reader.epoch} is kept out")
+        else:
+            reason = f"the reader {reader.name} with the owner level {reader.epoch} has {self.name!r} now"
+            for each in list(readers):
+                each.steal(Error(Symbol(LINK_STOLEN), reason))
+        reader.place = place
+        readers = self.readers.setdefault(reader.group, {})
+        readers[reader] = None
+        self.add_consumer(reader)
+
+    def end(self, reader: Reader) -> None:
+        """Let a reader go."""
+        readers = self.readers.get(reader.group, {})
+        readers.pop(reader, None)
+        if not readers:
+            self.readers.pop(reader.group, None)
+        if self.consumers.get(reader.key) is reader:
+            self.remove_consumer(reader)
+
+    def reads(self, reader: Reader) -> bool:
+        """Return whether a reader was let in, and nobody put it out since."""
+        return reader.key in self.consumers
+
+    def _place(self, position: Position) -> Place:
+        """Return where in the stream that is."""
+        match position.kind:
+            case "first":
+                return Place("first")
+            case "last":
+                return Place("next")
+            case "time":
+                return Place("moment", moment=(position.value + (not position.inclusive)) / 1000)
+            case "sequence":
+                kind, first, last = "sequence number", position.value + (not position.inclusive), self.last
+            case "offset":
+                kind, last = "offset", self.last * OFFSET_STEP if self.enqueued else -1
+                step = OFFSET_STEP
+                first = -(-position.value // step) if position.inclusive else position.value // step + 1
+        if first > self.enqueued:
+            reason = f"the {kind} {position.value} is beyond the last one in {self.name!r}, which is {last}"
+            raise Refused(ARGUMENT_ERROR, reason)
+        return Place(offset=max(0, first))
+
+
+def offset_of(sequence: int) -> str:
+    """Return the offset of the event with this sequence number."""
+    return str(sequence * OFFSET_STEP)
+
+
+def _checked(payload: bytes) -> Message:
+    """Return an event that is read to its end.
+
+    Raises:
+        DecodeError: it is malformed.
+    """
+    message = Message.decode(payload)
+    message.check()
+    return message
+
+
+def _key_in(event: Message) -> str | None:
+    """Return the partition key of an event; None also for an empty one.
+
+    Raises:
+        DecodeError: it cannot be read, or is no key.
+    """
+    key = event.message_annotations.get(_KEY)
+    if key is None or key == "":
+        return None
+    if not isinstance(key, str) or len(key) > _LONGEST_KEY:
+        raise DecodeError(f"{_KEY} is a string of {_LONGEST_KEY} characters at most, not {key!r:.200}")
+    return str(key)

@@ -1,0 +1,112 @@
+"""What the node `$management` of a namespace with hubs does: it tells what hubs and partitions are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ....messaging import AmqpValue, Message
+from ....types import Array, Int, Symbol
+from ..._errors import Refused
+from .._busy import SERVER_BUSY
+from .._messages import timestamp
+from .hub import ARGUMENT_ERROR, ARGUMENT_OUT_OF_RANGE, offset_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..._peer import Peer
+    from .hub import Hub, Partition
+
+NOT_FOUND: Final = "amqp:not-found"
+_STATUS: Final = {"amqp:unauthorized-access": 401, NOT_FOUND: 404, SERVER_BUSY: 503, "amqp:not-implemented": 501}
+_HUB, _PARTITION = "com.microsoft:eventhub", "com.microsoft:partition"
+
+
+class HubManagement:
+    """The node, for one peer.
+
+    Args:
+        find: finds a hub by its name.
+    """
+
+    def __init__(self, peer: Peer, find: Callable[[str], Hub | None]) -> None:
+        self._peer = peer
+        self._find = find
+
+    def carry_out(self, request: Message) -> Message:
+        """Do what a request says, and return the answer."""
+        body: dict[str, Any] = {}
+        said: dict[str, Any] = {"status-code": Int(200), "status-description": "OK"}
+        try:
+            body = self._do(request.application_properties)
+        except Refused as refusal:
+            condition = str(refusal.error.condition)
+            said = {
+                "status-code": Int(_STATUS.get(condition, 400)),
+                "status-description": refusal.error.description or "",
+                "error-condition": Symbol(condition),
+            }
+        correlation = request.message_id if request.message_id is not None else request.correlation_id
+        return Message(AmqpValue(body), correlation_id=correlation, application_properties=said)
+
+    def _do(self, asked: dict[str, Any]) -> dict[str, Any]:
+        operation, kind, name = asked.get("operation"), asked.get("type"), asked.get("name")
+        if operation != "READ" or kind not in (_HUB, _PARTITION):
+            said = f"{operation!r:.60} of {kind!r:.60}"
+            raise Refused("amqp:not-implemented", f"{said}: READ of {_HUB} or {_PARTITION} is what is done here")
+        if not isinstance(name, str):
+            raise Refused(ARGUMENT_ERROR, f"'name' is the name of an event hub, not {name!r:.60}")
+        hub = self._find(name)
+        if hub is None:
+            raise Refused(NOT_FOUND, f"there is no event hub {name!r:.300}")
+        self._check_rights(hub)
+        hub.check_busy()
+        return _hub(hub) if kind == _HUB else _partition(partition_in(hub, asked.get("partition")))
+
+    def _check_rights(self, hub: Hub) -> None:
+        """Let those read who may receive from the hub, or send to it.
+
+        Raises:
+            Refused: the peer may do neither.
+        """
+        try:
+            self._peer.rights.check("read", hub.name)
+        except Refused:
+            self._peer.rights.check("write", hub.name)
+
+
+def partition_in(hub: Hub, said: object) -> Partition:
+    """Return a partition of a hub by its id.
+
+    Raises:
+        Refused: no partition has that id.
+    """
+    for partition in hub.partitions:
+        if partition.id == said:
+            return partition
+    last = hub.partitions[-1].id
+    raise Refused(ARGUMENT_OUT_OF_RANGE, f"the partitions of {hub.name!r} are 0 to {last}, and none is {said!r:.60}")
+
+
+def _hub(hub: Hub) -> dict[str, Any]:
+    return {
+        "name": hub.name,
+        "type": _HUB,
+        "created_at": timestamp(hub.created),
+        "partition_count": Int(len(hub.partitions)),
+        "georeplication_factor": Int(1),
+        "partition_ids": Array("string", [partition.id for partition in hub.partitions]),
+    }
+
+
+def _partition(partition: Partition) -> dict[str, Any]:
+    return {
+        "name": partition.hub.name,
+        "type": _PARTITION,
+        "partition": partition.id,
+        "begin_sequence_number": partition.first,
+        "last_enqueued_sequence_number": partition.last,
+        "last_enqueued_offset": offset_of(partition.last) if partition.enqueued else "-1",
+        "last_enqueued_time_utc": partition.last_time,
+        "is_partition_empty": partition.depth == 0,
+    }

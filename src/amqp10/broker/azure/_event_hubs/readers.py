@@ -1,0 +1,165 @@
+"""Links on which a partition of a hub sends its events."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+from ....engine import LinkOwner, LinkTerms
+from ....messaging import Error, Source, patch_header
+from ....types import Symbol
+from ..._errors import Refused
+from .._messages import timestamp
+from .hub import ARGUMENT_ERROR, Reader, offset_of
+from .positions import position_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ....engine import SenderLink
+    from ..._peer import Peer
+    from ..._queues.message import QueuedMessage
+    from .hub import Partition
+
+_EPOCH: Final = Symbol("com.microsoft:epoch")
+_NAME: Final = Symbol("com.microsoft:receiver-name")
+_RUNTIME_METRIC: Final = Symbol("com.microsoft:enable-receiver-runtime-metric")
+_LONGEST_NAME: Final = 64
+_MOST_EPOCH: Final = (1 << 63) - 1
+
+_LAST_SEQUENCE: Final = Symbol("last_enqueued_sequence_number")
+_LAST_OFFSET: Final = Symbol("last_enqueued_offset")
+_LAST_TIME: Final = Symbol("last_enqueued_time_utc")
+_TOLD: Final = Symbol("runtime_info_retrieval_time_utc")
+
+_keys = count(1)
+
+
+class PartitionReader(Reader, LinkOwner):
+    """A link that reads a partition, by nobody's leave but that of its owner level.
+
+    Attributes:
+        address: where it reads, for rights.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        link: SenderLink,
+        partition: Partition,
+        group: str,
+        address: str,
+        clock: Callable[[], float],
+    ) -> None:
+        assert link.remote is not None
+        self.key = next(_keys)
+        self.partition = partition
+        self.group = group
+        self.address = address
+        self.epoch, self.name = _epoch_in(link.remote), _name_in(link.remote)
+        self._peer = peer
+        self._link = link
+        self._clock = clock
+        self._tells_last = _RUNTIME_METRIC in link.remote.desired_capabilities
+        self._largest = link.remote.max_message_size or None
+
+    def begin(self) -> None:
+        """Attach the link, and read.
+
+        Raises:
+            Refused: see `Partition.begin`, or the filter names no position.
+        """
+        link, remote = self._link, self._link.remote
+        assert remote is not None
+        assert isinstance(remote.source, Source)
+        position, filters = position_in(remote.source)
+        self.partition.begin(self, position)
+        link.attach(
+            LinkTerms(
+                name=link.name,
+                source=Source(address=remote.source.address, outcomes=remote.source.outcomes, filter=filters),
+                target=remote.target,
+                # SDKs leave it to the service, and settle nothing.
+                settle_mode="unsettled" if remote.settle_mode == "unsettled" else "settled",
+                offered_capabilities=(_RUNTIME_METRIC,) if self._tells_last else (),
+                properties={} if self.epoch is None else {_EPOCH: self.epoch},
+            )
+        )
+        self.credit_changed()
+
+    def credit_changed(self) -> None:
+        """Credit came, or the window or the output has room again."""
+        if self.partition.reads(self) and (self._link.credit > 0 or self._link.drain):
+            self.partition.in_line(self, drain=self._link.drain)
+
+    def end(self) -> None:
+        """End: the link is gone."""
+        self.partition.end(self)
+
+    def detach(self, error: Error) -> None:
+        """End the link for a reason that the peer is told."""
+        self.partition.end(self)
+        self._peer.end_link(self._link, error)
+
+    steal = node_deleted = detach
+
+    # What the stream asks for
+
+    def ready(self) -> bool:
+        link = self._link
+        return link.credit > 0 and link.session.sendable and not self._peer.full and link.attached
+
+    def deliver(self, entry: QueuedMessage, payload: bytes) -> bool:
+        if self._tells_last:
+            payload = patch_header(payload, delivery_annotations=self._last())
+        if self._largest is not None and len(payload) > self._largest:
+            reason = f"the next event has {len(payload)} octets, and the link takes {self._largest} at most"
+            self._link.detach(closed=True, error=Error(Symbol("amqp:link:message-size-exceeded"), reason))
+            self._peer.wake()
+            return False
+        self._link.send(payload, settled=self._link.terms is None or self._link.terms.settle_mode == "settled")
+        return True
+
+    def _last(self) -> dict[Symbol, Any]:
+        """Return what is known of the last event, for whoever asked to be told with each."""
+        partition = self.partition
+        return {
+            _LAST_SEQUENCE: partition.last,
+            _LAST_OFFSET: offset_of(partition.last),
+            _LAST_TIME: partition.last_time,
+            _TOLD: timestamp(self._clock()),
+        }
+
+    def fed(self) -> None:
+        if self._link.drain and self._link.credit == 0:
+            self._link.drained()
+        self._peer.wake()
+
+    def exhausted(self) -> None:
+        if self._link.drain and self._link.attached:
+            self._link.drained()
+            self._peer.wake()
+
+    # What the peer says
+
+    def on_credit(self) -> None:
+        self.credit_changed()
+
+
+def _epoch_in(remote: LinkTerms) -> int | None:
+    """Return the owner level that a reader asks for; None: none.
+
+    Raises:
+        Refused: it is no number of 0 or more.
+    """
+    epoch = remote.properties.get(_EPOCH)
+    if epoch is None:
+        return None
+    if not isinstance(epoch, int) or isinstance(epoch, bool) or not 0 <= epoch <= _MOST_EPOCH:
+        raise Refused(ARGUMENT_ERROR, f"{_EPOCH} is a number of 0 or more, not {epoch!r:.60}")
+    return int(epoch)
+
+
+def _name_in(remote: LinkTerms) -> str:
+    name = remote.properties.get(_NAME)
+    return repr(name[:_LONGEST_NAME]) if isinstance(name, str) else "without a name"

@@ -1,0 +1,223 @@
+"""A message at rest in an entity of Service Bus: what it says, what the entity says of it, and as it goes out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from ...errors import DecodeError, EncodeError
+from ...messaging import Data, Message, bare_message, read_annotations, read_header
+from ...types import Described, Int, Symbol, Timestamp, UByte, UInt, ULong, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from uuid import UUID
+
+    from .._limits import Account
+
+State = Literal["active", "deferred", "scheduled"]
+_STATES: Final[dict[State, int]] = {"active": 0, "deferred": 1, "scheduled": 2}
+
+BATCH_FORMAT: Final = 0x80013700
+"""The message-format of a batch: each data section is a whole message."""
+MOST_IN_BATCH: Final = 4500
+"""Messages of a batch, as Service Bus has it."""
+MOST_SAID: Final = 65_536
+"""Octets of a message's application properties, as far as they are not its sender's."""
+ENQUEUED_SEQUENCE: Final = Symbol("x-opt-enqueue-sequence-number")
+SCHEDULED_FOR: Final = Symbol("x-opt-scheduled-enqueue-time")
+_OURS: Final = frozenset(
+    Symbol(f"x-opt-{name}")
+    for name in ("sequence-number", "enqueued-time", "locked-until", "message-state", "lock-token", "deadletter-source")
+)
+"""Annotations that only the service gives; what a sender says in them counts for nothing."""
+_FAR: Final = 253_402_300_799_000  # the last millisecond of the year 9999
+_HEADER: Final = ULong(0x70)
+_DELIVERY_ANNOTATIONS: Final = ULong(0x71)
+_ANNOTATIONS: Final = ULong(0x72)
+
+
+@dataclass(eq=False, slots=True)
+class EntityMessage:
+    """One message in one entity.
+
+    Attributes:
+        bare: the encoded message without header and annotations.
+        durable, priority, ttl: of its header; the last in milliseconds.
+        annotations: message annotations as they came, without those that the service gives.
+        message_id: identifies it for duplicate detection.
+        kept_beside: octets of its header and annotations as they came.
+        scheduled_for: when it is to be there; None: at once. All times are seconds since 1970.
+        attempts: how often it was received and not completed.
+        sequence: its number, which no other message of the entity has; 0 before it is there.
+        origin_sequence: the number that it had where it was sent first.
+        enqueued: when it came.
+        expires: when it is dead; None for never.
+        account: of the user who sent it; None where no user is known.
+        dead_letter_source: the entity that it died in; None: it did not.
+        session_id: the session that it belongs to (group-id); None: to none.
+        hops: how often it was forwarded.
+        size: octets that it takes; `sent`: those that it took at first.
+    """
+
+    bare: bytes
+    durable: bool
+    priority: int
+    ttl: int | None
+    annotations: dict[Any, Any]
+    message_id: object
+    kept_beside: int
+    scheduled_for: float | None
+    session_id: str | None = None
+    attempts: int = 0
+    sequence: int = 0
+    origin_sequence: int = 0
+    state: State = "active"
+    enqueued: float = 0.0
+    expires: float | None = None
+    account: Account | None = None
+    dead_letter_source: str | None = None
+    hops: int = 0
+    size: int = field(init=False)
+    sent: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.size = self.sent = self.kept_beside + len(self.bare)
+
+    @classmethod
+    def read(cls, payload: bytes) -> EntityMessage:
+        """Read what a sender sent.
+
+        Raises:
+            DecodeError: it is no message.
+        """
+        message = Message.decode(payload)
+        message.check()
+        header = read_header(payload)
+        annotations = {key: value for key, value in read_annotations(payload).items() if key not in _OURS}
+        due = annotations.get(SCHEDULED_FOR)
+        bare = bare_message(payload)
+        return cls(
+            bare,
+            header.durable,
+            header.priority,
+            header.ttl,
+            annotations,
+            message.message_id,
+            len(payload) - len(bare),
+            None if due is None else _seconds(due),
+            message.group_id,
+        )
+
+    def outgoing(self, locked_until: float | None = None, token: UUID | None = None) -> bytes:
+        """Return it as it goes out: with a header, whatever it came with, and what the entity says of it.
+
+        Args:
+            token: of its lock, where no delivery-tag says it.
+        """
+        header = [self.durable, UByte(self.priority), self.ttl if self.ttl is None else UInt(self.ttl), False]
+        said = self.annotations | {
+            Symbol("x-opt-sequence-number"): self.sequence,
+            ENQUEUED_SEQUENCE: self.origin_sequence,
+            Symbol("x-opt-enqueued-time"): timestamp(self.enqueued),
+            Symbol("x-opt-message-state"): Int(_STATES[self.state]),
+        }
+        if locked_until is not None:
+            said[Symbol("x-opt-locked-until")] = timestamp(locked_until)
+        if self.dead_letter_source is not None:
+            said[Symbol("x-opt-deadletter-source")] = self.dead_letter_source
+        sections = [Described(_HEADER, [*header, UInt(self.attempts)]), Described(_ANNOTATIONS, said)]
+        if token is not None:
+            sections.insert(1, Described(_DELIVERY_ANNOTATIONS, {Symbol("x-opt-lock-token"): token}))
+        return b"".join((*map(encode, sections), self.bare))
+
+    def say(self, properties: dict[str, Any]) -> None:
+        """Add application properties, in place of those of the same name; what cannot be said is left out."""
+
+        try:
+            if len(Message(application_properties=properties).encode()) > MOST_SAID:
+                return
+        except EncodeError:
+            return
+
+        def add(message: Message) -> None:
+            message.application_properties = message.application_properties | properties
+
+        self.rewrite(add)
+
+    def rewrite(self, change: Callable[[Message], None]) -> None:
+        """Change what its sender said; what cannot be said stays as it was."""
+        try:
+            message = Message.decode(self.bare)
+            change(message)
+            bare = message.encode()
+        except (DecodeError, EncodeError):
+            return
+        size = self.kept_beside + len(bare)
+        if size <= max(self.size, self.sent + MOST_SAID):
+            self.bare, self.size = bare, size
+            self.session_id, self.message_id = message.group_id, message.message_id
+
+    def twin(self) -> EntityMessage:
+        """Copy it as for another entity, where it has not been yet."""
+        return replace(
+            self,
+            scheduled_for=None,
+            attempts=0,
+            sequence=0,
+            state="active",
+            enqueued=0.0,
+            expires=None,
+            dead_letter_source=None,
+        )
+
+    def dead(self, source: str, reason: str, description: str) -> EntityMessage:
+        """Copy it for the dead letters of its entity."""
+        twin = replace(self.twin(), ttl=None, attempts=self.attempts, dead_letter_source=source)
+        twin.say({"DeadLetterReason": reason, "DeadLetterErrorDescription": description})
+        return twin
+
+
+def messages_in(payload: bytes, message_format: int) -> list[EntityMessage]:
+    """Return the message of a payload, or those of a batch.
+
+    Raises:
+        DecodeError: it is neither.
+    """
+    if message_format != BATCH_FORMAT:
+        return [EntityMessage.read(payload)]
+    return [EntityMessage.read(each) for each in parts_of_batch(payload, MOST_IN_BATCH)]
+
+
+def parts_of_batch(payload: bytes, most: int | None = None) -> Sequence[bytes]:
+    """Return the encoded messages of a batch.
+
+    Raises:
+        DecodeError: it is no batch, or has more than `most` messages.
+    """
+    body = Message.decode(payload).body
+    if not isinstance(body, bytes | Data):
+        raise DecodeError("a batch has its messages in data sections")
+    parts = body.parts if isinstance(body, Data) else (body,)
+    if most is not None and len(parts) > most:
+        raise DecodeError(f"a batch has {most} messages at most, not {len(parts)}")
+    return parts
+
+
+def timestamp(seconds: float) -> Timestamp:
+    """Return a time as AMQP says it."""
+    return Timestamp(min(round(seconds * 1000), _FAR))
+
+
+def _seconds(value: Any) -> float:
+    """Return seconds since 1970 of a decoded timestamp.
+
+    Raises:
+        DecodeError: `value` is not a timestamp.
+    """
+    if isinstance(value, int):
+        return value / 1000
+    try:
+        return float(value.timestamp())
+    except AttributeError:
+        raise DecodeError(f"{SCHEDULED_FOR} is a timestamp, not {value!r:.60}") from None

@@ -1,0 +1,576 @@
+"""The namespace: its entities by their addresses, its hubs, and the links of peers to them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
+
+from ...engine import LinkTerms, SenderLink
+from ...errors import EncodeError, LocalProtocolError
+from ...messaging import Error, Source, Target
+from ...types import Described, Symbol
+from .._address import exchange_in, split_address
+from .._errors import Refused
+from .._request_links import RequestLinks
+from .._services import LinkService
+from ._config import AzureConfig, EntityConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from ._event_hubs.hub import Hub, Partition
+from ._event_hubs.links import HubLinks, Hubs
+from ._service_bus.entity import ARGUMENT_ERROR, ENTITY_DISABLED, LONGEST_ID, NOT_ALLOWED, Entity, EntityTerms, Status
+from ._service_bus.management import Management
+from ._service_bus.receivers import SESSION_FILTER, EntityReceiver, SessionLink
+from ._service_bus.topic import ALREADY_EXISTS, NOT_FOUND, Subscription, spread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ...engine import Link, Session
+    from .._peer import Peer
+    from .._router import Router
+
+_DEAD_LETTERS = "/$deadletterqueue"
+_IDLE: Final = (
+    "The link is force detached. Code: consumer(link). Details: AmqpMessageConsumer.IdleTimerExpired: Idle timeout: {}."
+)
+_TRANSFER = "/$transfer"
+_MANAGEMENT = "/$management"
+_TIMEOUT: Final = Symbol("com.microsoft:timeout")
+_SEND_VIA: Final = Symbol("com.microsoft:transfer-destination-address")
+_USUAL_PATIENCE: Final = 65.0
+_URI = re.compile(r"(?:amqps?|sb)://[^/]*", re.IGNORECASE)
+
+
+_MOST_ENTITIES: Final = 10_000
+_MOST_SUBSCRIPTIONS: Final = 2000
+
+
+@dataclass(eq=False, slots=True)
+class Declared:
+    """A queue, topic or subscription, as it was declared.
+
+    Attributes:
+        created, updated: when, seconds since 1970.
+        subscriptions: of a topic, by their names in small letters.
+        said: settings that change nothing here, which are told as they were said.
+    """
+
+    config: QueueConfig | TopicConfig | SubscriptionConfig
+    entity: Entity
+    created: float
+    updated: float
+    subscriptions: dict[str, Declared] = field(default_factory=dict)
+    said: Mapping[str, str] = field(default_factory=dict)
+
+
+class Namespace:
+    """The entities of a broker.
+
+    Attributes:
+        hubs: its event hubs.
+
+    Args:
+        router: gets their nodes, and asks for them by address.
+
+    Raises:
+        Refused: another node has the name of one.
+    """
+
+    def __init__(self, config: AzureConfig, router: Router) -> None:
+        self._entities: dict[str, Entity] = {}
+        self._declared: dict[str, Declared] = {}  # queues and topics, by their names in small letters
+        self._subscriptions: dict[Entity, Subscription] = {}
+        self._config = config
+        self._router = router
+        self._ahead = 0.0
+        self.links: WeakSet[NamespaceLinks] = WeakSet()  # of all connections
+        self.idle_timeout = config.idle_timeout
+        self.hubs = Hubs(config, router, self.clock)
+        for queue in config.queues:
+            assert isinstance(queue, QueueConfig)
+            self.declare(queue)
+        for topic in config.topics:
+            self.declare(topic)
+        router.name_space = self
+
+    def clock(self) -> float:
+        """Return the time in seconds since 1970."""
+        return self._config.clock() + self._ahead
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass for all entities and links, at once."""
+        self._ahead += seconds
+        for entity in self._entities.values():
+            self._router.alarm(entity, self._router.clock())
+        for hub in self.hubs.all:
+            for partition in hub.partitions:
+                self._router.alarm(partition, self._router.clock())
+        self._router.alarm(self, self._router.clock())
+        self._router.expire()
+        self._router.flush()
+        self._router.alarm(self, self._router.clock())  # who waits for what is due next has to look again
+
+    def expire(self, now: float) -> float | None:
+        """Detach links that nobody used for long; return when to look again, on the broker's clock."""
+        if self.idle_timeout is None:
+            return None
+        ends = [end for links in list(self.links) if (end := links.end_idle(self.idle_timeout)) is not None]
+        return now + max(0.0, min(ends) - self.clock()) if ends else None
+
+    def watch(self) -> None:
+        """Look when links are idle, from now on."""
+        if self.idle_timeout is not None:
+            self._router.alarm(self, self._router.clock() + self.idle_timeout)
+
+    def flush(self) -> None:
+        """Let all entities that changed act on it."""
+        self._router.flush()
+
+    @property
+    def entities(self) -> Iterable[Entity]:
+        """All of them, dead letters among them."""
+        return self._entities.values()
+
+    @property
+    def declared(self) -> Iterable[Declared]:
+        """All queues and topics."""
+        return self._declared.values()
+
+    def find_declared(self, name: str, subscription: str | None = None) -> Declared:
+        """Return a queue or topic, or a subscription of a topic.
+
+        Raises:
+            Refused: none has that name.
+        """
+        found = self._declared.get(name.casefold())
+        if found is None:
+            raise Refused(NOT_FOUND, f"there is no queue or topic {name!r:.300}")
+        if subscription is not None:
+            return _subscription_of(found, subscription)
+        return found
+
+    def declare(self, config: QueueConfig | TopicConfig) -> Declared:
+        """Declare a queue, or a topic with its subscriptions.
+
+        Raises:
+            Refused: there is one of that name, or there are too many.
+        """
+        if config.name.casefold() in self._declared:
+            raise Refused(ALREADY_EXISTS, f"there is a queue or topic {config.name!r} already")
+        if len(self._declared) >= _MOST_ENTITIES:
+            raise Refused("amqp:resource-limit-exceeded", f"a namespace has {_MOST_ENTITIES} entities at most")
+        if isinstance(config, QueueConfig):
+            entity = self._declare_received(config.name, config)
+        else:
+            self._check_free(config.name)
+            entity = self._declare(config.name, _terms(config))
+        declared = Declared(config, entity, self.clock(), self.clock())
+        self._declared[config.name.casefold()] = declared
+        if isinstance(config, TopicConfig):
+            for each in config.subscriptions:
+                assert isinstance(each, SubscriptionConfig)
+                self.subscribe(declared, each)
+            self._spread(declared)
+        self._connect()
+        return declared
+
+    def subscribe(self, topic: Declared, config: SubscriptionConfig) -> Declared:
+        """Add a subscription to a topic.
+
+        Raises:
+            Refused: there is one of that name, or there are too many.
+        """
+        if config.name.casefold() in topic.subscriptions:
+            raise Refused(ALREADY_EXISTS, f"{topic.config.name!r} has a subscription {config.name!r} already")
+        if len(topic.subscriptions) >= _MOST_SUBSCRIPTIONS:
+            raise Refused("amqp:resource-limit-exceeded", f"a topic has {_MOST_SUBSCRIPTIONS} subscriptions at most")
+        entity = self._declare_received(f"{topic.config.name}/Subscriptions/{config.name}", config)
+        faults = config.dead_letter_filter_errors
+        self._subscriptions[entity] = Subscription(entity, config.rules, self.clock, dead_letters_faults=faults)
+        declared = topic.subscriptions[config.name.casefold()] = Declared(config, entity, self.clock(), self.clock())
+        self._spread(topic)
+        self._connect()
+        return declared
+
+    def change(self, declared: Declared, config: QueueConfig | TopicConfig | SubscriptionConfig) -> None:
+        """Change settings; what is there already keeps its time to live.
+
+        Raises:
+            Refused: one of them is for good.
+        """
+        before = declared.config
+        terms, old = _terms(config), declared.entity.terms
+        if terms.requires_session != old.requires_session:
+            raise Refused(NOT_ALLOWED, f"whether {before.name!r} requires sessions is not to be changed")
+        if (terms.duplicate_window is None) != (old.duplicate_window is None):
+            raise Refused(NOT_ALLOWED, f"whether {before.name!r} detects duplicates is not to be changed")
+        declared.config, declared.updated, declared.entity.terms = config, self.clock(), terms
+        if isinstance(config, SubscriptionConfig):
+            self._subscriptions[declared.entity].dead_letters_faults = config.dead_letter_filter_errors
+        if isinstance(config, EntityConfig) and isinstance(before, EntityConfig):
+            dead_letters = declared.entity.dead_letters
+            assert dead_letters is not None
+            if before.forward_to is not None and before.forward_to != config.forward_to:
+                declared.entity.keep_messages()
+            if (
+                before.forward_dead_letters_to is not None
+                and before.forward_dead_letters_to != config.forward_dead_letters_to
+            ):
+                dead_letters.keep_messages()
+        self._connect()
+
+    def open_for(self, entity: Entity, status: Status) -> None:
+        """Say what an entity is open for; where that changes its links are detached."""
+        if status == entity.status:
+            return
+        entity.status = status
+        error = Error(Symbol(ENTITY_DISABLED), f"{entity.name!r} is {status} now")
+        if status != "Active":
+            for links in list(self.links):
+                for link in links.of(entity):
+                    links.detach(link, error)
+
+    def delete(self, name: str, subscription: str | None = None) -> None:
+        """Delete a queue, a topic with its subscriptions, or one of these; what is in it is gone.
+
+        Raises:
+            Refused: none has that name.
+        """
+        declared = self.find_declared(name)
+        if subscription is not None:
+            self._remove(_subscription_of(declared, subscription))
+            del declared.subscriptions[subscription.casefold()]
+            self._spread(declared)
+            return
+        for each in (declared, *declared.subscriptions.values()):
+            self._remove(each)
+        del self._declared[name.casefold()]
+
+    def _remove(self, declared: Declared) -> None:
+        entity = declared.entity
+        self._subscriptions.pop(entity, None)
+        for each in (entity, entity.dead_letters, entity.undelivered):
+            if each is not None:
+                del self._entities[each.name.casefold()]
+                self._router.delete(each)
+
+    def _connect(self) -> None:
+        """Let messages go on to where they are forwarded to, as far as that is there."""
+        for declared in [every for each in self._declared.values() for every in (each, *each.subscriptions.values())]:
+            config, entity = declared.config, declared.entity
+            if not isinstance(config, EntityConfig):
+                continue
+            for source, name in (
+                (entity, config.forward_to),
+                (entity.dead_letters, config.forward_dead_letters_to),
+            ):
+                target = self.find(name) if name is not None else None
+                if source is not None and target is not None and not source.goes_on_to(target):
+                    source.forward_to(target)
+
+    def _spread(self, topic: Declared) -> None:
+        spread(topic.entity, [self._subscriptions[each.entity] for each in topic.subscriptions.values()])
+
+    def _check_free(self, name: str) -> None:
+        """Check that no node has a name, before parts of it are made."""
+        if name in self._router.nodes or self.find(name) is not None or self.hubs.node(name) is not None:
+            raise Refused(ALREADY_EXISTS, f"there is a node {name!r} already")
+
+    def _declare_received(self, name: str, config: EntityConfig) -> Entity:
+        """Declare a queue or a subscription, with its dead letters."""
+        self._check_free(name)
+        usual = EntityTerms(config.lock_duration, sendable=False)
+        entity = self._declare(name, _terms(config), self._declare(name + _DEAD_LETTERS, usual))
+        entity.undelivered = self._declare(name + _TRANSFER + _DEAD_LETTERS, usual)
+        return entity
+
+    def _declare(self, name: str, terms: EntityTerms, dead_letters: Entity | None = None) -> Entity:
+        router = self._router
+        entity = Entity(
+            name,
+            terms,
+            clock=self.clock,
+            limits=router.limits,
+            touch=router.touch,
+            alarm=lambda seconds: router.alarm(entity, router.clock() + max(0.0, seconds)),
+            dead_letters=dead_letters,
+        )
+        router.adopt(entity)
+        self._entities[name.casefold()] = entity
+        return entity
+
+    def subscription(self, entity: Entity) -> Subscription | None:
+        """Return the subscription that has its messages in this entity; None: none has."""
+        return self._subscriptions.get(entity)
+
+    def is_topic(self, entity: Entity) -> bool:
+        """Return whether an entity is a topic."""
+        declared = self._declared.get(entity.name.casefold())
+        return declared is not None and isinstance(declared.config, TopicConfig)
+
+    def find(self, address: str) -> Entity | None:
+        """Return the entity that an address means, whatever its capitals: its name, or a URI with that as its path."""
+        return self._entities.get(_path(address).casefold())
+
+    def has_node(self, address: str) -> bool:
+        """Return whether an address means any node, one of the broker's own kind among them."""
+        return self.name_of(address) in self._router.nodes
+
+    def name_of(self, address: str) -> str:
+        """Return the name of the node that an address means."""
+        entity, path = self.find(address), _path(address)
+        return (self.hubs.name_of(path) or path) if entity is None else entity.name
+
+
+def _subscription_of(topic: Declared, name: str) -> Declared:
+    found = topic.subscriptions.get(name.casefold())
+    if found is None:
+        raise Refused(NOT_FOUND, f"{topic.config.name!r} has no subscription {name!r:.300}")
+    return found
+
+
+def _terms(config: EntityConfig | TopicConfig) -> EntityTerms:
+    """Return how an entity treats its messages."""
+    if not isinstance(config, EntityConfig):
+        return EntityTerms(ttl=config.ttl, duplicate_window=config.duplicate_window, most_octets=config.max_size)
+    queue = config if isinstance(config, QueueConfig) else None
+    return EntityTerms(
+        config.lock_duration,
+        config.max_delivery_count,
+        config.ttl,
+        config.dead_letter_expired,
+        queue.duplicate_window if queue is not None else None,
+        config.requires_session,
+        queue.max_size if queue is not None else None,
+        sendable=queue is not None,
+    )
+
+
+def _path(address: str) -> str:
+    """Return the path of an address that is a URI; else the address."""
+    uri = _URI.match(address)
+    return address if uri is None else address[uri.end() :].strip("/")
+
+
+class NamespaceLinks(LinkService):
+    """The links of one connection to entities and their management nodes; those to send are the broker's own.
+
+    Attributes:
+        hubs: those to event hubs.
+    """
+
+    def __init__(self, namespace: Namespace, max_message_size: int | None, peer: Peer) -> None:
+        self._namespace = namespace
+        self._max_message_size = max_message_size
+        self._peer = peer
+        self._receivers: dict[Link, EntityReceiver] = {}
+        self._senders: dict[Link, Entity] = {}
+        self._requests = RequestLinks(peer, max_message_size)
+        self.hubs = HubLinks(namespace.hubs, peer, self._requests)
+        namespace.links.add(self)
+
+    def __len__(self) -> int:
+        return len(self._receivers) + len(self._requests) + len(self.hubs)
+
+    def end_idle(self, seconds: float) -> float | None:
+        """Detach links that nobody used for so long; return when the next one is that is not used; None: no link is."""
+        now = self._namespace.clock()
+        ends: list[float] = []
+        for link, used in list(self._uses()):
+            if used + seconds > now:
+                ends.append(used + seconds)
+            else:
+                self.detach(link, Error(Symbol("amqp:link:detach-forced"), _IDLE.format(_duration(seconds))))
+        return min(ends, default=None)
+
+    def detach(self, link: Link, error: Error) -> None:
+        """Detach a link to an entity, or to a hub."""
+        self._senders.pop(link, None)
+        self._peer.end_link(link, error)
+
+    def of(self, node: Entity | Hub | Partition | None) -> list[Link]:
+        """Return the links to an entity, a hub or a partition of one, or to any."""
+        if isinstance(node, Partition):
+            return self.hubs.of(node.hub, node)
+        if isinstance(node, Hub):
+            return self.hubs.of(node)
+        receivers = [link for link, each in self._receivers.items() if node in (None, each.entity)]
+        senders = [link for link, each in self._senders.items() if node in (None, each)]
+        return [*receivers, *senders, *(self.hubs.of(None) if node is None else ())]
+
+    def end_tokens(self) -> None:
+        """Let all tokens of the connection end."""
+        if self._peer.tokens is not None:
+            self._peer.tokens.end_all()
+
+    def _uses(self) -> Iterator[tuple[Link, float]]:
+        """Return each link to an entity, and when it was used last."""
+        self._senders = {link: entity for link, entity in self._senders.items() if link.attached}
+        for link, receiver in self._receivers.items():
+            if link.attached:
+                yield link, receiver.used
+        for link, entity in self._senders.items():
+            yield link, entity.sent.get(self._peer.number, 0.0)
+
+    def _used(self, name: str) -> None:
+        """Count a request as a use of the link that it names."""
+        for link, receiver in self._receivers.items():
+            if link.name == name:
+                receiver.used = self._namespace.clock()
+        for link, entity in self._senders.items():
+            if link.name == name:
+                entity.sent[self._peer.number] = self._namespace.clock()
+
+    @property
+    def links(self) -> Iterable[Link]:
+        """Those that are attached, or ask for a session."""
+        return (*self._receivers, *self._requests.links, *self.hubs.links)
+
+    def attach(self, link: Link) -> bool:
+        """Attach a link that receives from an entity, or leads to a management node; return whether it is one.
+
+        Raises:
+            Refused: the peer may not receive there, or asks for what is not to be had.
+        """
+        remote = link.remote
+        node = None if remote is None else remote.source if isinstance(link, SenderLink) else remote.target
+        address = node.address if isinstance(node, Source | Target) else None
+        if remote is None or not isinstance(address, str):
+            return False
+        if exchange_in(address) is not None:
+            return False
+        address = split_address(address)[0]
+        self._check_onward(remote)
+        if self.hubs.attach(link, remote, _path(address)):
+            return True
+        if address.casefold().endswith(_MANAGEMENT):
+            entity = self._namespace.find(address[: -len(_MANAGEMENT)])
+            if entity is not None:
+                subscription = self._namespace.subscription(entity)
+                management = Management(entity, self._peer, subscription, self._used)
+                self._requests.attach(link, entity.name, management.carry_out)
+            return entity is not None
+        entity = self._namespace.find(address)
+        if entity is None and "$" not in address and not self._namespace.has_node(address):
+            # The SDK for JavaScript knows this error by its words.
+            raise Refused("amqp:not-found", f"The messaging entity {_path(address)!r:.300} could not be found.")
+        if entity is not None and not entity.terms.sendable and not isinstance(link, SenderLink):
+            raise Refused(NOT_ALLOWED, f"{entity.name!r} takes no messages from senders: only its topic or queue does")
+        if entity is not None:
+            entity.check_open("receive" if isinstance(link, SenderLink) else "send")
+            entity.check_busy()
+            self._namespace.watch()
+        if entity is not None and not isinstance(link, SenderLink):
+            self._senders[link] = entity
+            entity.sent[self._peer.number] = self._namespace.clock()
+        if entity is None or not isinstance(link, SenderLink) or not isinstance(node, Source):
+            return False
+        self._attach_receiver(link, remote, node, entity)
+        return True
+
+    def _check_onward(self, remote: LinkTerms) -> None:
+        """Check that the entity is there to which a link sends via another one.
+
+        Raises:
+            Refused: it is not, or is not open, or is none.
+        """
+        if _SEND_VIA not in remote.properties:
+            return
+        onward = remote.properties[_SEND_VIA]
+        target = remote.target
+        via = self._namespace.find(target.address) if isinstance(target, Target) and target.address else None
+        if not isinstance(onward, str) or via is None:
+            raise Refused(ARGUMENT_ERROR, f"{_SEND_VIA} names an entity, on a link that sends to another one")
+        entity = self._namespace.find(onward)
+        if entity is None:
+            raise Refused("amqp:not-found", f"The messaging entity {_path(onward)!r:.300} could not be found.")
+        entity.check_open("send")
+        entity.check_busy()
+
+    def destination(self, link: Link) -> str | None:
+        onward = link.remote.properties.get(_SEND_VIA) if link.remote is not None else None
+        return onward if isinstance(onward, str) else None
+
+    def _attach_receiver(self, link: SenderLink, remote: LinkTerms, source: Source, entity: Entity) -> None:
+        self._peer.rights.check("read", entity.name)
+        if self._namespace.is_topic(entity):
+            where = f"{entity.name}/Subscriptions/NAME"
+            raise Refused(NOT_ALLOWED, f"{entity.name!r} is a topic: receive from its subscriptions: {where!r}")
+        if source.distribution_mode == "copy":
+            raise Refused("amqp:not-implemented", "to look at messages without taking them, peek at them")
+        locks = remote.settle_mode != "settled"
+        if locks and "settle-second" not in self._peer.engine.capabilities:
+            raise Refused("amqp:not-implemented", "messages of Service Bus are locked for receivers by AMQP 1.0 only")
+        asks, session_id = _session_in(source)
+        kind = SessionLink if asks else EntityReceiver
+        receiver = kind(self._peer, link, entity, locks=locks, max_message_size=self._max_message_size)
+        self._receivers[link] = link.owner = receiver
+        try:
+            if isinstance(receiver, SessionLink):
+                receiver.ask(session_id, _patience_in(remote))
+            else:
+                receiver.begin()
+        except (Refused, LocalProtocolError, EncodeError):
+            self.end(link)
+            raise
+
+    def ready(self, session: Session | None = None) -> None:
+        """Go on: the window of a session, or the output, has room again."""
+        for link, receiver in self._receivers.items():
+            if session is None or link.session is session:
+                receiver.credit_changed()
+        for link in self.hubs.links:
+            if session is None or link.session is session:
+                self.hubs.ready(link)
+        self._requests.ready(session)
+
+    def check_rights(self) -> None:
+        """End the links that are not allowed any more: a token has ended."""
+        for link, receiver in list(self._receivers.items()):
+            try:
+                self._peer.rights.check("read", receiver.entity.name)
+            except Refused as refusal:
+                link.detach(closed=True, error=refusal.error)
+                self.end(link)
+        self.hubs.check_rights()
+
+    def end(self, link: Link) -> bool:
+        """Remove a link that has ended; return whether it was one of them."""
+        entity = self._senders.pop(link, None)
+        if entity is not None and entity not in self._senders.values():
+            entity.sent.pop(self._peer.number, None)
+        receiver = self._receivers.pop(link, None)
+        if receiver is not None:
+            receiver.end()
+        return any((self._requests.end(link), self.hubs.end(link), receiver is not None))
+
+
+def _session_in(source: Source) -> tuple[bool, str | None]:
+    """Return whether a receiver asks for a session, and for which one; None for the next free one.
+
+    Raises:
+        Refused: what it says of that makes no sense.
+    """
+    filters = source.filter or {}
+    if SESSION_FILTER not in filters:
+        return False, None
+    value = filters[SESSION_FILTER]
+    session_id = value.value if isinstance(value, Described) else value
+    if session_id is not None and not (isinstance(session_id, str) and len(session_id) <= LONGEST_ID):
+        rule = f"a session id has {LONGEST_ID} characters at most, and null means the next session"
+        raise Refused("com.microsoft:argument-error", f"{SESSION_FILTER}: {rule}, not {session_id!r:.200}")
+    return True, session_id
+
+
+def _patience_in(remote: LinkTerms) -> float:
+    """Return how many seconds a receiver waits for a session."""
+    milliseconds = remote.properties.get(_TIMEOUT)
+    return milliseconds / 1000 if isinstance(milliseconds, int) else _USUAL_PATIENCE
+
+
+def _duration(seconds: float) -> str:
+    """Return a time as .NET says it."""
+    return str(timedelta(seconds=round(seconds))).rjust(8, "0")

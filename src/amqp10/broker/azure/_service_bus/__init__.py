@@ -1,0 +1,1 @@
+"""Service Bus: entities that hold messages, their receivers, rules and management nodes."""

@@ -1,0 +1,877 @@
+"""An entity that holds messages: locks, deferred and scheduled messages, dead letters, by one clock.
+
+It knows no link and no protocol; receivers and the management node ask it, by sequence numbers and lock tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from itertools import count, islice
+from typing import TYPE_CHECKING, Any, Final, Literal
+from uuid import UUID, uuid4
+
+from ....errors import DecodeError
+from ....messaging import Error
+from ....types import Symbol
+from ..._errors import Refused
+from ..._faults import attempt
+from ..._queues.duplicates import remembered
+from ..._queues.node import MESSAGE_OVERHEAD, Node, NotTaken
+from .._busy import AzureNode
+from .._messages import EntityMessage, State, messages_in
+from .groups import Group, Lock, Receiver, SessionReceiver
+
+if TYPE_CHECKING:
+    from ..._queues.message import QueuedMessage
+    from ..._queues.node import Limits
+
+UNLIMITED: Final = 1 << 60
+MESSAGE_LOCK_LOST: Final = "com.microsoft:message-lock-lost"
+MESSAGE_NOT_FOUND: Final = "com.microsoft:message-not-found"
+ARGUMENT_ERROR: Final = "com.microsoft:argument-error"
+SESSION_LOCK_LOST: Final = "com.microsoft:session-lock-lost"
+SESSION_CANNOT_BE_LOCKED: Final = "com.microsoft:session-cannot-be-locked"
+ENTITY_DISABLED: Final = "com.microsoft:entity-disabled"
+TIMEOUT: Final = "com.microsoft:timeout"
+NOT_ALLOWED: Final = "amqp:not-allowed"
+
+MOST_IDS: Final = 100_000
+"""Ids of messages that an entity remembers, of however short a while."""
+MOST_CHANGES: Final = 100
+"""Properties that are changed with one outcome: it may be one of many messages."""
+LONGEST_ID: Final = 128
+"""Characters of the id of a message, and of that of a session."""
+LONGEST_REASON: Final = 4096
+"""Characters of a dead letter's reason, and of its description."""
+_MOST_HOPS: Final = 4
+"""Forwardings of one message by themselves."""
+
+TimerKind = Literal["lock", "due", "death", "session", "patience"]
+Status = Literal["Active", "Disabled", "SendDisabled", "ReceiveDisabled"]
+PassOn = Callable[["Entity", EntityMessage], None]
+"""Takes a message of an entity that keeps none."""
+
+
+def check_reason(name: str, value: object) -> None:
+    """Check a dead letter's reason, or its description.
+
+    Raises:
+        Refused: it is no string.
+    """
+    if not isinstance(value, str | None):
+        raise Refused(ARGUMENT_ERROR, f"{name} of a dead letter is a string, not {value!r:.60}")
+
+
+@dataclass(frozen=True, slots=True)
+class EntityTerms:
+    """How an entity treats its messages; times in seconds, None for no limit.
+
+    Attributes:
+        duplicate_window: how long the id of a message is remembered; None: not at all.
+        requires_session: each message belongs to a session, and is received with the others of that.
+        most_octets: of all messages; what a sender sends beyond that is refused.
+        sendable: senders may send to it.
+    """
+
+    lock_duration: float = 60.0
+    max_delivery_count: int | None = None
+    ttl: float | None = None
+    dead_letter_expired: bool = False
+    duplicate_window: float | None = None
+    requires_session: bool = False
+    most_octets: int | None = None
+    sendable: bool = True
+
+
+class Entity(AzureNode):
+    """See the module.
+
+    Args:
+        clock: the time in seconds since 1970.
+        alarm: asks for a call of `expire` in that many seconds.
+        dead_letters: where messages go that nobody could take; None for nowhere: this is such an entity itself.
+
+    Attributes:
+        sent: when each connection sent something last, of those that are entered here; by their numbers.
+        status: what it is open for.
+        accessed: when something was last sent or received, seconds since 1970.
+        pass_on: takes each message as soon as it is there; None: the entity keeps them.
+        undelivered: where messages go that could not be passed on; None for the dead letters.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        terms: EntityTerms,
+        *,
+        clock: Callable[[], float],
+        limits: Limits,
+        touch: Callable[[Node], None],
+        alarm: Callable[[float], None],
+        dead_letters: Entity | None = None,
+    ) -> None:
+        super().__init__(name, limits=limits, touch=touch)
+        self.terms = terms
+        self.dead_letters = dead_letters
+        self.status: Status = "Active"
+        self.accessed = clock()
+        self.sent: dict[int, float] = {}
+        self.pass_on: PassOn | None = None
+        self._targets: list[Entity] = []
+        self._sources: list[Entity] = []
+        self.undelivered: Entity | None = None
+        self.bytes = 0
+        self._clock = clock
+        self._alarm = alarm
+        self._messages: dict[int, EntityMessage] = {}
+        self._all = Group()  # unless each belongs to a session
+        self._groups: dict[str, Group] = {}
+        self._busy: dict[Group, None] = {}  # those that may have something for a receiver
+        self._askers: dict[int, SessionReceiver] = {}  # for any session
+        self._numbers = count()
+        self._locks: dict[UUID, Lock] = {}
+        self._locked: dict[int, UUID] = {}
+        self._timers: list[tuple[float, TimerKind, Any]] = []  # a heap
+        self._seen: dict[object, float] = {}  # ids of messages, and when they are forgotten, in order of that
+        self._draining: dict[Receiver, None] = {}
+        self._receivers: dict[Receiver, Group] = {}
+
+    @property
+    def now(self) -> float:
+        """The time in seconds since 1970."""
+        return self._clock()
+
+    # What the router asks for
+
+    @property
+    def free(self) -> int:
+        return min(self._room, *(target._room for target in self._targets)) if self._targets else self._room
+
+    @property
+    def _room(self) -> int:
+        limits = self.limits
+        free = UNLIMITED
+        if limits.messages is not None:
+            free = limits.messages - len(self._messages) - self.reserved
+        if limits.bytes is not None:
+            left = limits.bytes - self.bytes - self.reserved_bytes
+            typical = max(1, self.bytes // len(self._messages)) if self._messages else 4096
+            free = min(free, max(1, left // typical) if left > 0 else 0)
+        return free
+
+    @property
+    def held(self) -> int:
+        return super().held + self.bytes + len(self._messages) * MESSAGE_OVERHEAD
+
+    @property
+    def depth(self) -> int:
+        """Messages in it, whatever their state, those that are locked among them."""
+        return len(self._messages)
+
+    def reserve(self, entry: QueuedMessage, *, restored: bool = False) -> None:
+        self._read(entry)
+        super().reserve(entry, restored=restored)
+
+    def put(self, entry: QueuedMessage) -> None:
+        if entry.origin in self.sent:
+            self.sent[entry.origin] = self._clock()
+        self.accessed = self._clock()
+        try:
+            self.check_open("send")
+            self.check_busy()
+        except Refused as refusal:
+            raise NotTaken(str(refusal), str(refusal.error.condition)) from None
+        messages = self._read(entry)
+        most = self.terms.most_octets
+        if most is not None and self.bytes + sum(message.size for message in messages) > most:
+            raise NotTaken(f"{self.name!r} has messages of {self.bytes} octets, and takes {most} at most")
+        for message in messages:
+            self.add(message)
+
+    def insert(self, entry: QueuedMessage) -> None:
+        for message in self._read(entry):
+            self.add(message)
+
+    def _read(self, entry: QueuedMessage) -> list[EntityMessage]:
+        """Return the messages that a sender sent as one.
+
+        Raises:
+            NotTaken: it is no message, or a batch that has something else in it.
+        """
+        if not self.terms.sendable:
+            raise NotTaken(f"{self.name!r} takes no messages from senders", NOT_ALLOWED)
+        try:
+            messages = messages_in(entry.payload, entry.message_format)
+        except DecodeError as error:
+            raise NotTaken(str(error), "amqp:decode-error") from None
+        for message in messages:
+            self.check(message)
+            message.account = entry.account
+        return messages
+
+    def check_open(self, use: Literal["send", "receive"]) -> None:
+        """Refuse what the entity is not open for.
+
+        Raises:
+            Refused: it is disabled.
+        """
+        if self.status == "Disabled" or self.status.casefold() == f"{use}disabled":
+            raise Refused(ENTITY_DISABLED, f"{self.name!r} is disabled ({self.status}): the administration opens it")
+
+    def check(self, message: EntityMessage) -> None:
+        """Check that a message may be here.
+
+        Raises:
+            NotTaken: it has no session, and has to have one, or an id is too long.
+        """
+        ids = {"group-id (session id)": message.session_id, "message-id": message.message_id}
+        for what, said in ids.items():
+            if isinstance(said, str) and len(said) > LONGEST_ID:
+                reason = f"a {what} has {LONGEST_ID} characters at most, not {len(said)}: {said!r:.60}..."
+                raise NotTaken(reason, ARGUMENT_ERROR)
+        if self.terms.requires_session and message.session_id is None:
+            raise NotTaken(
+                f"{self.name!r} requires sessions, and the message has no group-id (session id)", NOT_ALLOWED
+            )
+
+    def run(self) -> None:
+        self._touched = False
+        if self.deleted:
+            return
+        self._pass_time()
+        self._give_sessions()
+        while self._busy:
+            self._hand_out(self._busy.popitem()[0])
+        for receiver in list(self._draining):
+            if receiver.waiting:
+                del self._draining[receiver]
+                attempt(f"a receiver of {self.name!r}", receiver.exhausted)
+        self._regulate()
+        for source in self._sources:
+            if source.rationing:
+                source.touch()  # its senders may wait for room here
+
+    def delete(self, error: Error) -> None:
+        self.deleted = True
+        for receiver in list(self._receivers):
+            attempt(f"a receiver of {self.name!r}", receiver.node_deleted, error)
+        for producer in list(self.producers):
+            attempt(f"a producer for {self.name!r}", producer.node_deleted, error)
+        self._receivers.clear()
+        self.producers.clear()
+        self._askers.clear()
+        self._groups.clear()
+        self._busy.clear()
+        self._all = Group()
+        self._draining.clear()
+        self._messages.clear()
+        self._locks.clear()
+        self._locked.clear()
+        self._timers.clear()
+        self.keep_messages()
+        for source in list(self._sources):
+            source.keep_messages()
+        self.bytes = 0
+
+    def count(self, state: State) -> int:
+        """Return how many messages are in that state."""
+        return sum(message.state == state for message in self._messages.values())
+
+    # Coming in
+
+    def add(self, message: EntityMessage) -> int:
+        """Take a message; return its sequence number. One whose id was seen a short while ago is dropped."""
+        if self._is_duplicate(message, self._clock()):
+            self.duplicates += 1
+            return self.enqueued
+        return self._add(message)
+
+    def _add(self, message: EntityMessage) -> int:
+        now = self._clock()
+        self.enqueued += 1
+        message.sequence = self.enqueued
+        message.origin_sequence = message.origin_sequence or self.enqueued
+        message.enqueued = now
+        self._messages[message.sequence] = message
+        self._group_of(message).count += 1
+        self.bytes += message.size
+        if message.account is not None:
+            self.charge(message.account, message.size + MESSAGE_OVERHEAD)
+        if message.scheduled_for is not None and message.scheduled_for > now:
+            message.state = "scheduled"
+            self._at(message.scheduled_for, "due", message.sequence)
+        else:
+            self._begin(message, now)
+        self.touch()
+        return message.sequence
+
+    def _begin(self, message: EntityMessage, now: float) -> None:
+        """Let a message be there for receivers, or go on to where it goes from here."""
+        if self.pass_on is not None:
+            self._remove(message)
+            self.pass_on(self, message)
+            return
+        lives = [
+            each for each in (None if message.ttl is None else message.ttl / 1000, self.terms.ttl) if each is not None
+        ]
+        if lives:
+            message.expires = now + min(lives)
+            self._at(message.expires, "death", message.sequence)
+        self._make_ready(message)
+
+    def _make_ready(self, message: EntityMessage) -> None:
+        group = self._group_of(message)
+        heappush(group.ready, message.sequence)
+        self._busy[group] = None
+        self.touch()
+
+    def _group_of(self, message: EntityMessage) -> Group:
+        return self._session(message.session_id or "") if self.terms.requires_session else self._all
+
+    def _session(self, session_id: str) -> Group:
+        group = self._groups.get(session_id)
+        if group is None:
+            group = self._groups[session_id] = Group(session_id)
+        return group
+
+    def _is_duplicate(self, message: EntityMessage, now: float) -> bool:
+        window = self.terms.duplicate_window
+        if window is None or message.message_id is None:
+            return False
+        seen = self._seen
+        while seen and next(iter(seen.values())) <= now:
+            del seen[next(iter(seen))]
+        identity = remembered(message.message_id)
+        if identity in seen:
+            return True
+        seen[identity] = now + window
+        if len(seen) > MOST_IDS:
+            del seen[next(iter(seen))]
+        return False
+
+    def cancel(self, sequences: Iterable[int]) -> None:
+        """Remove messages that are scheduled.
+
+        Raises:
+            Refused: one of them is not; then none is removed.
+        """
+        for message in self._find(sequences, "scheduled"):
+            self._remove(message)
+
+    # Going out
+
+    def add_receiver(self, receiver: Receiver) -> None:
+        """Add a receiver.
+
+        Raises:
+            Refused: the entity keeps no messages, or they are received by sessions.
+        """
+        if self.terms.requires_session:
+            raise Refused(NOT_ALLOWED, f"{self.name!r} requires sessions: a receiver accepts one, or the next free one")
+        if self.pass_on is not None:
+            raise Refused(NOT_ALLOWED, f"{self.name!r} passes its messages on: receive where they go")
+        self._receivers[receiver] = self._all
+
+    def remove_receiver(self, receiver: Receiver) -> None:
+        """Remove a receiver; what it has locked stays locked until that ends, but with a session, which is free now."""
+        group = self._receivers.pop(receiver, None)
+        self._draining.pop(receiver, None)
+        self._askers = {number: each for number, each in self._askers.items() if each is not receiver}
+        if group is None:
+            return
+        if receiver.waiting:
+            receiver.waiting = False
+            group.line.remove(receiver)
+        if group.holder is receiver:
+            self._free_session(group, self._come_back)
+
+    def in_line(self, receiver: Receiver, *, drain: bool = False) -> None:
+        """Put a receiver in line that is ready for more; `drain`: tell it when there is nothing more."""
+        group = self._receivers.get(receiver)
+        if group is None:
+            return  # it lost its session
+        if not receiver.waiting:
+            receiver.waiting = True
+            group.line.append(receiver)
+        if drain:
+            self._draining[receiver] = None
+        self._busy[group] = None
+        self.touch()
+
+    def _hand_out(self, group: Group) -> None:
+        line = group.line
+        fed: dict[Receiver, None] = {}
+        while line:
+            receiver = line[0]
+            if not receiver.ready():
+                line.popleft().waiting = False
+                continue
+            message = self._next(group)
+            if message is None:
+                break
+            if not self._give(message, receiver, group):
+                heappush(group.ready, message.sequence)
+                self.remove_receiver(receiver)
+                continue
+            fed[receiver] = None
+            if len(line) > 1:
+                line.rotate(-1)
+        for receiver in fed:
+            attempt(f"a receiver of {self.name!r}", receiver.fed)
+
+    def _give(self, message: EntityMessage, receiver: Receiver, group: Group) -> bool:
+        """Give a message to a receiver, locked or for good; return whether it takes it."""
+        if not receiver.locks:
+            if not receiver.deliver(None, message.outgoing()):
+                return False
+            self._remove(message)
+            return True
+        token, until = uuid4(), self._lock_end(group)
+        if not receiver.deliver(token, message.outgoing(until)):
+            return False
+        self._lock(message, group, token, until)
+        return True
+
+    def _next(self, group: Group) -> EntityMessage | None:
+        """Take the oldest message that is there for receivers."""
+        while group.ready:
+            sequence = heappop(group.ready)
+            message = self._messages.get(sequence)
+            if message is not None and message.state == "active" and sequence not in self._locked:
+                return message
+        return None
+
+    def peek(self, first: int, count: int, session_id: str | None = None) -> list[EntityMessage]:
+        """Return messages from a sequence number on, of all sessions or one, in any state; nothing of them changes."""
+        self._pass_time()
+        found = (self._messages[sequence] for sequence in sorted(self._messages) if sequence >= first)
+        return list(islice((each for each in found if session_id in (None, each.session_id)), max(0, count)))
+
+    def receive(
+        self, sequences: Iterable[int], *, locks: bool, session_id: str | None = None
+    ) -> list[tuple[UUID | None, bytes]]:
+        """Take deferred messages by their numbers; return them, each with its lock token if it is locked.
+
+        Raises:
+            Refused: one of them is not deferred, or is locked, or of another session; then none is taken. Or the
+                session is locked by nobody.
+        """
+        self._pass_time()
+        found = self._find(sequences, "deferred")
+        if self.terms.requires_session:
+            group = self._held_session(session_id)
+            if strangers := [each.sequence for each in found if each.session_id != session_id]:
+                raise Refused(
+                    MESSAGE_NOT_FOUND, f"the message {strangers[0]} is of another session than {session_id!r}"
+                )
+        else:
+            group = self._all
+        taken: list[tuple[UUID | None, bytes]] = []
+        for message in found:
+            if locks:
+                token, until = uuid4(), self._lock_end(group)
+                taken.append((token, message.outgoing(until, token)))
+                self._lock(message, group, token, until)
+            else:
+                taken.append((None, message.outgoing()))
+                self._remove(message)
+        self.touch()
+        return taken
+
+    def _find(self, sequences: Iterable[int], state: str) -> list[EntityMessage]:
+        found = {}
+        for sequence in sequences:
+            message = self._messages.get(sequence)
+            if message is None or message.state != state or sequence in self._locked:
+                raise Refused(MESSAGE_NOT_FOUND, f"no message with the sequence number {sequence} is {state}")
+            found[sequence] = message
+        return list(found.values())
+
+    # Locks
+
+    def _lock_end(self, group: Group) -> float:
+        """Return when a lock of now ends."""
+        return self._clock() + self.terms.lock_duration if group.id is None else group.until
+
+    def _lock(self, message: EntityMessage, group: Group, token: UUID, until: float) -> None:
+        self._locks[token] = Lock(message, group, until)
+        self._locked[message.sequence] = token
+        if group.id is None:
+            self._at(until, "lock", token)
+        else:
+            group.locked[token] = None
+
+    def renew(self, tokens: Iterable[UUID]) -> list[float]:
+        """Let locks last as long again; return when they end.
+
+        Raises:
+            Refused: one of them is lost; then none is renewed. Or the lock is that of a session.
+        """
+        if self.terms.requires_session:
+            raise Refused(NOT_ALLOWED, f"{self.name!r} requires sessions: renew the lock of the session")
+        locks = {token: self._held(token) for token in tokens}
+        until = self._clock() + self.terms.lock_duration
+        for token, lock in locks.items():
+            lock.until = until
+            self._at(until, "lock", token)
+        return [until] * len(locks)
+
+    def check_locks(self, tokens: Iterable[UUID]) -> None:
+        """Check that all of these locks hold.
+
+        Raises:
+            Refused: one of them is lost.
+        """
+        for token in tokens:
+            self._held(token)
+
+    def _held(self, token: UUID) -> Lock:
+        lock = self._locks.get(token)
+        if lock is None or lock.ends <= self._clock():
+            self._pass_time()
+            if self.terms.requires_session:
+                raise Refused(SESSION_LOCK_LOST, "The session lock has expired, or the message was settled before.")
+            reason = "The lock supplied is invalid: it has expired, or the message was settled before."
+            raise Refused(MESSAGE_LOCK_LOST, reason)
+        return lock
+
+    def _unlock(self, token: UUID) -> EntityMessage:
+        self._held(token)
+        return self._forget_lock(token)
+
+    def _forget_lock(self, token: UUID) -> EntityMessage:
+        lock = self._locks.pop(token)
+        del self._locked[lock.message.sequence]
+        lock.group.locked.pop(token, None)
+        self.touch()
+        return lock.message
+
+    def complete(self, token: UUID) -> None:
+        """Remove a locked message; this and the next four raise Refused where the lock is lost."""
+        self._remove(self._unlock(token))
+
+    def release(self, token: UUID) -> None:
+        """Give a message back; that counts for no attempt."""
+        self._come_back(self._unlock(token))
+
+    def abandon(self, token: UUID, properties: Mapping[Any, Any]) -> None:
+        """Give a message back after an attempt that failed; `properties` are added to its own."""
+        message = self._changed(token, properties)
+        self._failed(message)
+
+    def defer(self, token: UUID, properties: Mapping[Any, Any]) -> None:
+        """Put a message aside, for who asks for it by its sequence number."""
+        message = self._changed(token, properties)
+        message.attempts += 1
+        message.state = "deferred"
+
+    def dead_letter(self, token: UUID, reason: str, description: str, properties: Mapping[Any, Any]) -> None:
+        """Move a message to the dead letters."""
+        message = self._changed(token, properties)
+        message.attempts += 1
+        self._bury(message, reason[:LONGEST_REASON], description[:LONGEST_REASON])
+
+    def _changed(self, token: UUID, properties: Mapping[Any, Any]) -> EntityMessage:
+        """Return a locked message, with what its receiver says added, and no longer locked."""
+        if len(properties) > MOST_CHANGES:
+            raise Refused(ARGUMENT_ERROR, f"{MOST_CHANGES} properties are changed at most, not {len(properties)}")
+        message = self._unlock(token)
+        if properties:
+            before = message.size
+            message.say({str(name): value for name, value in properties.items()})
+            self.bytes += message.size - before
+            if message.account is not None:
+                self.charge(message.account, message.size - before)
+        return message
+
+    def lose_locks(self) -> int:
+        """Let all locks end now, those of sessions too, as if their time were over; return how many there were."""
+        groups = [group for group in self._groups.values() if group.holder is not None]
+        tokens = [token for token, lock in self._locks.items() if lock.group.id is None]
+        for group in groups:
+            self._lose_session(group)
+        for token in tokens:
+            self._failed(self._forget_lock(token))
+        return len(groups) + len(tokens)
+
+    # Sessions
+
+    def accept(self, receiver: SessionReceiver, session_id: str | None, patience: float) -> None:
+        """Give a session to a receiver: that of an id, or else the next free one that has messages, which may come yet.
+
+        Args:
+            patience: seconds after which none comes any more.
+
+        Raises:
+            Refused: there are no sessions, or another receiver has that one.
+        """
+        self._pass_time()
+        if not self.terms.requires_session:
+            raise Refused(NOT_ALLOWED, f"{self.name!r} does not require sessions: receive from it without one")
+        if session_id is not None:
+            group = self._session(session_id)
+            if group.holder is not None:
+                reason = f"the session {session_id!r:.200} of {self.name!r} is locked by another receiver"
+                raise Refused(SESSION_CANNOT_BE_LOCKED, reason)
+            self._hold(group, receiver)
+            return
+        number = next(self._numbers)
+        self._askers[number] = receiver
+        self._at(self._clock() + patience, "patience", number)
+        self.touch()
+
+    def _give_sessions(self) -> None:
+        """Give free sessions that have messages to who asks for any, those first that asked first."""
+        while self._askers:
+            free = [(sequence, group) for group in self._groups.values() if (sequence := self._first_of(group))]
+            if not free:
+                return
+            number = next(iter(self._askers))
+            group = min(free, key=lambda each: each[0])[1]
+            attempt(f"a receiver of {self.name!r}", self._hold, group, self._askers.pop(number))
+
+    def _first_of(self, group: Group) -> int:
+        """Return the number of a session's first message; 0 if the session is held, or has no message."""
+        if group.holder is not None:
+            return 0
+        message = self._next(group)
+        if message is None:
+            return 0
+        heappush(group.ready, message.sequence)
+        return message.sequence
+
+    def _hold(self, group: Group, receiver: SessionReceiver) -> None:
+        assert group.id is not None
+        group.holder = receiver
+        group.until = self._clock() + self.terms.lock_duration
+        self._receivers[receiver] = group
+        self._at(group.until, "session", group.id)
+        try:
+            receiver.accepted(group.id, group.until)
+        except BaseException:
+            self.remove_receiver(receiver)
+            raise
+
+    def _free_session(self, group: Group, come_back: Callable[[EntityMessage], None]) -> None:
+        """Let a session be free; messages that its receiver had come back."""
+        group.holder = None
+        for token in list(group.locked):
+            come_back(self._forget_lock(token))
+        self._drop_if_blank(group)
+        self.touch()
+
+    def _drop_if_blank(self, group: Group) -> None:
+        if group.id is not None and group.blank:
+            self._groups.pop(group.id, None)
+            self._busy.pop(group, None)
+
+    def _lose_session(self, group: Group) -> None:
+        """End the lock of a session; each message that was locked with it has had an attempt that failed."""
+        holder = group.holder
+        assert holder is not None
+        self._receivers.pop(holder, None)
+        self._draining.pop(holder, None)
+        group.line.clear()
+        self._free_session(group, self._failed)
+        reason = f"The lock of the session {group.id!r:.200} has expired: accept the session again."
+        attempt(f"a receiver of {self.name!r}", holder.lock_lost, Error(Symbol(SESSION_LOCK_LOST), reason))
+
+    def _held_session(self, session_id: str | None) -> Group:
+        """Return a session that is locked.
+
+        Raises:
+            Refused: it is not.
+        """
+        self._pass_time()
+        group = self._groups.get(session_id) if session_id is not None else None
+        if group is None or group.holder is None:
+            raise Refused(SESSION_LOCK_LOST, f"no receiver has the session {session_id!r:.200} of {self.name!r} locked")
+        return group
+
+    def renew_session(self, session_id: str) -> float:
+        """Let the lock of a session last as long again; return when it ends.
+
+        Raises:
+            Refused: it is lost.
+        """
+        group = self._held_session(session_id)
+        group.until = self._clock() + self.terms.lock_duration
+        self._at(group.until, "session", session_id)
+        return group.until
+
+    def session_state(self, session_id: str) -> bytes | None:
+        """Return what is kept with a session.
+
+        Raises:
+            Refused: nobody has it locked.
+        """
+        return self._held_session(session_id).state
+
+    def set_session_state(self, session_id: str, state: bytes | None) -> None:
+        """Keep something with a session; None ends it.
+
+        Raises:
+            Refused: nobody has it locked, or there is no room.
+        """
+        group = self._held_session(session_id)
+        before, most = len(group.state or b""), self.limits.bytes
+        if most is not None and self.bytes + len(state or b"") - before > most:
+            raise Refused("amqp:resource-limit-exceeded", f"{self.name!r} has no room for the state")
+        group.state, group.updated = state, self._clock()
+        self.bytes += len(state or b"") - before
+
+    def sessions(self, updated_after: float | None = None) -> list[str]:
+        """Return the ids of sessions with messages or a state, in order; or those whose state was set after a time."""
+        self._pass_time()
+        if updated_after is not None:
+            found = {
+                each.id for each in self._groups.values() if each.updated is not None and each.updated > updated_after
+            }
+        else:
+            found = {message.session_id for message in self._messages.values() if message.state == "active"}
+            found |= {each.id for each in self._groups.values() if each.state is not None}
+        return sorted(each for each in found if each is not None)
+
+    # What becomes of messages
+
+    def _failed(self, message: EntityMessage) -> None:
+        message.attempts += 1
+        most = self.terms.max_delivery_count
+        if most is not None and message.attempts >= most:
+            reason = f"Message could not be consumed after {most} delivery attempts."
+            self._bury(message, "MaxDeliveryCountExceeded", reason)
+        else:
+            self._come_back(message)
+
+    def _come_back(self, message: EntityMessage) -> None:
+        if self.pass_on is not None and message.state == "active":
+            self._begin(message, self._clock())  # forwarding began while it was locked
+        elif message.expires is not None and message.expires <= self._clock():
+            self._expire(message)
+        elif message.state == "active":
+            self._make_ready(message)
+
+    def _expire(self, message: EntityMessage) -> None:
+        if self.terms.dead_letter_expired:
+            self._bury(message, "TTLExpiredException", "The message expired and was dead lettered.")
+        else:
+            self._remove(message)
+
+    def _bury(self, message: EntityMessage, reason: str, description: str) -> None:
+        """Move a message to the dead letters; one that is there already stays."""
+        if self.dead_letters is None:
+            self._come_back(message)
+            return
+        dead = message.dead(self.name, reason, description)
+        self._remove(message)
+        self.dead_letters.add(dead)
+
+    def undeliverable(self, message: EntityMessage, reason: str, description: str) -> None:
+        """Keep a message that could not be passed on, among those or the dead letters."""
+        keeper = self.undelivered or self.dead_letters
+        if keeper is not None:
+            keeper.add(message.dead(self.name, reason, description))
+
+    def pass_to(self, targets: Iterable[Entity], pass_on: PassOn) -> None:
+        """Keep no messages from now on: `pass_on` puts them into some of these; senders wait for room in all."""
+        self.keep_messages()
+        self.pass_on = pass_on
+        self._targets = list(targets)
+        for target in self._targets:
+            target._sources.append(self)
+        for message in [each for each in self._messages.values() if each.state == "active"]:
+            if message.sequence not in self._locked:
+                self._begin(message, self._clock())
+
+    def keep_messages(self) -> None:
+        """Pass no messages on from now on."""
+        self.pass_on = None
+        for target in self._targets:
+            target._sources.remove(self)
+        self._targets = []
+
+    def goes_on_to(self, target: Entity) -> bool:
+        """Return whether messages are passed on to that entity."""
+        return target in self._targets
+
+    def forward_to(self, target: Entity) -> None:
+        """Pass each message on to another entity from now on."""
+
+        def pass_on(source: Entity, message: EntityMessage) -> None:
+            if message.hops >= _MOST_HOPS:
+                reason = f"The message was forwarded {_MOST_HOPS} times."
+                source.undeliverable(message, "MaxTransferHopCountExceeded", reason)
+                return
+            twin = message.twin()
+            twin.hops += 1
+            try:
+                target.check(twin)
+            except NotTaken as refusal:
+                source.undeliverable(message, refusal.condition, str(refusal))
+            else:
+                target.add(twin)
+
+        self.pass_to([target], pass_on)
+
+    def _remove(self, message: EntityMessage) -> None:
+        del self._messages[message.sequence]
+        group = self._group_of(message)
+        group.count -= 1
+        self._drop_if_blank(group)
+        self.bytes -= message.size
+        if message.account is not None:
+            self.charge(message.account, -message.size - MESSAGE_OVERHEAD)
+
+    # Time
+
+    def _at(self, moment: float, kind: TimerKind, what: UUID | int | str) -> None:
+        if len(self._timers) > 4 * len(self._messages) + 256:
+            self._timers = list({timer for timer in self._timers if self._counts(*timer)})
+            heapify(self._timers)
+        heappush(self._timers, (moment, kind, what))
+        self._alarm(moment - self._clock())
+
+    def expire(self, now: float) -> float | None:
+        """Do what is due; return when the next is, on the broker's clock, where it is `now`."""
+        self._pass_time()
+        return now + max(0.0, self._timers[0][0] - self._clock()) if self._timers else None
+
+    def _counts(self, moment: float, kind: TimerKind, what: Any) -> bool:
+        """Return whether a timer still means something."""
+        if kind == "lock":
+            return what in self._locks and self._locks[what].until == moment
+        if kind == "session":
+            group = self._groups.get(what)
+            return group is not None and group.holder is not None and group.until == moment
+        if kind == "patience":
+            return what in self._askers
+        return what in self._messages
+
+    def _pass_time(self) -> None:
+        """Do what is due by now: end locks, let scheduled messages in, let others die."""
+        now = self._clock()
+        while self._timers and self._timers[0][0] <= now:
+            moment, kind, what = heappop(self._timers)
+            if not self._counts(moment, kind, what):
+                continue
+            self.touch()
+            if kind == "lock":
+                self._failed(self._forget_lock(what))
+            elif kind == "session":
+                self._lose_session(self._groups[what])
+            elif kind == "patience":
+                self._give_sessions()  # one may have come free just now
+                if (asker := self._askers.pop(what, None)) is not None:
+                    reason = f"no session of {self.name!r} with messages came free in time"
+                    attempt(f"a receiver of {self.name!r}", asker.refused, Error(Symbol(TIMEOUT), reason))
+            elif kind == "death":
+                if what not in self._locked:  # one that is locked dies when it comes back
+                    self._expire(self._messages[what])
+            else:
+                # It is there from now on, with the number of one that has just come.
+                message = self._messages[what]
+                self._remove(message)
+                message.state, message.scheduled_for = "active", None
+                self._add(message)

@@ -1,0 +1,336 @@
+"""What the management node of an entity does: locks, peeked, scheduled and deferred messages, by requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
+from uuid import UUID
+
+from ....errors import DecodeError
+from ....messaging import AmqpValue, Message
+from ....types import Array, Int, Symbol
+from ..._errors import Refused
+from ..._queues.node import NotTaken
+from .._busy import SERVER_BUSY
+from .._messages import SCHEDULED_FOR, EntityMessage, timestamp
+from .entity import (
+    ARGUMENT_ERROR,
+    ENTITY_DISABLED,
+    MESSAGE_LOCK_LOST,
+    MESSAGE_NOT_FOUND,
+    NOT_ALLOWED,
+    SESSION_LOCK_LOST,
+    check_reason,
+)
+from .rules import read_rule
+from .topic import ALREADY_EXISTS, NOT_FOUND
+
+if TYPE_CHECKING:
+    from ..._peer import Peer
+    from ..._users.users import Action
+    from .entity import Entity
+    from .topic import Subscription
+
+_PREFIX: Final = "com.microsoft:"
+_STATUS: Final = {
+    "amqp:unauthorized-access": 401,
+    "amqp:decode-error": 400,
+    MESSAGE_LOCK_LOST: 410,
+    MESSAGE_NOT_FOUND: 404,
+    SESSION_LOCK_LOST: 410,
+    SERVER_BUSY: 503,
+    ENTITY_DISABLED: 403,
+    NOT_ALLOWED: 403,
+    ALREADY_EXISTS: 409,
+    NOT_FOUND: 404,
+    "amqp:not-implemented": 501,
+    "amqp:resource-limit-exceeded": 403,
+}
+MOST_AT_ONCE: Final = 1000
+"""Messages that one request peeks, schedules, receives or settles."""
+MOST_OCTETS: Final = 1_048_576
+"""Octets of the messages that one answer brings, or of one message, if that is larger."""
+MOST_STATE: Final = 262_144
+"""Octets that are kept with a session."""
+_NO_TIME: Final = 253_402_300_799.0
+"""A time as good as this, the last second of the year 9999, means any time."""
+
+Answer = Mapping[str, Any] | None
+"""The map of an answer; None: there is nothing (204)."""
+
+
+class Management:
+    """The node of one entity, for one peer.
+
+    Args:
+        used: told the name of a link that a request counts as a use of.
+
+    Attributes:
+        entity: what it is of.
+        subscription: what has its messages there; None: nothing has.
+    """
+
+    def __init__(
+        self, entity: Entity, peer: Peer, subscription: Subscription | None, used: Callable[[str], None]
+    ) -> None:
+        self.entity = entity
+        self.subscription = subscription
+        self._peer = peer
+        self._used = used
+
+    def carry_out(self, request: Message) -> Message:
+        """Do what a request says, and return the answer."""
+        condition: Symbol | None = None
+        body: Answer = None
+        try:
+            body = self._do(request)
+        except Refused as refusal:
+            condition = Symbol(str(refusal.error.condition))
+            status, description = _STATUS.get(condition, 400), refusal.error.description or ""
+        else:
+            status, description = (204, "No Content") if body is None else (200, "OK")
+        said: dict[str, Any] = {"statusCode": Int(status), "statusDescription": description}
+        if condition is not None:
+            said["errorCondition"] = condition
+        correlation = request.message_id if request.message_id is not None else request.correlation_id
+        return Message(AmqpValue(dict(body or {})), correlation_id=correlation, application_properties=said)
+
+    def _do(self, request: Message) -> Answer:
+        operation, asked = request.application_properties.get("operation"), request.body
+        if isinstance(link := request.application_properties.get("associated-link-name"), str):
+            self._used(link)
+        known = _OPERATIONS.get(operation.removeprefix(_PREFIX)) if isinstance(operation, str) else None
+        if known is None:
+            raise Refused("amqp:not-implemented", f"the operation {operation!r:.100} is not known here")
+        if not isinstance(asked, dict):
+            raise Refused(ARGUMENT_ERROR, f"the body of a request is a map, not {type(asked).__name__}")
+        action, act = known
+        self._peer.rights.check(action, self.entity.name)
+        if action != "configure":
+            self.entity.check_open("receive" if action == "read" else "send")
+        self.entity.check_busy()
+        return act(self, asked)
+
+    def admit(self, payloads: list[bytes]) -> list[EntityMessage]:
+        """Return messages that come by a request, as if they came on a link.
+
+        Raises:
+            Refused: one of them is no message, or is somebody else's, or there is no room for them.
+        """
+        peer, entity = self._peer, self.entity
+        if peer.blocked is not None:
+            raise Refused("amqp:resource-limit-exceeded", peer.blocked)
+        if entity.free < len(payloads):
+            raise Refused("amqp:resource-limit-exceeded", f"{entity.name!r} has no room for {len(payloads)} messages")
+        messages = []
+        for payload in payloads:
+            try:
+                messages.append(EntityMessage.read(payload))
+                forged = peer.claims_another_user(payload)
+            except DecodeError as error:
+                raise Refused("amqp:decode-error", str(error)) from None
+            if forged is not None:
+                raise Refused(str(forged.condition), forged.description or "")
+            try:
+                entity.check(messages[-1])
+            except NotTaken as refusal:
+                raise Refused(refusal.condition, str(refusal)) from None
+            messages[-1].account = peer.maker.account
+        return messages
+
+
+def _renew_lock(node: Management, asked: dict[Any, Any]) -> Answer:
+    ends = node.entity.renew(_tokens(asked))
+    return {"expirations": Array("timestamp", [timestamp(end) for end in ends])}
+
+
+def _peek(node: Management, asked: dict[Any, Any]) -> Answer:
+    first, count = _number(asked, "from-sequence-number"), _number(asked, "message-count")
+    found: list[dict[str, bytes]] = []
+    octets = 0
+    for message in node.entity.peek(first, min(count, MOST_AT_ONCE), _session_id(asked, required=False)):
+        payload = message.outgoing()
+        octets += len(payload)
+        if found and octets > MOST_OCTETS:
+            break  # who wants more asks again, from behind the last one
+        found.append({"message": payload})
+    return {"messages": found} if found else None
+
+
+def _schedule(node: Management, asked: dict[Any, Any]) -> Answer:
+    payloads: list[Any]
+    payloads = [each.get("message") if isinstance(each, dict) else None for each in _list(asked, "messages")]
+    if not all(isinstance(payload, bytes) for payload in payloads):
+        raise Refused(ARGUMENT_ERROR, "each of 'messages' is a map with the encoded message as 'message'")
+    messages = node.admit(payloads)
+    if any(message.scheduled_for is None for message in messages):
+        raise Refused(ARGUMENT_ERROR, f"a message to schedule has the annotation {SCHEDULED_FOR}")
+    return {"sequence-numbers": Array("long", [node.entity.add(message) for message in messages])}
+
+
+def _cancel(node: Management, asked: dict[Any, Any]) -> Answer:
+    node.entity.cancel(_numbers(asked))
+    return {}
+
+
+def _receive(node: Management, asked: dict[Any, Any]) -> Answer:
+    mode = asked.get("receiver-settle-mode", 1)
+    if not isinstance(mode, int) or mode not in (0, 1):
+        raise Refused(ARGUMENT_ERROR, f"receiver-settle-mode is 0 or 1, not {mode!r:.60}")
+    found = node.entity.receive(_numbers(asked), locks=mode == 1, session_id=_session_id(asked, required=False))
+    return {
+        "messages": [
+            {"message": payload} if token is None else {"lock-token": token, "message": payload}
+            for token, payload in found
+        ]
+    }
+
+
+def _settle(node: Management, asked: dict[Any, Any]) -> Answer:
+    status, tokens = asked.get("disposition-status"), _tokens(asked)
+    changes = asked.get("properties-to-modify")
+    properties = changes if isinstance(changes, dict) else {}
+    reason, description = (asked.get(f"deadletter-{what}") for what in ("reason", "description"))
+    check_reason("deadletter-reason", reason)
+    check_reason("deadletter-description", description)
+    settle: dict[object, Callable[[UUID], None]] = {
+        "completed": node.entity.complete,
+        "abandoned": lambda token: node.entity.abandon(token, properties),
+        "defered": lambda token: node.entity.defer(token, properties),
+        "suspended": lambda token: node.entity.dead_letter(token, reason or "", description or "", properties),
+        "released": node.entity.release,
+    }
+    if not isinstance(status, str) or status not in settle:
+        raise Refused(ARGUMENT_ERROR, f"disposition-status is one of {', '.join(map(str, settle))}, not {status!r:.60}")
+    node.entity.check_locks(tokens)
+    for token in tokens:
+        settle[status](token)
+    return {}
+
+
+def _renew_session(node: Management, asked: dict[Any, Any]) -> Answer:
+    return {"expiration": timestamp(node.entity.renew_session(_session_id(asked)))}
+
+
+def _session_state(node: Management, asked: dict[Any, Any]) -> Answer:
+    return {"session-state": node.entity.session_state(_session_id(asked))}
+
+
+def _set_session_state(node: Management, asked: dict[Any, Any]) -> Answer:
+    state = asked.get("session-state")
+    if not isinstance(state, bytes | None):
+        raise Refused(ARGUMENT_ERROR, f"'session-state' is binary or null, not {type(state).__name__}")
+    if state is not None and len(state) > MOST_STATE:
+        raise Refused(ARGUMENT_ERROR, f"a state has {MOST_STATE} octets at most, not {len(state)}")
+    node.entity.set_session_state(_session_id(asked), state)
+    return {}
+
+
+def _list_sessions(node: Management, asked: dict[Any, Any]) -> Answer:
+    skip, top = _number(asked, "skip"), _number(asked, "top")
+    after = asked.get("last-updated-time")
+    seconds = after / 1000 if isinstance(after, int) else after.timestamp() if isinstance(after, datetime) else None
+    if seconds is None or skip < 0 or top < 0:
+        raise Refused(ARGUMENT_ERROR, "'last-updated-time' is a timestamp, 'skip' and 'top' are numbers of 0 or more")
+    found = node.entity.sessions(None if seconds >= _NO_TIME else seconds)[skip : skip + top]
+    return {"skip": Int(skip + len(found)), "sessions-ids": Array("string", found)} if found else None
+
+
+def _add_rule(node: Management, asked: dict[Any, Any]) -> Answer:
+    said = asked.get("rule-description")
+    if not isinstance(said, dict):
+        raise Refused(ARGUMENT_ERROR, f"'rule-description' is a map, not {type(said).__name__}")
+    try:
+        _rules_of(node).add(read_rule(_text(asked, "rule-name"), said))
+    except ValueError as error:
+        raise Refused(ARGUMENT_ERROR, str(error)) from None
+    return {}
+
+
+def _remove_rule(node: Management, asked: dict[Any, Any]) -> Answer:
+    _rules_of(node).remove(_text(asked, "rule-name"))
+    return {}
+
+
+def _enumerate_rules(node: Management, asked: dict[Any, Any]) -> Answer:
+    skip, top = _number(asked, "skip"), _number(asked, "top")
+    if skip < 0 or top < 0:
+        raise Refused(ARGUMENT_ERROR, "'skip' and 'top' are numbers of 0 or more")
+    found = _rules_of(node).described(skip, min(top, MOST_AT_ONCE))
+    return {"rules": [{"rule-description": each} for each in found]} if found else None
+
+
+def _rules_of(node: Management) -> Subscription:
+    if node.subscription is None:
+        raise Refused("amqp:not-implemented", f"{node.entity.name!r} is no subscription, and has no rules")
+    return node.subscription
+
+
+_OPERATIONS: Final[dict[str, tuple[Action, Callable[[Management, dict[Any, Any]], Answer]]]] = {
+    "renew-lock": ("read", _renew_lock),
+    "peek-message": ("read", _peek),
+    "schedule-message": ("write", _schedule),
+    "cancel-scheduled-message": ("write", _cancel),
+    "receive-by-sequence-number": ("read", _receive),
+    "update-disposition": ("read", _settle),
+    "renew-session-lock": ("read", _renew_session),
+    "get-session-state": ("read", _session_state),
+    "set-session-state": ("read", _set_session_state),
+    "get-message-sessions": ("read", _list_sessions),
+    "add-rule": ("configure", _add_rule),
+    "remove-rule": ("configure", _remove_rule),
+    "enumerate-rules": ("read", _enumerate_rules),
+}
+
+
+def _text(asked: dict[Any, Any], name: str) -> str:
+    value = asked.get(name)
+    if not isinstance(value, str):
+        raise Refused(ARGUMENT_ERROR, f"{name!r} is a string, not {value!r:.60}")
+    return value
+
+
+def _number(asked: dict[Any, Any], name: str) -> int:
+    value = asked.get(name)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise Refused(ARGUMENT_ERROR, f"{name!r} is a number, not {value!r:.60}")
+    return int(value)
+
+
+@overload
+def _session_id(asked: dict[Any, Any]) -> str: ...
+
+
+@overload
+def _session_id(asked: dict[Any, Any], *, required: Literal[False]) -> str | None: ...
+
+
+def _session_id(asked: dict[Any, Any], *, required: bool = True) -> str | None:
+    value = asked.get("session-id")
+    if not isinstance(value, str) and (required or value is not None):
+        raise Refused(ARGUMENT_ERROR, f"'session-id' is a string, not {value!r:.60}")
+    return value
+
+
+def _list(asked: dict[Any, Any], name: str) -> list[Any]:
+    value = asked.get(name)
+    if not isinstance(value, list):
+        raise Refused(ARGUMENT_ERROR, f"{name!r} is an array, not {value!r:.60}")
+    if not 1 <= len(value) <= MOST_AT_ONCE:
+        raise Refused(ARGUMENT_ERROR, f"{name!r} has 1 to {MOST_AT_ONCE} elements, not {len(value)}")
+    return list(value)
+
+
+def _numbers(asked: dict[Any, Any]) -> list[int]:
+    value = _list(asked, "sequence-numbers")
+    if not all(isinstance(each, int) and not isinstance(each, bool) for each in value):
+        raise Refused(ARGUMENT_ERROR, "'sequence-numbers' are numbers")
+    return value
+
+
+def _tokens(asked: dict[Any, Any]) -> list[UUID]:
+    value = _list(asked, "lock-tokens")
+    if not all(isinstance(each, UUID) for each in value):
+        raise Refused(ARGUMENT_ERROR, "'lock-tokens' are UUIDs")
+    return list(dict.fromkeys(value))

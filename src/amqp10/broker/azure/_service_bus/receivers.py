@@ -1,0 +1,240 @@
+"""Links on which an entity sends: messages locked for who receives them, or gone with that (peek-lock)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from ....engine import LinkOwner, LinkTerms
+from ....messaging import OUTCOMES, Accepted, Error, Modified, Received, Rejected, Released, Source, TransactionalState
+from ....types import Described, Symbol
+from ..._errors import Refused
+from ..._transactions.local import Settler
+from .entity import check_reason
+from .groups import Receiver, SessionReceiver
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ....engine import OutgoingDelivery, SenderLink
+    from ....messaging import Outcome
+    from ..._peer import Peer
+    from .entity import Entity
+
+_REASON, _DESCRIPTION = "DeadLetterReason", "DeadLetterErrorDescription"
+SESSION_FILTER: Final = Symbol("com.microsoft:session-filter")
+_LOCKED_UNTIL: Final = Symbol("com.microsoft:locked-until-utc")
+_TICKS_AT_1970: Final = 621_355_968_000_000_000
+_TICKS: Final = 10_000_000
+"""Of .NET's clock, in a second."""
+
+
+class EntityReceiver(Receiver, LinkOwner, Settler):
+    """A link that receives from an entity.
+
+    A delivery-tag is the lock token of its message, as .NET lays a GUID out. The link can end, and what it was given
+    stays locked: it can be settled through the management node until the lock ends.
+
+    Attributes:
+        used: when something was last done with it, seconds since 1970.
+    """
+
+    def __init__(
+        self, peer: Peer, link: SenderLink, entity: Entity, *, locks: bool, max_message_size: int | None
+    ) -> None:
+        self.locks = locks
+        self.entity = entity
+        self.used = entity.now
+        self._max_message_size = max_message_size
+        self._peer = peer
+        self._link = link
+        self._largest = (link.remote.max_message_size if link.remote is not None else None) or None
+
+    def begin(self) -> None:
+        """Attach the link, and stand in line.
+
+        Raises:
+            Refused: the entity is not received from like this.
+        """
+        self.entity.add_receiver(self)
+        self._attach(None, {})
+
+    def _attach(self, filters: dict[Any, Any] | None, properties: dict[Symbol, Any]) -> None:
+        link, remote = self._link, self._link.remote
+        assert remote is not None
+        assert isinstance(remote.source, Source)
+        link.attach(
+            LinkTerms(
+                name=link.name,
+                source=Source(address=remote.source.address, outcomes=remote.source.outcomes, filter=filters),
+                target=remote.target,
+                settle_mode="unsettled" if self.locks else "settled",
+                receiver_settle_mode=remote.receiver_settle_mode,
+                max_message_size=self._max_message_size,
+                properties=properties,
+            )
+        )
+        link.auto_settle = False  # an outcome is told when it is known whether the lock held
+        self.credit_changed()
+
+    def credit_changed(self) -> None:
+        """Credit came, or the window or the output has room again."""
+        if self._link.credit > 0 or self._link.drain:
+            self.entity.in_line(self, drain=self._link.drain)
+
+    # What the entity asks for
+
+    def ready(self) -> bool:
+        link = self._link
+        return link.credit > 0 and link.session.sendable and not self._peer.full and link.attached
+
+    def deliver(self, token: UUID | None, payload: bytes) -> bool:
+        if self._largest is not None and len(payload) > self._largest:
+            # To look for smaller ones behind it would take time for all that are there, again and again.
+            reason = f"the next message has {len(payload)} octets, and the link takes {self._largest} at most"
+            self._link.detach(closed=True, error=Error(Symbol("amqp:link:message-size-exceeded"), reason))
+            self._peer.wake()
+            return False
+        self.used = self.entity.now
+        self._link.send(payload, settled=token is None, tag=token.bytes_le if token is not None else None)
+        return True
+
+    def fed(self) -> None:
+        if self._link.drain and self._link.credit == 0:
+            self._link.drained()
+        self._peer.wake()
+
+    def exhausted(self) -> None:
+        if self._link.drain and self._link.attached:
+            self._link.drained()
+            self._peer.wake()
+
+    def node_deleted(self, error: Error) -> None:
+        if self._link.attached:
+            self._link.detach(closed=True, error=error)
+            self._peer.wake()
+
+    # What the peer says
+
+    def on_credit(self) -> None:
+        self.used = self.entity.now
+        self.credit_changed()
+
+    def on_outcomes(self, deliveries: Sequence[Any]) -> None:
+        """Settle what the receiver named, and answer: with the same outcome, or with why it was refused."""
+        self.used = self.entity.now
+        for delivery in deliveries:
+            state: Any = delivery.remote_state
+            if isinstance(state, Received) or (state is None and not delivery.remote_settled):
+                continue
+            try:
+                _check_words(state.outcome if isinstance(state, TransactionalState) else state)
+                if isinstance(state, TransactionalState):
+                    self._retire(delivery, state)
+                else:
+                    self._settle(UUID(bytes_le=delivery.tag), state)
+            except Refused as refusal:
+                state = Rejected(refusal.error)
+            else:
+                # An error beside it would say that it could not be done.
+                state = Rejected() if isinstance(state, Rejected) else state
+            if not delivery.local_settled and self._link.attached:
+                self._link.settle(delivery, state)
+        self._peer.wake()
+
+    def _retire(self, delivery: OutgoingDelivery, state: TransactionalState) -> None:
+        """Note an outcome that counts when its transaction is committed; until then the message stays locked."""
+        transaction = self._peer.transaction(state.txn_id)
+        if transaction is None:
+            raise Refused("amqp:transaction:unknown-id", "an outcome for a transaction that is not open")
+        if not isinstance(state.outcome, OUTCOMES):
+            raise Refused("amqp:not-implemented", "in a transaction a message has an outcome, or none yet")
+        self.entity.check_locks([UUID(bytes_le=delivery.tag)])
+        transaction.retire(self, delivery, state.outcome)
+
+    # What a transaction asks for at its end
+
+    def obstacle(self, delivery: OutgoingDelivery) -> Error | None:
+        try:
+            self.entity.check_locks([UUID(bytes_le=delivery.tag)])
+        except Refused as refusal:
+            return refusal.error
+        return None
+
+    def apply(self, delivery: OutgoingDelivery, outcome: Outcome) -> None:
+        self._settle(UUID(bytes_le=delivery.tag), outcome)
+
+    def revert(self, delivery: OutgoingDelivery) -> None:
+        """Let the message be as it was: locked, until it is settled or its lock ends."""
+
+    def _settle(self, token: UUID, state: Any) -> None:
+        entity = self.entity
+        if isinstance(state, Accepted):
+            entity.complete(token)
+        elif isinstance(state, Released) or state is None:
+            entity.release(token)
+        elif isinstance(state, Modified):
+            changes = state.message_annotations or {}
+            if state.undeliverable_here:
+                entity.defer(token, changes)
+            else:
+                entity.abandon(token, changes)
+        elif isinstance(state, Rejected):
+            said = dict(state.error.info or {}) if state.error else {}
+            reason, description = said.pop(_REASON, None), said.pop(_DESCRIPTION, None)
+            if state.error is not None:
+                reason = reason or str(state.error.condition)
+                description = description or state.error.description
+            entity.dead_letter(token, str(reason or ""), str(description or ""), said)
+        else:
+            raise Refused("amqp:not-implemented", f"the outcome {type(state).__name__} is not known here")
+
+    def end(self) -> None:
+        """End the link; what never left is there for others again."""
+        self.entity.remove_receiver(self)
+        for delivery in self._link.unsettled.values():
+            if not delivery.begun and not delivery.local_settled:
+                try:
+                    self.entity.release(UUID(bytes_le=delivery.tag))
+                except Refused:
+                    pass  # the lock has ended by itself
+
+
+def _check_words(outcome: Any) -> None:
+    if isinstance(outcome, Rejected) and outcome.error is not None:
+        said = outcome.error.info or {}
+        for name in (_REASON, _DESCRIPTION):
+            check_reason(name, said.get(name))
+
+
+class SessionLink(EntityReceiver, SessionReceiver):
+    """A link that receives the messages of one session, as long as it lasts and the session's lock holds.
+
+    Attributes:
+        session_id: of the session; None: not known yet.
+    """
+
+    session_id: str | None = None
+
+    def ask(self, session_id: str | None, patience: float) -> None:
+        """Ask for a session; the link is attached as soon as it has that. Else as for `Entity.accept`."""
+        self.entity.accept(self, session_id, patience)
+
+    def accepted(self, session_id: str, until: float) -> None:
+        self.session_id = session_id
+        ticks = _TICKS_AT_1970 + round(until * _TICKS)
+        remote = self._link.remote
+        assert remote is not None
+        assert isinstance(remote.source, Source)
+        asked = (remote.source.filter or {}).get(SESSION_FILTER)
+        # SDKs read the kind that they wrote, and no other.
+        said = Described(asked.descriptor, session_id) if isinstance(asked, Described) else session_id
+        self._attach({SESSION_FILTER: said}, {_LOCKED_UNTIL: ticks})
+        self._peer.wake()
+
+    def refused(self, error: Error) -> None:
+        self._link.refuse(error)
+        self._peer.wake()
+
+    def lock_lost(self, error: Error) -> None:
+        self.node_deleted(error)

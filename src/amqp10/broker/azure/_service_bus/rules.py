@@ -1,0 +1,146 @@
+"""The rules of a subscription at work: which messages of its topic it gets, and what is changed of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from ...._azure_rules import CORRELATED, CorrelationFilter, FalseFilter, Rule, RuleFilter, SqlFilter, TrueFilter
+from ....types import Described, Int, ULong
+from ..._filters.selector.values import Candidate, plain, same
+from .._messages import timestamp
+from .sql import candidate_of, changes_of, condition_of
+
+if TYPE_CHECKING:
+    from .._messages import EntityMessage
+
+_LONGEST_NAME: Final = 50
+# Descriptors on the wire; filters and the other two differ in a digit.
+_RULE, _NO_ACTION, _ACTION = (ULong(0x0000_0137_0000_0004 + number) for number in range(3))
+_SQL, _TRUE, _FALSE, _CORRELATION = (ULong(0x13_7000_0006 + number) for number in range(4))
+_COMPATIBILITY: Final = Int(20)
+_FIELDS: Final = {"label": "subject", "session_id": "group_id", "reply_to_session_id": "reply_to_group_id"}
+
+
+class ActiveRule:
+    """A rule that messages are compared with; its SQL is parsed once, here.
+
+    Attributes:
+        rule: what was configured, or added.
+        created: when it was added, seconds since 1970.
+        matches: returns whether a message passes; raises Incomparable where it compares values of the wrong kinds.
+
+    Raises:
+        ValueError: its name is empty or too long, its filter says nothing, or its SQL is not valid; the place in it
+            is said.
+    """
+
+    __slots__ = ("_changes", "created", "matches", "rule")
+
+    def __init__(self, rule: Rule, created: float = 0) -> None:
+        if not 1 <= len(rule.name) <= _LONGEST_NAME:
+            raise ValueError(f"the name of a rule has 1 to {_LONGEST_NAME} characters, unlike {rule.name!r:.200}")
+        self.rule = rule
+        self.created = created
+        self.matches = _predicate(rule.filter)
+        self._changes = changes_of(rule.action) if rule.action else []
+
+    def changed(self, message: EntityMessage, candidate: Candidate) -> EntityMessage:
+        """Return a copy of a message with the changes of the action.
+
+        Raises:
+            Incomparable: it computes with values of the wrong kinds.
+        """
+        twin = message.twin()
+        for change in self._changes:
+            twin.rewrite(change(candidate))
+        return twin
+
+    def described(self) -> Described:
+        """Return it as it is told to clients."""
+        text = self.rule.action
+        action = Described(_ACTION, [text, _COMPATIBILITY]) if text else Described(_NO_ACTION, [])
+        return Described(_RULE, [_described(self.rule.filter), action, self.rule.name, timestamp(self.created)])
+
+
+def _predicate(rule_filter: RuleFilter) -> Callable[[Candidate], bool]:
+    match rule_filter:
+        case SqlFilter(expression):
+            condition = condition_of(expression)
+            return lambda candidate: condition(candidate) is True
+        case CorrelationFilter():
+            if not rule_filter.properties and all(getattr(rule_filter, name) is None for name in CORRELATED):
+                raise ValueError("a correlation filter compares one field or property at least; TrueFilter() takes all")
+            return lambda candidate: _correlates(rule_filter, candidate)
+    return lambda _: isinstance(rule_filter, TrueFilter)
+
+
+def _correlates(rule_filter: CorrelationFilter, candidate: Candidate) -> bool:
+    message = candidate.message
+    for name in CORRELATED:
+        wanted = getattr(rule_filter, name)
+        if wanted is not None and _text(getattr(message, _FIELDS.get(name, name))) != wanted:
+            return False
+    said = message.application_properties
+    return all(name in said and same(plain(said[name]), plain(value)) for name, value in rule_filter.properties.items())
+
+
+def _text(value: Any) -> Any:
+    return str(value) if isinstance(value, UUID | int) else value
+
+
+def _described(rule_filter: RuleFilter) -> Described:
+    match rule_filter:
+        case SqlFilter(expression):
+            return Described(_SQL, [expression, _COMPATIBILITY])
+        case CorrelationFilter(properties=properties):
+            return Described(_CORRELATION, [*(getattr(rule_filter, name) for name in CORRELATED), dict(properties)])
+    return Described(_TRUE if isinstance(rule_filter, TrueFilter) else _FALSE, [])
+
+
+def copies(message: EntityMessage, rules: Iterable[ActiveRule]) -> list[EntityMessage]:
+    """Return what a subscription with these rules gets of a message: one for all rules without actions, one for each
+    with one.
+
+    Raises:
+        Incomparable: a rule compares, or computes with, values of the wrong kinds.
+    """
+    found: list[EntityMessage] = []
+    candidate, plainly = candidate_of(message), False
+    for rule in rules:
+        if rule.matches(candidate):
+            if rule.rule.action:
+                found.append(rule.changed(message, candidate))
+            else:
+                plainly = True
+    return [message.twin(), *found] if plainly else found
+
+
+def read_rule(name: str, said: Mapping[Any, Any]) -> Rule:
+    """Read the rule that a client adds.
+
+    Raises:
+        ValueError: it makes no sense.
+    """
+    action = said.get("sql-rule-action")
+    text = action.get("expression") if isinstance(action, dict) else None
+    return Rule(name, _read_filter(said), str(text or ""))
+
+
+def _read_filter(said: Mapping[Any, Any]) -> RuleFilter:
+    sql, correlation = said.get("sql-filter"), said.get("correlation-filter")
+    if isinstance(sql, dict) and isinstance(sql.get("expression"), str):
+        return SqlFilter(sql["expression"])
+    if isinstance(correlation, dict):
+        properties = correlation.get("properties")
+        fields = {name: correlation.get(name.replace("_", "-")) for name in CORRELATED}
+        for field_name, value in fields.items():
+            if not isinstance(value, str | None):
+                raise ValueError(f"{field_name} of a correlation filter is a string, not {value!r:.60}")
+        return CorrelationFilter(**fields, properties=properties if isinstance(properties, dict) else {})
+    if "true-filter" in said:
+        return TrueFilter()
+    if "false-filter" in said:
+        return FalseFilter()
+    raise ValueError("a rule has a sql-filter, a correlation-filter, a true-filter or a false-filter")

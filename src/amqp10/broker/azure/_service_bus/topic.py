@@ -1,0 +1,130 @@
+"""Topics: each message goes into the subscriptions whose rules let it pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ..._errors import Refused
+from ..._faults import report
+from ..._filters.selector.values import Incomparable
+from ..._queues.node import NotTaken
+from .rules import ActiveRule, copies
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ...._azure_rules import Rule
+    from ....types import Described
+    from .._messages import EntityMessage
+    from .entity import Entity
+
+ALREADY_EXISTS: Final = "com.microsoft:entity-already-exists"
+NOT_FOUND: Final = "com.microsoft:messaging-entity-not-found"
+_MOST_RULES: Final = 2000
+_LONGEST_TTL: Final = 0xFFFF_FFFF
+"""Milliseconds that a header can say, some 50 days."""
+
+
+class Subscription:
+    """A subscription of a topic: what it gets is in an entity, from which it is received like from a queue.
+
+    Attributes:
+        dead_letters_faults: a message that a rule cannot be computed for becomes a dead letter of the subscription.
+    """
+
+    def __init__(
+        self, entity: Entity, rules: Iterable[Rule], clock: Callable[[], float], *, dead_letters_faults: bool
+    ) -> None:
+        self.entity = entity
+        self._clock = clock
+        self.dead_letters_faults = dead_letters_faults
+        self._rules = {rule.name.casefold(): ActiveRule(rule, clock()) for rule in rules}
+
+    def take(self, message: EntityMessage) -> None:
+        """Take a message that came to the topic, if it passes."""
+        entity = self.entity
+        try:
+            found = copies(message, self._rules.values())
+        except Exception as error:  # of this subscription: the sender and the others go on
+            if not isinstance(error, Incomparable):
+                report(f"a rule of {entity.name!r} failed", error)
+            if self.dead_letters_faults:
+                self._bury(message, "FilterEvaluationException", str(error))
+            return
+        for twin in found:
+            try:
+                entity.check(twin)
+            except NotTaken as refusal:
+                self._bury(twin, refusal.condition, str(refusal))
+            else:
+                entity.add(twin)
+
+    def _bury(self, message: EntityMessage, reason: str, description: str) -> None:
+        assert self.entity.dead_letters is not None
+        self.entity.dead_letters.add(message.dead(self.entity.name, reason, description))
+
+    # Rules
+
+    @property
+    def rules(self) -> list[ActiveRule]:
+        """Its rules, in the order in which they were added."""
+        return list(self._rules.values())
+
+    def find(self, name: str) -> ActiveRule:
+        """Return a rule.
+
+        Raises:
+            Refused: no rule has that name.
+        """
+        found = self._rules.get(name.casefold())
+        if found is None:
+            raise Refused(NOT_FOUND, f"{self.entity.name!r} has no rule {name!r:.200}")
+        return found
+
+    def change(self, rule: Rule) -> None:
+        """Put a rule in the place of that of its name.
+
+        Raises:
+            Refused: no rule has that name.
+            ValueError: see `ActiveRule`.
+        """
+        self._rules[rule.name.casefold()] = ActiveRule(rule, self.find(rule.name).created)
+
+    def add(self, rule: Rule) -> None:
+        """Add a rule.
+
+        Raises:
+            Refused: there is one of that name, or there are too many.
+            ValueError: see `ActiveRule`.
+        """
+        if rule.name.casefold() in self._rules:
+            raise Refused(ALREADY_EXISTS, f"{self.entity.name!r} has a rule {rule.name!r} already")
+        if len(self._rules) >= _MOST_RULES:
+            raise Refused("amqp:resource-limit-exceeded", f"a subscription has {_MOST_RULES} rules at most")
+        self._rules[rule.name.casefold()] = ActiveRule(rule, self._clock())
+
+    def remove(self, name: str) -> None:
+        """Remove a rule.
+
+        Raises:
+            Refused: no rule has that name.
+        """
+        self.find(name)
+        del self._rules[name.casefold()]
+
+    def described(self, skip: int, top: int) -> list[Described]:
+        """Return rules as they are told to clients, `top` at most after the first `skip`."""
+        return [rule.described() for rule in list(self._rules.values())[skip : skip + top]]
+
+
+def spread(topic: Entity, subscriptions: list[Subscription]) -> None:
+    """Let an entity be a topic with these subscriptions."""
+
+    def pass_on(source: Entity, message: EntityMessage) -> None:
+        if topic.terms.ttl is not None:
+            milliseconds = min(round(topic.terms.ttl * 1000), _LONGEST_TTL)
+            message.ttl = milliseconds if message.ttl is None else min(message.ttl, milliseconds)
+        for subscription in subscriptions:
+            subscription.take(message)
+
+    topic.pass_to([subscription.entity for subscription in subscriptions], pass_on)

@@ -1,0 +1,134 @@
+"""What a broker counts, as Prometheus reads it: `amqp10 broker --metrics-port`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import anyio
+
+from .._http import HTTPAnswer, HTTPRequest
+from .._http import serving as serving_http
+from ..broker import Broker, QueueFacts
+
+TEMPORARY: Final = "(temporary)"
+"""The label of all temporary queues together: each has a name that nobody has seen before."""
+
+MOST_CONNECTIONS: Final = 20
+PATIENCE: Final = 5.0
+"""Requests for metrics at one time, and seconds for each."""
+
+_QUEUE_GAUGES: Final = {
+    "depth": ("messages", "Messages held, those that consumers hold unsettled included"),
+    "bytes": ("bytes", "Their encoded size"),
+    "unsettled": ("unsettled", "Messages that consumers hold"),
+    "consumers": ("consumers", "Links that receive"),
+    "producers": ("producers", "Links that send"),
+}
+_QUEUE_COUNTERS: Final = {
+    "enqueued": "Messages that came",
+    "dequeued": "Messages that were accepted, or sent settled",
+    "redelivered": "Times that a message came back from a consumer",
+    "rejected": "Messages that a consumer rejected",
+    "expired": "Messages whose time was over",
+    "exhausted": "Messages whose last attempt failed",
+    "dead_lettered": "Of these three, messages that went to the dead letters",
+    "duplicates": "Messages that were dropped, for their senders had sent them before",
+}
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a broker has counted at one moment."""
+
+    connections: int
+    blocked: bool
+    unroutable: int
+    refused_logins: int
+    queues: dict[str, Counter[str]]
+    topics: dict[str, tuple[int, int]]
+
+
+def count(broker: Broker) -> Counted:
+    """Look at a broker, in its own task."""
+    queues: dict[str, Counter[str]] = {}
+    for facts in broker.queues:
+        numbers = queues.setdefault(TEMPORARY if facts.temporary else facts.name, Counter())
+        numbers.update(_numbers(facts))
+    topics = {facts.name: (facts.enqueued, facts.unheard) for facts in broker.topics if not facts.temporary}
+    return Counted(
+        broker.connections, broker.blocked is not None, broker.unroutable, broker.refused_logins, queues, topics
+    )
+
+
+def _numbers(facts: QueueFacts) -> dict[str, int]:
+    return {name: getattr(facts, name) for name in (*_QUEUE_GAUGES, *_QUEUE_COUNTERS)}
+
+
+class Collector:
+    """Makes metrics of what was counted."""
+
+    def __init__(self, counted: Counted) -> None:
+        self._counted = counted
+
+    def collect(self) -> Iterable[Any]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        counted = self._counted
+        yield GaugeMetricFamily(
+            "amqp10_broker_connections", "Peers that have opened and are still there", counted.connections
+        )
+        yield GaugeMetricFamily("amqp10_broker_blocked", "1 while it takes no messages", int(counted.blocked))
+        yield CounterMetricFamily(
+            "amqp10_broker_unroutable", "Messages that went nowhere, whose sender was not told", counted.unroutable
+        )
+        yield CounterMetricFamily("amqp10_broker_refused_logins", "Logins that were refused", counted.refused_logins)
+        for field, (name, text) in _QUEUE_GAUGES.items():
+            gauge = GaugeMetricFamily(f"amqp10_queue_{name}", text, labels=["queue"])
+            for queue, numbers in counted.queues.items():
+                gauge.add_metric([queue], numbers[field])
+            yield gauge
+        for field, text in _QUEUE_COUNTERS.items():
+            counter = CounterMetricFamily(f"amqp10_queue_{field}", text, labels=["queue"])
+            for queue, numbers in counted.queues.items():
+                counter.add_metric([queue], numbers[field])
+            yield counter
+        came = CounterMetricFamily("amqp10_topic_enqueued", "Messages that came", labels=["topic"])
+        unheard = CounterMetricFamily("amqp10_topic_unheard", "Messages that nobody subscribed to", labels=["topic"])
+        for topic, (enqueued, missed) in counted.topics.items():
+            came.add_metric([topic], enqueued)
+            unheard.add_metric([topic], missed)
+        yield came
+        yield unheard
+
+
+def render(counted: Counted) -> bytes:
+    """Return what was counted, as Prometheus reads it."""
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    registry = CollectorRegistry()
+    registry.register(Collector(counted))
+    return bytes(generate_latest(registry))
+
+
+@asynccontextmanager
+async def serving(broker: Broker, host: str, port: int) -> AsyncIterator[int]:
+    """Serve the broker's metrics by HTTP; gives the port.
+
+    Raises:
+        OSError: the port cannot be listened on.
+    """
+    from prometheus_client import CONTENT_TYPE_LATEST
+
+    async def answer(request: HTTPRequest) -> HTTPAnswer:
+        if request.method not in ("GET", "HEAD"):
+            return HTTPAnswer(405, headers={"Allow": "GET, HEAD"})
+        # The text of many queues takes its time, in which the broker goes on.
+        body = await anyio.to_thread.run_sync(render, count(broker))
+        return HTTPAnswer(200, body, {"Content-Type": CONTENT_TYPE_LATEST})
+
+    async with serving_http(answer, host, port, most=MOST_CONNECTIONS, patience=PATIENCE) as found:
+        yield found

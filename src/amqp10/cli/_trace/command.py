@@ -1,0 +1,252 @@
+"""`amqp10 trace`: a proxy between any client and any broker that writes what crosses as one page to read."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import ExitStack, suppress
+from math import isfinite
+from pathlib import Path
+from time import monotonic
+from typing import IO, Final
+
+import anyio
+import click
+from anyio.abc import ByteStream, SocketAttribute
+
+from ...engine import Negotiation, Tracer
+from ...errors import AmqpError
+from ...net import Endpoint, Route, TLSSettings, connect, describe, parse_url, visible
+from .._main import Failure, start
+from .._options import Peer
+from .analysis import Frame
+from .page import page
+
+MOST_KEPT: Final = 500_000
+"""Frames that are kept for the page; a trace file has all."""
+
+MOST_CHARACTERS: Final = 100_000_000
+"""Characters of all lines that are kept; likewise."""
+
+LONGEST_LINE: Final = 20_000
+"""Characters of a line that are kept."""
+
+_BROKEN: Final = (OSError, AmqpError, anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
+
+
+class Recording:
+    """The frames that have crossed.
+
+    Args:
+        file: where each is written at once, as a line of JSON; None for nowhere.
+
+    Attributes:
+        left_out: frames that were not kept.
+    """
+
+    def __init__(self, file: IO[str] | None = None) -> None:
+        self._file = file
+        self._began = monotonic()
+        self.frames: list[Frame] = []
+        self.left_out = 0
+        self._characters = 0
+
+    def add(self, connection: int, lines: list[str]) -> None:
+        """Take a tracer's lines: each begins with `>` or `<`."""
+        now = round(monotonic() - self._began, 6)
+        for line in lines:
+            text = visible(line[2:LONGEST_LINE])
+            self.keep(Frame(len(self.frames), now, connection, line.startswith(">"), text))
+            if self._file is not None:
+                told = {"t": now, "c": connection, "d": line[0], "l": text}
+                self._file.write(json.dumps(told, ensure_ascii=True) + "\n")
+
+    def keep(self, frame: Frame) -> None:
+        if len(self.frames) < MOST_KEPT and self._characters < MOST_CHARACTERS:
+            self.frames.append(frame)
+            self._characters += len(frame.text)
+        else:
+            self.left_out += 1
+
+    def flush(self) -> None:
+        """Flush what was written to the file."""
+        if self._file is not None:
+            self._file.flush()
+
+
+def read_trace(file: IO[str]) -> Recording:
+    """Read what a recording wrote; a last line that is cut off is left out.
+
+    Raises:
+        Failure: it is no trace.
+    """
+    recording = Recording()
+    for number, line in enumerate(file, 1):
+        try:
+            told = json.loads(line)
+            time, text = float(told["t"]), visible(str(told["l"])[:LONGEST_LINE])
+            if not isfinite(time):
+                raise ValueError(f"{time} is no time")
+            frame = Frame(len(recording.frames), time, int(told["c"]), told["d"] == ">", text)
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+            if not line.endswith("\n"):
+                break
+            raise Failure(f"line {number} is not of a trace file, as --trace-file writes it", 1) from None
+        recording.keep(frame)
+    return recording
+
+
+class TraceProxy:
+    """Passes on what crosses between clients and one server, and records it.
+
+    Args:
+        endpoint: the server.
+        tls: for a server that speaks TLS; the clients speak to the proxy in the clear.
+    """
+
+    def __init__(self, endpoint: Endpoint, tls: TLSSettings | None, route: Route, recording: Recording) -> None:
+        self._endpoint = endpoint
+        self._tls = tls
+        self._route = route
+        self._recording = recording
+        self._connections = 0
+
+    async def serve(self, client: ByteStream) -> None:
+        """Pass on one connection, to its end."""
+        self._connections += 1
+        number = self._connections
+        async with client:
+            try:
+                server, _ = await connect(self._endpoint, self._tls, self._route)
+            except _BROKEN as error:
+                self._recording.add(number, [f"< the server cannot be reached: {describe(error)}"])
+                return
+            async with server:
+                await _Relay(number, client, server, self._recording).run()
+
+
+class _Relay:
+    """One connection through the proxy."""
+
+    def __init__(self, number: int, client: ByteStream, server: ByteStream, recording: Recording) -> None:
+        self._number = number
+        self._client = client
+        self._server = server
+        self._recording = recording
+        self._negotiation: Negotiation | None = Negotiation()
+        self._tracer: Tracer | None = None
+
+    async def run(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._pass, self._server, self._client, False)
+            await self._pass(self._client, self._server, True)
+
+    async def _pass(self, source: ByteStream, sink: ByteStream, sent: bool) -> None:
+        mark = ">" if sent else "<"
+        try:
+            while True:
+                data = await source.receive()
+                # Before it is passed on: the answer must not come first.
+                self._recording.add(self._number, self._read(data, sent))
+                await sink.send(data)
+        except anyio.EndOfStream:
+            self._recording.add(self._number, [f"{mark} closed"])
+        except _BROKEN as error:
+            self._recording.add(self._number, [f"{mark} broken: {describe(error)}"])
+        with anyio.CancelScope(shield=True), anyio.move_on_after(1), suppress(*_BROKEN):
+            await sink.send_eof()
+        self._recording.flush()
+
+    def _read(self, data: bytes, sent: bool) -> list[str]:
+        """Return the lines of what came; the client's first octets say which dialect it is."""
+        if self._tracer is not None:
+            return self._tracer.sent(data) if sent else self._tracer.received(data)
+        if self._negotiation is None or not sent:
+            return [f"{'>' if sent else '<'} {len(data)} bytes that are no AMQP, or inside of TLS"]
+        if not self._negotiation.receive_data(data):
+            return []
+        negotiation, self._negotiation = self._negotiation, None
+        if negotiation.dialect is None:
+            return [f"> {len(negotiation.received)} bytes that are no AMQP, or inside of TLS"]
+        self._tracer = negotiation.dialect.tracer(False)
+        return self._tracer.sent(negotiation.received)
+
+
+def _write(recording: Recording, output: Path, title: str) -> None:
+    """Write the page, whole or not at all."""
+    partial = output.with_name(f".{output.name}.{os.getpid()}")
+    partial.write_text(page(recording.frames, title, recording.left_out), encoding="utf-8")
+    partial.replace(output)
+    problems = sum(bool(frame.problems) for frame in recording.frames)
+    click.echo(f"{len(recording.frames)} frames, {problems} with problems: {output}", err=True)
+
+
+def _address(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, int]:
+    host, _, port = value.rpartition(":")
+    try:
+        return host or "127.0.0.1", int(port)
+    except ValueError:
+        raise click.BadParameter(f"HOST:PORT or PORT, not {value!r}") from None
+
+
+@click.command()
+@click.argument("url", required=False)
+@click.option("--listen", metavar="[HOST:]PORT", default="0", callback=_address, help="where clients connect to")
+@click.option(
+    "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), default="trace.html", show_default=True
+)
+@click.option("--trace-file", type=click.Path(dir_okay=False, path_type=Path), help="write each frame at once, too")
+@click.option(
+    "--from",
+    "source",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="make the page of a trace file that was written before",
+)
+@click.option(
+    "--tls-ca", type=click.Path(exists=True, dir_okay=False), help="certificates (PEM) that sign the server's"
+)
+@click.option("--tls-no-verify", is_flag=True, help="do not check the server's certificate")
+def trace(
+    url: str | None,
+    listen: tuple[str, int],
+    output: Path,
+    trace_file: Path | None,
+    source: Path | None,
+    tls_ca: str | None,
+    tls_no_verify: bool,
+) -> None:
+    """Show what crosses between clients and the broker at URL, as one HTML page.
+
+    Clients connect to the port that is printed, in the clear; to the broker it speaks TLS if URL says so. The page is
+    written when you end it (Ctrl-C). Every dialect is read; secrets and the bodies of messages are left out.
+    """
+    if (url is None) == (source is None):
+        raise click.UsageError("say either URL, or --from FILE")
+    if source is not None:
+        with source.open(encoding="utf-8") as file:
+            _write(read_trace(file), output, visible(source.name))
+        return
+    assert url is not None
+    peer = Peer(url, tls_ca, verify=not tls_no_verify)
+    try:
+        endpoint = parse_url(url)
+        peer.route().check(endpoint, peer.tls())
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="URL") from None
+    with ExitStack() as files:
+        written = files.enter_context(trace_file.open("w", encoding="utf-8")) if trace_file is not None else None
+        recording = Recording(written)
+        proxy = TraceProxy(endpoint, peer.tls(), peer.route(), recording)
+
+        async def run() -> None:
+            listener = await anyio.create_tcp_listener(local_host=listen[0], local_port=listen[1])
+            async with listener:
+                click.echo(
+                    f"listening at amqp://{listen[0]}:{listener.extra(SocketAttribute.local_port)}, for {peer.shown}"
+                )
+                await listener.serve(proxy.serve)
+
+        try:
+            start(run)
+        finally:
+            _write(recording, output, peer.shown)

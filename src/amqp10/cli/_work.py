@@ -1,0 +1,183 @@
+"""`amqp10 work`: a worker around a handler that is named on the command line."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import math
+import signal
+import sys
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Any
+
+import anyio
+import click
+
+from ..client import Connection, Reconnect
+from ..messaging import Message, MessageFields
+from ..worker import Retries, Worker
+from ._main import Interrupted
+from ._options import LogFormat, Peer, log_format_option, log_to_stderr, seconds, with_peer
+
+
+def handler_named(context: click.Context, parameter: click.Parameter, value: str) -> Callable[..., Any]:
+    """Import what MODULE:NAME names; modules of the working directory are found, too."""
+    module_name, colon, name = value.partition(":")
+    if not (module_name and colon and name):
+        raise click.BadParameter(f"{value!r} is not MODULE:NAME, such as orders:handle")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        found: Any = importlib.import_module(module_name)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise  # one that the module imports
+        raise click.BadParameter(f"there is no module {error.name!r}, here or installed") from None
+    except AttributeError as error:
+        raise click.BadParameter(str(error)) from None
+    if not callable(found):
+        raise click.BadParameter(f"{value} is no function, but {found!r}")
+    return found  # type: ignore[no-any-return]
+
+
+def key_of(name: str, message: Message) -> Hashable:
+    """Return what messages are put in order by: a field of the message, or an application property."""
+    if name in MessageFields.__annotations__:
+        key: Hashable = getattr(message, name)
+        return key
+    return message.application_properties.get(name)
+
+
+RESUME_TIMEOUT = 10
+"""Seconds that a broker which can is asked to keep a lost link's messages: those of a killed worker wait as long."""
+
+
+@click.command()
+@click.argument("handler", metavar="MODULE:HANDLER", callback=handler_named)
+@with_peer()
+@click.argument("address")
+@click.option(
+    "--concurrency", type=click.IntRange(1), default=10, show_default=True, help="messages handled at the same time"
+)
+@click.option(
+    "--prefetch", type=click.IntRange(1), help="messages that may wait here beyond those; as many unless said"
+)
+@click.option(
+    "--attempts", type=click.IntRange(1), default=5, show_default=True, help="attempts before it is a dead letter"
+)
+@click.option(
+    "--delay",
+    type=float,
+    callback=seconds,
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="before the second attempt; then twice as long each time",
+)
+@click.option(
+    "--max-delay",
+    type=float,
+    callback=seconds,
+    default=300.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="the longest such delay",
+)
+@click.option(
+    "--delay-by",
+    type=click.Choice(["memory", "broker"]),
+    default="memory",
+    show_default=True,
+    help="who keeps a message until it is tried again; Artemis, Service Bus and quorum queues of RabbitMQ 4.3 can",
+)
+@click.option("--delay-queue", metavar="ADDRESS", help="a queue that hands expired messages on to ADDRESS keeps it")
+@click.option("--dead-letters", metavar="ADDRESS", help="send dead letters there; rejected unless said")
+@click.option(
+    "--key", metavar="NAME", help="messages with an equal field (group_id) or application property in their order"
+)
+@click.option(
+    "--batch", type=click.IntRange(1), metavar="COUNT", help="hand up to COUNT deliveries at a time to the handler"
+)
+@click.option(
+    "--max-wait",
+    type=float,
+    callback=seconds,
+    default=0.0,
+    metavar="SECONDS",
+    help="for a batch to fill, after its first message",
+)
+@click.option(
+    "--drain-timeout",
+    type=float,
+    callback=seconds,
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="that handlers have to finish after SIGTERM or SIGINT",
+)
+@click.option(
+    "--backend",
+    type=click.Choice(["asyncio", "trio"]),
+    default="asyncio",
+    show_default=True,
+    help="what the handler is written for",
+)
+@click.option("--quiet", is_flag=True, help="log warnings and errors only")
+@log_format_option
+def work(
+    peer: Peer,
+    handler: Callable[..., Any],
+    address: str,
+    concurrency: int,
+    prefetch: int | None,
+    attempts: int,
+    delay: float,
+    max_delay: float,
+    delay_by: Any,
+    delay_queue: str | None,
+    dead_letters: str | None,
+    key: str | None,
+    batch: int | None,
+    max_wait: float,
+    drain_timeout: float,
+    backend: str,
+    quiet: bool,
+    log_format: LogFormat | None,
+) -> None:
+    """Handle the messages of ADDRESS on the broker at URL by a Python function.
+
+    HANDLER gets each message. It returns, and the message is accepted; it raises, and the message is tried again after
+    a delay, and dead-lettered after the last attempt. SIGTERM and SIGINT end the worker when what it handles is done.
+    """
+    log_to_stderr(log_format or "text", logging.WARNING if quiet else logging.INFO)
+    worker: Callable[[Connection], Worker] = partial(
+        Worker,
+        address=address,
+        handler=handler,
+        concurrency=concurrency,
+        prefetch=prefetch,
+        retries=Retries(attempts=attempts, initial_delay=min(delay, max_delay), max_delay=max_delay),
+        delay_by=delay_by,
+        delay_queue=delay_queue,
+        dead_letters=dead_letters,
+        drain_timeout=drain_timeout,
+        key=partial(key_of, key) if key is not None else None,
+        batch_size=batch,
+        max_wait=max_wait,
+    )
+
+    async def main() -> signal.Signals | None:
+        connection = peer.connect(reconnect=Reconnect(first_attempts=math.inf, resume_timeout=RESUME_TIMEOUT))
+        try:
+            made = worker(connection)
+        except (TypeError, ValueError) as error:  # the handler takes no message, or settings do not go together
+            raise click.UsageError(str(error)) from None
+        async with connection, made as running:
+            return await running.until_signal()
+
+    number = anyio.run(main, backend=backend)
+    if number is not None:
+        raise Interrupted(number)

@@ -1,0 +1,495 @@
+"""The transports of a connection, one after the other: where to, how long between, until when.
+
+    round ──> host ──> connect ──> engine + pump ──> opened ──> ... lost ──> pause ──> round ──> ...
+                          └── failed: the next host, or after a pause the next round
+
+Nothing here knows of sessions or links: the connection is told of events by the pump, and asks `keeps` whether an end
+is the end.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import math
+import os
+import random
+import ssl
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+from anyio.abc import ByteStream
+
+from ...engine import ConnectionTerms, Dialect, Engine, Event, dialects
+from ...errors import (
+    AmqpError,
+    AuthenticationFailed,
+    ConnectionClosed,
+    ConnectionLost,
+    RedirectRefused,
+    RemoteProtocolError,
+)
+from ...net import (
+    TLS,
+    Endpoint,
+    Pump,
+    Route,
+    StreamFacts,
+    TLSSettings,
+    automatic,
+    choose_dialect,
+    connect,
+    keep_from_children,
+    parse_url,
+    traced,
+)
+from ...sasl import Mechanism, bind_channel, from_credentials
+from .._events import ConnectionAttempted, Observers
+from .._settings import Address, ConnectionDetails, Reconnect
+from .policy import check_redirect_host, failover_hosts, is_transient, redirect
+
+if TYPE_CHECKING:
+    from .._settings import SASLSettings
+
+
+_log = logging.getLogger("amqp10.connection")
+
+MOST_REDIRECTS: Final = 10
+"""Redirects in a row that are followed."""
+
+
+class TransportOwner(ABC):
+    """The connection, as its transports know it."""
+
+    over: bool
+    observers: Observers
+
+    @abstractmethod
+    def adopt(self) -> None:
+        """Take the engine and pump that are there now as the connection's own."""
+
+    @abstractmethod
+    def handle(self, events: list[Event]) -> None:
+        """Tell those concerned of the events of a pass."""
+
+    @abstractmethod
+    def not_connected(self, error: Exception) -> None:
+        """End: there is no connection, and no further attempt."""
+
+    @abstractmethod
+    def closed_for_resuming(self, error: AmqpError) -> bool:
+        """Return whether links were to be resumed as the peer closed: without their deliveries it may go on."""
+
+    @abstractmethod
+    def forked(self) -> None:
+        """End: this is a child process, and the connection is the parent's."""
+
+
+class TransportSupervisor:
+    """What keeps a connection on a transport.
+
+    Args:
+        address: see `Address`; URLs are read here.
+        settings: None: one round for the first connection, and none after a loss.
+        dialect: None: the highest that the server of the first connection speaks.
+        token_login: returns the mechanisms of a login with a token; None: those of `sasl`, and so without it.
+        hostname: what the open says; None: the host, or the name that TLS sends.
+
+    Attributes:
+        endpoint: where the connection is, or was last, or will try first.
+        engine, pump: of the transport that is there, or was last.
+        secure: secrets may cross it as they are.
+    """
+
+    def __init__(
+        self,
+        address: Address | Endpoint,
+        *,
+        settings: Reconnect | None,
+        dialect: Dialect | None,
+        terms: ConnectionTerms,
+        hostname: str | None,
+        tls: TLSSettings | None,
+        sasl: SASLSettings,
+        route: Route,
+        connect_timeout: float | None = None,
+        before_write: Callable[[], Awaitable[None]] | None = None,
+        token_login: Callable[[Endpoint], Awaitable[tuple[Mechanism, ...] | None]] | None = None,
+    ) -> None:
+        check_login(sasl, tls)
+        if settings is not None and not isinstance(settings, Reconnect):
+            raise TypeError(f"reconnect is a Reconnect(), or None, not {settings!r:.200}")
+        self._ask = address if callable(address) else None
+        self._hosts = endpoints(address)
+        if not self._hosts and self._ask is None:
+            raise ValueError("a connection needs a URL")
+        for endpoint in self._hosts:
+            route.check(endpoint, tls)
+        self.endpoint = self._hosts[0] if self._hosts else None
+        self.settings = settings if settings is not None else Reconnect()
+        self.persistent = settings is not None
+        self.dialect = dialect
+        self._automatic = dialect is None
+        self._terms = terms
+        self._hostname = hostname
+        self._tls = tls
+        self._sasl = sasl
+        self.login: tuple[SASLSettings, TLSSettings | None] = sasl, tls  # what the callable said last, if there is one
+        self._route = route
+        if connect_timeout is not None and connect_timeout <= 0:
+            raise ValueError(f"connect_timeout is more than 0 seconds, or None for no limit, not {connect_timeout}")
+        self._attempt_timeout = (
+            settings.attempt_timeout if settings else math.inf if connect_timeout is None else connect_timeout
+        )
+        self._before_write = before_write
+        self._token_login = token_login
+        self._credentials_anew = self._ask is not None or token_login is not None
+        self.given: tuple[ByteStream, StreamFacts] | None = None
+        self.engine: Engine | None = None
+        self.pump: Pump | None = None
+        self.secure = False
+        self._named = self._hosts  # by the user; where a callable says them, the last
+        self._alternatives: list[Endpoint] = []
+        self._left_out: list[str] = []  # of those that the peer named, and why
+        self._first = True  # there was no connection yet
+        self._opened = False  # the transport that is there has become a connection
+        self._since = 0.0  # of that, or of the loss before it
+        self._process = 0  # whose the connection is
+        self._attempts = 0  # since then
+        self._rounds = 0
+        self._redirects = 0  # that were followed in a row
+        self._short_lives = 0  # connections in a row that ended as soon as they began
+        self._round: deque[Endpoint | None] = deque()
+        self._error: Exception | None = None
+        self._deadline: anyio.CancelScope | None = None
+
+    # The life
+
+    async def run(self, owner: TransportOwner) -> None:
+        """Run one transport after the other until the connection is over.
+
+        Cancelling: the transport is closed, and `owner` told of its end.
+        """
+        self._since = anyio.current_time()
+        self._process = os.getpid()
+        while await self._turn(owner):
+            endpoint = self._round.popleft()
+            began = anyio.current_time()
+            limit = min(began + self._attempt_timeout, self._since + self._longest)
+            reached = False
+            with anyio.CancelScope(deadline=limit) as self._deadline:
+                if reached := await self._establish(owner, endpoint):
+                    assert self.pump is not None
+                    await self.pump.run()
+            if owner.over:
+                return
+            if self._opened:
+                self._interrupted()
+                continue
+            where = str(self.endpoint) if self.endpoint is not None else ""
+            if self._deadline.cancelled_caught:
+                self._error = ConnectionLost(f"{where} did not open in {limit - began:.3g} s{self._suspicion(reached)}")
+            assert self._error is not None
+            owner.observers.tell(ConnectionAttempted(self._attempts, where, self._error))
+
+    def _suspicion(self, reached: bool) -> str:
+        """Say what to try where nothing was heard of a host: the other side may wait for this one to begin TLS.
+
+        Args:
+            reached: there is a transport to the host, with TLS if it was asked for.
+        """
+        if self.endpoint is None or self.endpoint.unix or self.given is not None or not self._first:
+            return ""
+        tls = self.login[1] is not None
+        if (self.endpoint.tls or tls) and reached:
+            return ""
+        if self.endpoint.tls:
+            return ": if that port speaks no TLS, its URL begins with amqp:// (or ws://)"
+        if tls:
+            return ": if that port speaks no TLS, leave out tls="
+        return ": if that port speaks TLS, its URL begins with amqps:// (or wss://)"
+
+    def keeps(self, owner: TransportOwner, error: AmqpError) -> bool:
+        """Return whether the connection goes on although its transport has ended with this error."""
+        self._error = judged = self.judged(error)
+        if isinstance(error, ConnectionLost) and not self._opened and (suspicion := self._suspicion(reached=True)):
+            error.add_note(f"nothing was opened there{suspicion}")
+        if isinstance(error, AuthenticationFailed) and self._passwordless:
+            error.add_note("the URL names a user and no password: amqp://USER:PASSWORD@HOST")
+        late = self._deadline is not None and self._deadline.cancel_called
+        if late and not self._opened and isinstance(error, ConnectionLost):
+            return True  # it was cut off here, for it took too long: the next turn says what comes of that
+        if self._opened:
+            unresumed = owner.closed_for_resuming(error)
+            return self.persistent and (unresumed or is_transient(error, credentials_anew=self._credentials_anew))
+        return self._worth_another(judged)
+
+    @property
+    def _passwordless(self) -> bool:
+        """Whether the login is that of a URL with a user and no password."""
+        endpoint = self.endpoint
+        if endpoint is None or self.login[0] is not None or self._token_login is not None:
+            return False
+        return endpoint.user is not None and endpoint.password is None
+
+    def judged(self, error: AmqpError) -> AmqpError:
+        """Return what to say of an end: a redirect of the connection to where it may not go is `RedirectRefused`."""
+        try:
+            if isinstance(error, ConnectionClosed):
+                self._redirected(error)
+        except RedirectRefused as refused:
+            return refused
+        return error
+
+    def check_destination(self, there: Endpoint) -> None:
+        """Refuse where the peer sends us, if the login may not go there.
+
+        Raises:
+            ValueError: it may not, or the connection's other settings do not fit that endpoint.
+        """
+        named = [each.host for each in self._named]
+        for host in (there.host, *((there.name,) if there.name is not None else ())):
+            check_redirect_host(host, named, self.settings.redirect_hosts)
+        self._route.check(there, self.login[1])
+
+    @property
+    def settings_elsewhere(self) -> Reconnect:
+        """The settings of a connection to where a link was redirected: this one's hosts are the user's there, too."""
+        named = [each.host for each in self._named if not each.unix]
+        return replace(self.settings, redirect_hosts=[*self.settings.redirect_hosts, *named])
+
+    def _worth_another(self, error: AmqpError) -> bool:
+        """Return whether an attempt that failed with this error is followed by another."""
+        if self._redirected(error) is not None:
+            return True
+        more = bool(self._round) or self._rounds < self._most_rounds
+        # What is no AMQP may be said by a gateway whose broker is away just now; and the next host is another one.
+        stranger = isinstance(error, RemoteProtocolError) and (not self._first or bool(self._round))
+        stranger = stranger or (isinstance(error, RedirectRefused) and bool(self._round))
+        if more and (stranger or is_transient(error, credentials_anew=self._credentials_anew)):
+            return True
+        self._account(error)
+        return False
+
+    def _redirected(self, error: Exception | None) -> Endpoint | None:
+        follow = self.persistent and self.settings.follow_alternatives and self._redirects < MOST_REDIRECTS
+        if not follow or self.endpoint is None:
+            return None
+        return redirect(error, self.endpoint, self.check_destination)
+
+    def opened(self, properties: Any) -> float:
+        """Record that the transport has become a connection; return for how many seconds there was none."""
+        now = anyio.current_time()
+        if self._deadline is not None:
+            self._deadline.deadline = math.inf
+        downtime, self._since = now - self._since, now
+        self._opened, self._first = True, False
+        if self.settings.follow_alternatives and self.endpoint is not None:
+            known = [*self._hosts, self.endpoint]
+            found, refused = failover_hosts(properties, self.endpoint, self.check_destination)
+            self._alternatives = [each for each in found if each not in known]
+            if refused and refused != self._left_out:
+                _log.warning("%s names hosts for failover that are left out: %s", self.endpoint, "; ".join(refused))
+            self._left_out = refused
+        return downtime
+
+    def drop(self) -> None:
+        """Cut the transport: it is a connection, but of no use."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    def _interrupted(self) -> None:
+        """Prepare to connect again: the connection is lost."""
+        now = anyio.current_time()
+        # One that does not last is as good as a failure: without a pause that grows, both sides would only reconnect.
+        if now - self._since < self.settings.max_delay:
+            self._short_lives += 1
+        else:
+            self._short_lives = 0
+        self._since, self._attempts, self._rounds = now, 0, 0
+        self._opened = False
+        self._round.clear()
+
+    # Where to, and when
+
+    @property
+    def _most_rounds(self) -> float:
+        return self.settings.first_attempts if self._first else self.settings.attempts
+
+    @property
+    def _longest(self) -> float:
+        return self.settings.first_max_time if self._first else self.settings.max_time
+
+    async def _turn(self, owner: TransportOwner) -> bool:
+        """Wait until the next attempt is due, its host first in the round; return False if no attempt is left."""
+        if self._attempts and anyio.current_time() - self._since >= self._longest:
+            self._round.clear()
+        target = self._redirected(self._error)
+        self._error = None if target is not None else self._error
+        self._attempts += 1
+        if target is not None:
+            self._redirects += 1
+            self._round.appendleft(target)
+        elif not self._round:
+            if not await self._pause(owner):
+                return False
+            self._rounds += 1
+            self._redirects = 0  # after a pause they are worth following again
+            hosts: list[Endpoint | None] = [*(self._hosts if self._ask is None else [None]), *self._alternatives]
+            if self.settings.order == "random":
+                random.shuffle(hosts)
+            self._round.extend(hosts)
+        return not owner.over  # as it is in a child process that was forked meanwhile
+
+    async def _pause(self, owner: TransportOwner) -> bool:
+        """Between rounds, and after a loss; False when it is given up."""
+        failures = self._rounds if self._first else self._rounds + max(1, self._short_lives)
+        delay = self.settings.delay(failures, random.random()) if failures else 0.0
+        spent = anyio.current_time() - self._since
+        if self._rounds < self._most_rounds and spent + delay <= self._longest:
+            if delay:
+                await anyio.sleep(delay)
+            return True
+        assert self._error is not None
+        self._attempts -= 1  # this one does not count
+        self._account(self._error)
+        owner.not_connected(self._error)
+        return False
+
+    def _account(self, error: Exception) -> None:
+        """Say on the last error how long it was tried."""
+        if self._attempts > 1:
+            spent = anyio.current_time() - self._since
+            error.add_note(f"given up after {self._attempts} attempts in {spent:.1f} s")
+
+    # One attempt
+
+    async def _establish(self, owner: TransportOwner, endpoint: Endpoint | None) -> bool:
+        """Connect, and begin; False if that failed, and the owner was told if it is over with that."""
+        try:
+            if endpoint is None:
+                said = await self._asked(owner)
+                if said is None:
+                    return False
+                endpoint, sasl, tls = self._details(said)
+                self.login, self._named = (sasl, tls), [endpoint]
+            sasl, tls = self.login
+            self.endpoint = endpoint
+            login = await self._token_login(endpoint) if self._token_login is not None else None
+            if login is None:
+                login = mechanisms(sasl, endpoint)
+            if self._automatic and self._first:
+                secret = bool(sasl) or endpoint.user is not None or self._token_login is not None
+                candidates = automatic(dialects(), self._route)
+                self.dialect = await choose_dialect(candidates, endpoint, tls, self._route, secret=secret)
+            stream, facts = self.given if self.given is not None else await connect(endpoint, tls, self._route)
+            if os.getpid() != self._process:
+                await anyio.aclose_forcefully(stream)
+                raise ConnectionLost(
+                    "this process was forked while connecting: the connection is the parent's; open a new one here"
+                )
+        except (AmqpError, OSError, ValueError, TypeError) as error:
+            self._error = error
+            ours = os.getpid() == self._process
+            if not (ours and isinstance(error, AmqpError) and self._worth_another(error)):
+                owner.not_connected(error)
+            return False
+        keep_from_children(owner, stream, type(owner).forked)
+        assert self.dialect is not None
+        if login is not None:
+            login = bind_channel(login, facts.end_point)
+        self.secure = facts.secure
+        engine = self.dialect.client(self._open(endpoint, tls), login, facts.secure)
+        if self.engine is not None:
+            engine.inherit(self.engine)
+        self.engine = engine
+        self.pump = Pump(traced(stream, self.dialect.tracer, f"{endpoint}"), engine, owner.handle, self._before_write)
+        if self._first:
+            owner.adopt()
+        engine.start()
+        engine.open()
+        return True
+
+    def _open(self, endpoint: Endpoint, tls: TLSSettings | None) -> ConnectionTerms:
+        """Return the terms of the open at this endpoint."""
+        certified = tls.server_hostname if isinstance(tls, TLS) else None
+        hostname = self._hostname
+        if hostname is None:
+            hostname = certified or endpoint.name or endpoint.host or None
+        path = endpoint.path if not (endpoint.websocket or endpoint.unix) else ""
+        if not path and hostname != certified and not endpoint.called(hostname or ""):
+            path = self._hostname or ""  # who names another host means a virtual one
+        return replace(self._terms, hostname=hostname, path=path)
+
+    async def _asked(self, owner: TransportOwner) -> str | ConnectionDetails | None:
+        """Ask the callable where to connect to. What it raises may be over by the next attempt."""
+        assert self._ask is not None
+        ask: Callable[[], Any] = self._ask
+        try:
+            said = ask()
+            said = await said if inspect.isawaitable(said) else said
+            if said is None:
+                raise TypeError("no URL given: the callable that says where to connect returned None")
+            return said  # type: ignore[no-any-return]
+        except Exception as error:
+            self._error = error
+            if self._rounds >= self._most_rounds:
+                self._account(error)
+                owner.not_connected(error)
+            return None
+
+    def _details(self, said: str | ConnectionDetails) -> tuple[Endpoint, SASLSettings, TLSSettings | None]:
+        """Return the endpoint, the login and the TLS settings that these details name."""
+        details = said if isinstance(said, ConnectionDetails) else ConnectionDetails(said)
+        (endpoint,) = endpoints(details.url)
+        tls = details.tls if details.tls is not None else self._tls
+        sasl = details.sasl if details.sasl is not None else self._sasl
+        check_login(sasl, tls)
+        self._route.check(endpoint, tls)
+        return endpoint, sasl, tls
+
+
+def check_login(sasl: Any, tls: Any) -> None:
+    """Refuse settings of another type; what they are is not repeated, for it may be a secret.
+
+    Raises:
+        TypeError: so it is.
+    """
+    if tls is not None and not isinstance(tls, TLS | ssl.SSLContext):
+        kind = type(tls).__name__
+        raise TypeError(f"tls must be an amqp10.TLS or an ssl.SSLContext, not a {kind}; or write amqps:// in the URL")
+    if sasl is None or sasl is False or isinstance(sasl, Mechanism):
+        return
+    if not isinstance(sasl, Sequence) or not all(isinstance(each, Mechanism) for each in sasl):
+        raise TypeError(
+            f"sasl must be a mechanism, such as amqp10.Plain(USER, PASSWORD), or several, not a {type(sasl).__name__} "
+            "of something else; False for no SASL layer"
+        )
+
+
+def mechanisms(sasl: SASLSettings, endpoint: Endpoint) -> tuple[Mechanism, ...] | None:
+    """Return the mechanisms to choose from; None for no SASL layer."""
+    if sasl is False:
+        return None
+    if sasl is None:
+        return from_credentials(endpoint.user, endpoint.password)
+    return (sasl,) if isinstance(sasl, Mechanism) else tuple(sasl)
+
+
+def endpoints(address: Address | Endpoint) -> list[Endpoint]:
+    """Return the endpoints that an address names; [] where a callable names them."""
+    if callable(address):
+        return []
+    if isinstance(address, Endpoint):
+        return [address]
+    if address is None:
+        raise TypeError("no URL given: a connection needs one, such as amqp://USER:PASSWORD@HOST")
+    urls = [address] if isinstance(address, str) or not isinstance(address, Iterable) else address
+    for url in urls:
+        if not isinstance(url, str):
+            raise TypeError(f"a URL must be a str, such as amqp://USER:PASSWORD@HOST, not a {type(url).__name__}")
+    return [parse_url(url) for url in urls]

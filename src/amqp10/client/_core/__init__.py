@@ -1,0 +1,1 @@
+"""What all of the client stands on: how things end, in how much time, and what happens to a connection."""

@@ -1,0 +1,113 @@
+"""Bodies from files and iterators, and into files; what blocks is done in a worker thread."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable
+from inspect import isawaitable, iscoroutinefunction
+from pathlib import Path
+from typing import Any, Protocol
+
+from anyio import CancelScope, open_file, to_thread
+
+
+class Readable(Protocol):
+    """A binary file, or anything else with its `read`; a coroutine or not."""
+
+    def read(self, size: int, /) -> Any: ...
+
+
+class Writable(Protocol):
+    """A binary file, or anything else with its `write`; a coroutine or not."""
+
+    def write(self, data: bytes, /) -> Any: ...
+
+
+CHUNK = 262_144
+"""Bytes of a file that are read at a time, about."""
+
+BodySource = str | os.PathLike[str] | bytes | bytearray | memoryview | Readable | Iterable[bytes] | AsyncIterable[bytes]
+BodyTarget = str | os.PathLike[str] | Writable
+
+
+async def size_of(source: BodySource) -> int | None:
+    """Return how many bytes a path or bytes have; None where that is not known beforehand.
+
+    A device or pipe says 0, and so do the regular files of /proc.
+    """
+    if isinstance(source, bytes | bytearray | memoryview):
+        return memoryview(source).nbytes
+    if isinstance(source, str | os.PathLike):
+        facts = await to_thread.run_sync(os.stat, source)
+        return facts.st_size or None if stat.S_ISREG(facts.st_mode) else None
+    return None
+
+
+async def chunks(source: BodySource, size: int) -> AsyncGenerator[bytes | bytearray | memoryview, None]:
+    """Yield the source's chunks as they come, or `size`-byte chunks when it is a file.
+
+    Raises:
+        TypeError: it is not a `BodySource`.
+    """
+    if isinstance(source, bytes | bytearray | memoryview):
+        yield source
+    elif isinstance(source, str | os.PathLike):
+        async with await open_file(source, "rb") as file:
+            while chunk := await file.read(size):
+                yield chunk
+    elif hasattr(source, "read"):
+        while chunk := await _call(source.read, size):
+            yield chunk
+        if chunk is None:
+            raise BlockingIOError("the file does not block, so that its end cannot be told")
+    elif isinstance(source, AsyncIterable):
+        async for chunk in source:
+            yield chunk
+    elif isinstance(source, Iterable):
+        for chunk in source:
+            yield chunk
+    else:
+        raise TypeError(f"a body cannot be read from a {type(source).__qualname__}")
+
+
+async def save(pieces: AsyncIterator[bytes], target: BodyTarget) -> int:
+    """Write the pieces to a path or file; the bytes written. A path is there whole, or as it was before.
+
+    A link is followed, and what is no regular file (a device, a pipe) is written into.
+    """
+    if not isinstance(target, str | os.PathLike):
+        return await _write(pieces, target)
+    path = Path(await to_thread.run_sync(os.path.realpath, target))
+    if await to_thread.run_sync(lambda: path.exists() and not path.is_file()):
+        async with await open_file(path, "wb") as file:
+            return await _write(pieces, file)
+    part = path.with_name(f".{secrets.token_hex(8)}.part")
+    try:
+        async with await open_file(part, "xb") as file:
+            size = await _write(pieces, file)
+        await to_thread.run_sync(part.replace, path)
+    except BaseException:
+        with CancelScope(shield=True):
+            await to_thread.run_sync(lambda: part.unlink(missing_ok=True))
+        raise
+    return size
+
+
+async def _write(pieces: AsyncIterator[bytes], file: Writable) -> int:
+    size = 0
+    async for piece in pieces:
+        size += len(piece)
+        # A raw file may take a part only, and says how much.
+        while type(written := await _call(file.write, piece)) is int and 0 < written < len(piece):
+            piece = piece[written:]
+    return size
+
+
+async def _call(function: Any, argument: Any) -> Any:
+    """Call a function that may be a coroutine function; one that is not may block."""
+    if iscoroutinefunction(function):
+        return await function(argument)
+    result = await to_thread.run_sync(function, argument)
+    return await result if isawaitable(result) else result

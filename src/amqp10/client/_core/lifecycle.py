@@ -1,0 +1,117 @@
+"""How sessions and links end, and what a call gets that comes too late.
+
+A session or link is over for one of three reasons, and each has its error, for the calls that wait and for those that
+come later alike:
+
+    its owner closed it         anyio.ClosedResourceError
+    the peer ended it           SessionEnded, LinkDetached, ConnectionClosed, with the peer's words
+    something above it died     ConnectionLost, RemoteProtocolError, ...: the cause itself
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anyio
+
+from ...errors import AmqpError, LocalProtocolError
+from .._errors import fresh
+
+
+class Lifecycle:
+    """The life of one connection, session or link: not yet there, open, over. The base of their cores.
+
+    Attributes:
+        kind: "connection", "session", "sender" or "receiver".
+        open: it can be used now.
+        entered: `async with` has opened it.
+        awaiting_peer: our begin or attach is out, and the answer is not here.
+        interrupted: it was lost, for `loss`, and will be restored or be over (`Recovery`).
+        generation: how often it was interrupted.
+        over: it is over for the engine too, nothing more will come.
+        closed: its owner closed it, or is closing it.
+        cause: why it is over; None for an orderly end of our own.
+        change: set when those who wait in `until` are to look again.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.open = False
+        self.entered = False
+        self.awaiting_peer = False
+        self.interrupted = False
+        self.loss: AmqpError | None = None
+        self.generation = 0
+        self.over = False
+        self.closed = False
+        self.cause: AmqpError | None = None
+        self.change: anyio.Event | None = None
+
+    def described(self) -> str:
+        """Name it for people, without secrets."""
+        return self.kind
+
+    def state(self) -> str:
+        """Say in a word how far it has come."""
+        if self.closed:
+            return "closed"
+        if self.over:
+            return f"over: {self.cause}" if self.cause is not None else "over"
+        if self.interrupted:
+            return "interrupted"
+        return "open" if self.open else "not open yet"
+
+    def gone(self) -> Exception:
+        """Return the error of a call that needs the endpoint and cannot have it."""
+        if self.closed:
+            return anyio.ClosedResourceError(f"the {self.kind} was closed here")
+        if self.over:
+            return self.lost()
+        if self.interrupted and self.loss is not None:
+            return fresh(self.loss)
+        return LocalProtocolError(f"the {self.kind} is not open yet: it is opened by `async with`")
+
+    def lost(self) -> AmqpError | anyio.ClosedResourceError:
+        """Return the error of what is lost with an endpoint that is over."""
+        if self.cause is not None:
+            return fresh(self.cause)
+        return anyio.ClosedResourceError(f"the {self.kind} was closed here")
+
+    def enter(self) -> None:
+        """Note that `async with` opens the endpoint; it can be opened once."""
+        if self.entered:
+            raise LocalProtocolError(f"a {self.kind} is opened by `async with` once; make a new one")
+        self.entered = True
+
+    def end_for_good(self, error: AmqpError | None) -> None:
+        """End: it does not come back."""
+        self.open = self.interrupted = False
+        self.over = True
+        self.cause = error
+        self.changed()
+
+    def interrupt(self, error: AmqpError | None) -> None:
+        """Record a loss, after which it will be restored."""
+        self.open = self.awaiting_peer = False
+        self.interrupted = True
+        self.loss = error
+        self.generation += 1
+        self.changed()
+
+    async def ready(self) -> None:
+        """Wait while it is being restored."""
+        if self.interrupted:
+            await self.until(lambda: not self.interrupted)
+
+    def changed(self) -> None:
+        """Let those who wait in `until` look again."""
+        event, self.change = self.change, None
+        if event is not None:
+            event.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for what happens rarely: attached, detached, drained, everything settled."""
+        while not condition():
+            if self.change is None:
+                self.change = anyio.Event()
+            await self.change.wait()

@@ -1,0 +1,1 @@
+"""What senders and receivers share."""

@@ -1,0 +1,603 @@
+"""What senders and receivers share: attaching, facts, detaching in bounded time (§2.6.3 to §2.6.6).
+
+Sender, Receiver    Link        what users hold
+  .core             ClientLink  the link itself: what its session, the restorer and its deliveries know, too
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import anyio
+
+from ...engine import LinkTerms
+from ...errors import AmqpError, ConnectionClosed, LinkDetached, SessionEnded, Unsupported
+from ...messaging import NEWEST_CONNECTION, Source, Target, outlives_connection, outlives_link
+from ...types import Symbol, UInt
+from .._connecting.policy import is_unrelated_to_resume
+from .._core.close_deadline import until
+from .._core.connection import ConnectionCore, LinkCore, SessionCore
+from .._events import ConnectionEvent, because, cause_fields
+from .redirects import MOST_HOPS
+
+if TYPE_CHECKING:
+    from ...engine import Link as EngineLink
+    from ...engine import ReceiverSettleMode, SenderSettleMode
+    from .._core.connection import UserConnection
+
+# The share of the closing time that is reserved for the peer's answer to our detach, if earlier steps used up the rest.
+ANSWER_SHARE = 0.25
+
+
+class ClientLink(LinkCore):
+    """The core of a sender or receiver: how it is attached, restored after a loss, and left.
+
+    Attributes:
+        face: what the user holds.
+        on_session: the session that it was made on; None: it takes the connection's default session.
+    """
+
+    __slots__ = ("_abandoned", "_leave_running", "_resume_refused", "_terminus_outlives_link", "face", "on_session")
+
+    face: Link
+
+    def __init__(self, kind: str, connection: ConnectionCore, session: SessionCore | None, terms: LinkTerms) -> None:
+        super().__init__(kind, connection, terms)
+        self.on_session = session
+        self._terminus_outlives_link = outlives_link(terms.source, terms.target)
+        self._abandoned = False
+        self._leave_running = False
+        self._resume_refused = False  # the peer took no deliveries of an earlier connection
+
+    def described(self) -> str:
+        terminus = self.terms.target if self.kind == "sender" else self.terms.source
+        address = getattr(terminus, "address", None)
+        return f"{address!r:.200} (link {self.name!r:.100}) on {self.connection.where}"
+
+    @property
+    def remote(self) -> LinkTerms:
+        """What the peer said in its attach.
+
+        Raises:
+            LocalProtocolError: the link is not attached yet.
+        """
+        link = self.engine_link
+        if link is None or link.remote is None:
+            raise self.gone()
+        return link.remote
+
+    # Attaching
+
+    async def attach(self) -> None:
+        """Attach the link, where the peer redirects it to.
+
+        Cancelling: the link is detached as soon as the peer's answer to the attach comes.
+        """
+        self.enter()
+        hops = 0
+        while not await self._attach_here():
+            hops += 1
+            if hops > MOST_HOPS or self.on_session is not None:
+                raise self.lost()
+            cause, self.cause = self.cause, None
+            self.connection, self.terms = await self.connection.follow_redirect(
+                cause, self.terms, self.kind == "sender"
+            )
+            self.wake = self.connection.wake
+            self.over = False
+
+    async def _attach_here(self, *, again: bool = True) -> bool:
+        """Attach; False if the peer redirects the link.
+
+        Args:
+            again: put another token, and attach once more, if the peer may have dropped the token.
+        """
+        connection = self.connection
+        connection.close_deadlines.interrupted()
+        await connection.ready()
+        session = self.on_session if self.on_session is not None else connection.default_session()
+        await session.ready()
+        if connection.recovery is not None:
+            await connection.recovery.standing()
+        had_token = False
+        if connection.tokens is not None:
+            had_token = await connection.tokens.admit(self)
+            await session.ready()
+        if not session.open or not connection.open:
+            raise session.gone() if connection.open else connection.gone()
+        self.require_capabilities()
+        self.ask_to_be_kept()
+        self._recall()
+        self.attach_to(session).owner = self
+        self.awaiting_peer = True
+        self.session = session
+        connection.links[self] = session
+        connection.wake()
+        try:
+            await self.until(lambda: self.open or self.over)
+        except BaseException:
+            self._abandon()
+            raise
+        if self.over and self.first_attach_refused():
+            self.over, self.cause, self._resume_refused = False, None, True
+            return await self._attach_here(again=again)
+        if self.over and again and had_token and await self._token_put_anew():
+            self.over, self.cause = False, None
+            return await self._attach_here(again=False)
+        if self.over and not is_redirect(self.cause):
+            error = self.lost()
+            if self.resuming and isinstance(error, ConnectionClosed) and connection.recovery is None:
+                error.add_note(
+                    f"the link {self.name!r} asked to resume what the delivery store has; if the peer cannot do that, "
+                    "connect with reconnect=Reconnect(): the link is then attached without, once"
+                )
+            raise error
+        return not self.over
+
+    async def _token_put_anew(self) -> bool:
+        """Put another token where the link was refused for want of one; return whether the peer took it."""
+        cause, tokens = self.cause, self.connection.tokens
+        refused = isinstance(cause, LinkDetached) and cause.condition == "amqp:unauthorized-access"
+        return refused and tokens is not None and await tokens.put_anew(self)
+
+    @abstractmethod
+    def require_capabilities(self) -> None:
+        """Raise `Unsupported` if the dialect cannot do what the link asks for."""
+
+    @abstractmethod
+    def attach_to(self, session: SessionCore) -> EngineLink:
+        """Attach the link on a session, by the engine."""
+
+    def require(self, capability: str, what: str) -> None:
+        """Raise `Unsupported` unless the dialect has a capability."""
+        if capability not in self.connection.capabilities:
+            raise Unsupported(f"dialect {self.connection.dialect!r} has no {what}")
+
+    def ask_to_be_kept(self) -> None:
+        """Ask the peer to keep its end of the link for a while when the connection is lost (§3.5.6)."""
+        restored = self.connection.recovery is not None
+        if not (restored or self.store is not None) or not self.restorable or not self.connection.resumes:
+            return
+        if restored:
+            self.terms = replace(self.terms, properties={**self.terms.properties, NEWEST_CONNECTION: True})
+        timeout = self.connection.supervisor.settings.resume_timeout
+        name = "target" if self.kind == "sender" else "source"
+        terminus = getattr(self.terms, name)
+        usual = isinstance(terminus, Source | Target) and terminus.expiry_policy == "session-end"
+        if usual and not terminus.timeout and not terminus.dynamic and timeout:
+            kept = copy.copy(terminus)
+            kept.expiry_policy, kept.timeout = Symbol("connection-close"), UInt(timeout)
+            self.terms = replace(self.terms, **{name: kept})
+
+    def _recall(self) -> None:
+        """Take what an earlier connection left unsettled; it is resumed, or else what becomes of it is decided here."""
+        if self.store is not None:
+            self.pending = self.recalled()
+            self.resuming = bool(self.pending) and self.connection.resumes and not self._resume_refused
+            self.may_resume = self.resuming
+
+    @abstractmethod
+    def recalled(self) -> list[Any]:
+        """Return the deliveries that the store has of this link."""
+
+    def first_attach_refused(self) -> bool:
+        """Return whether to attach once more without the deliveries of an earlier connection."""
+        if not self.resuming or is_unrelated_to_resume(self.cause) or not self.connection.open:
+            return False
+        return self.on_session is None or self.on_session.open
+
+    def _abandon(self) -> None:
+        """Attaching was cancelled: nobody will use the link, so it goes as soon as it stands."""
+        self.closed = self._abandoned = True
+        if self.interrupted:
+            self.end_for_good(None)
+        elif self.open:
+            self.detach(closed=not self.outlives_link())
+
+    def on_attached(self) -> None:
+        """Act on the peer's attach."""
+        self.awaiting_peer = False
+        if self._abandoned:
+            # What is meant to outlive the link may have been there before, with messages in it.
+            self.detach(closed=not self.outlives_link())
+            return
+        link = self.engine_link  # it may be detached already, which is told next
+        restored, self.interrupted = self.interrupted and self.ever_attached, False
+        self.ever_attached = True
+        self.may_resume = self.is_kept()
+        self.open = not self.closed
+        if restored:
+            assert self.connection.recovery is not None
+            self.connection.recovery.link_restored(self)
+            resumed = self.resuming and self.remote.unsettled is not None
+            self.connection.observers.tell(LinkRestored(self.face, resumed))
+            self.go_on()
+        elif self.pending and self.open and link is not None and link.attached:
+            self.on_unresumed(self.take_pending())
+        self.changed()
+
+    def is_kept(self) -> bool:
+        """Return whether the peer keeps its end for a while without the connection, as its answer says."""
+        if self.connection.recovery is None or not self.connection.resumes:
+            return False
+        terminus = self.remote.target if self.kind == "sender" else self.remote.source
+        return outlives_connection(terminus)
+
+    def use_transport(self) -> None:
+        self.wake = self.connection.waker
+
+    # After a loss
+
+    def restore(self) -> None:
+        assert self.session is not None
+        self.resuming = self.may_resume
+        made_up = self.terms.name.startswith(f"{self.connection.container_id}-")
+        keeps = self.engine_link is not None and self.engine_link.keeps_name
+        # Detached and not closed, the peer's end stands as long as the session, with what is unsettled: only an attach
+        # of its name takes it over (§2.6.4, §3.5.6).
+        stands = isinstance(self.loss, LinkDetached)
+        if made_up and not keeps and not stands and not self.resuming and not self._terminus_outlives_link:
+            # Broker-J does not answer an attach for a name that belongs to a connection which it has not seen die yet.
+            self.terms = replace(self.terms, name=self.connection.new_link_name(self.kind))
+        self.attach_again(self.session)
+
+    def attach_again(self, session: SessionCore) -> None:
+        """Attach a link that was there before: nobody but us waits for the answer."""
+        self.attach_to(session).owner = self
+        self.awaiting_peer = True
+        if self.connection.recovery is not None:
+            self.connection.recovery.expect_answer(self)
+        self.connection.wake()
+
+    def interrupt(self, error: AmqpError | None) -> None:
+        recovery = self.connection.recovery
+        if self.awaiting_peer and recovery is not None and recovery.losing:
+            self.stray_attaches += 1
+        super().interrupt(error)
+
+    def on_incomplete(self) -> None:
+        """Attach once more with what is left: not all could be resumed at once (§2.6.13)."""
+        link, recovery = self.engine_link, self.connection.recovery
+        assert link is not None
+        assert recovery is not None
+        self.may_resume = recovery.resume_again(self, len(link.suspended()))
+        self.interrupt(None)
+        link.retired = True
+        link.detach(closed=False)
+        recovery.restore_link(self)
+
+    def take_pending(self) -> list[Any]:
+        """Return the deliveries of the link that was lost: they are somebody else's concern now."""
+        pending, self.pending = self.pending, []
+        return pending
+
+    @abstractmethod
+    def on_unresumed(self, deliveries: Sequence[Any]) -> None:
+        """Decide on the deliveries whose state the peer does not tell."""
+
+    @abstractmethod
+    def go_on(self) -> None:
+        """Go on: the link is attached again."""
+
+    # Detaching
+
+    @abstractmethod
+    def begin_closing(self) -> None:
+        """Closing begins: wake every waiter, take no new work."""
+
+    @abstractmethod
+    async def drain_work(self) -> None:
+        """Wait until nothing is left that the detach would cut off."""
+
+    @abstractmethod
+    def before_detach(self) -> None:
+        """Settle what is to be settled before the detach, without waiting."""
+
+    def outlives_link(self) -> bool:
+        return self._terminus_outlives_link
+
+    async def leave(self, closed: bool, deadline: float | None = None) -> None:
+        if self.closed or not self.entered:
+            with anyio.CancelScope(shield=True):
+                await self.until(lambda: not self._leave_running)  # another task is at it
+            return
+        self.closed = self._leave_running = True
+        self.open = False
+        try:
+            self.begin_closing()
+            if not self.over and deadline is not None:
+                await self._close_within(closed, deadline)
+            elif not self.over:
+                with self.connection.close_deadlines.exit(self.connection.close_timeout) as this:
+                    await self._close_within(closed, this.links_by)
+        finally:
+            self._leave_running = False
+            self.changed()
+
+    async def _close_within(self, closed: bool, deadline: float) -> None:
+        if self.interrupted and not self.has_unfinished_work():
+            self.end_for_good(self.loss)
+            return
+        with until(deadline, 1 - ANSWER_SHARE):
+            await self.drain_work()
+        if self.interrupted:
+            self.end_for_good(self.loss)
+        if not self.over:
+            self.before_detach()
+            self.detach(closed=closed)
+            with until(deadline):
+                await self.until(lambda: self.over)
+
+    def detach(self, closed: bool) -> None:
+        self.detach_sent = True
+        link = self.engine_link
+        if closed and self.store is not None:
+            if self.store.left:
+                closed = False  # the next link of this name is to find out what became of it
+            else:
+                self.store.end()
+        if link is not None:
+            link.detach(closed=closed)
+            self.connection.wake()
+
+    def on_ended(self, error: AmqpError | None) -> None:
+        recovery = self.connection.recovery
+        if self.connection.tokens is not None and isinstance(error, LinkDetached):
+            error = self.connection.tokens.explained(error, self)
+        if recovery is None or self.detach_sent or self.over:
+            self.end_for_good(error)
+            return
+        unresumed = recovery.refused_to_resume(self, error)
+        if recovery.link_returns(self, error, unresumed=unresumed):
+            self.interrupt(error)
+            if isinstance(error, SessionEnded | LinkDetached):
+                self.connection.observers.tell(LinkInterrupted(self.face, error))
+            recovery.link_lost(self, error, unresumed=unresumed)
+        else:
+            self.end_for_good(error)
+
+    def end_for_good(self, error: AmqpError | None) -> None:
+        if self.over:
+            return
+        if isinstance(error, SessionEnded | LinkDetached) and not is_redirect(error):
+            self.connection.observers.tell(LinkLost(self.face, error))
+        super().end_for_good(error)
+        self.connection.links.pop(self, None)
+        if self.connection.recovery is not None:
+            self.connection.recovery.link_over(self)
+        self.begin_closing()
+        if self.session is not None:
+            self.session.link_over()
+
+
+class Link(ABC):
+    """One end of a link. `Sender` and `Receiver` are the two kinds."""
+
+    def __init__(self, core: ClientLink) -> None:
+        self.core = core
+        core.face = self
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.core.described()}: {self.core.state()}>"
+
+    @property
+    def open(self) -> bool:
+        """It can be used now."""
+        return self.core.open
+
+    @property
+    def connection(self) -> UserConnection:
+        """The connection that the link is on."""
+        return self.core.connection.face
+
+    @property
+    def name(self) -> str:
+        """The link's name (§2.6.1): with the two containers and the direction it identifies the link."""
+        return self.core.terms.name
+
+    @property
+    def remote(self) -> LinkTerms:
+        """What the peer said in its attach (§2.7.3): its termini, settle modes, properties, largest message.
+
+        Raises:
+            LocalProtocolError: the link is not attached yet.
+        """
+        return self.core.remote
+
+    @property
+    def settle_mode(self) -> SenderSettleMode:
+        """How the sender settles, as agreed (§2.8.2): the sender's own word is the one in force."""
+        return self.core.terms.settle_mode if self.core.kind == "sender" else self.remote.settle_mode
+
+    @property
+    def receiver_settle_mode(self) -> ReceiverSettleMode:
+        """How the receiver settles, as agreed (§2.8.3): "second" only if both ends said so."""
+        both = self.core.terms.receiver_settle_mode, self.remote.receiver_settle_mode
+        return "second" if both == ("second", "second") else "first"
+
+    @property
+    def source(self) -> Source | None:
+        """The source as the peer has it (§3.5.3)."""
+        return self.remote.source
+
+    @property
+    @abstractmethod
+    def address(self) -> str | None: ...
+
+    @property
+    @abstractmethod
+    def unsettled(self) -> int: ...
+
+    async def close(self) -> None:
+        """Close the link for good: the peer drops its terminus too, a durable subscription ends (§2.6.6).
+
+        Leaving `async with` does so, but for termini that are durable or never expire, which it only detaches from.
+        Receivers drain and release what was prefetched, senders wait for outcomes. Does nothing when called again.
+
+        Cancelling: is not noticed; it takes `close_timeout` seconds at most.
+        """
+        await self.core.leave(closed=True)
+
+    async def detach(self) -> None:
+        """Detach, and let the peer keep its terminus for the next link of this name (§2.6.4); else as `close`.
+
+        Cancelling: is not noticed; it takes `close_timeout` seconds at most.
+        """
+        await self.core.leave(closed=False)
+
+
+def is_redirect(error: AmqpError | None) -> bool:
+    """Return whether the peer redirects a link (§2.8.18)."""
+    return isinstance(error, LinkDetached) and error.condition == "amqp:link:redirect"
+
+
+@dataclass(frozen=True, slots=True)
+class LinkEvent(ConnectionEvent):
+    """The base of those that concern one link."""
+
+    link: Link
+
+    def fields(self) -> dict[str, Any]:
+        terminus = self.link.core.terms.target if self.link.core.kind == "sender" else self.link.core.terms.source
+        address = getattr(terminus, "address", None)
+        return {"amqp_link": self.link.name, "amqp_link_kind": self.link.core.kind, "amqp_address": address}
+
+    @property
+    def _which(self) -> str:
+        return f"{self.link.core.kind} {LinkEvent.fields(self)['amqp_address']!r:.200} (link {self.link.name!r:.100})"
+
+
+@dataclass(frozen=True, slots=True)
+class LinkInterrupted(LinkEvent):
+    """The peer detached a link or ended its session; it is to be attached again."""
+
+    level: ClassVar[int] = logging.WARNING
+    kind: ClassVar[str] = "link_detached"
+    cause: AmqpError | None
+
+    def said(self) -> str:
+        return f"{self._which} was detached, and is to be attached again{because(self.cause)}"
+
+    def fields(self) -> dict[str, Any]:
+        return {**LinkEvent.fields(self), **cause_fields(self.cause)}
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLost(LinkEvent):
+    """The peer refused or detached a link, or ended its session, and it is not attached again.
+
+    It is logged at level INFO: the error is raised to whoever uses the link.
+    """
+
+    kind: ClassVar[str] = "link_lost"
+    cause: AmqpError
+
+    def said(self) -> str:
+        return f"{self._which} is over{because(self.cause)}"
+
+    def fields(self) -> dict[str, Any]:
+        return {**LinkEvent.fields(self), **cause_fields(self.cause)}
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRestored(LinkEvent):
+    """A link is attached again.
+
+    Attributes:
+        resumed: with its unsettled deliveries (§2.6.13).
+    """
+
+    kind: ClassVar[str] = "link_restored"
+    resumed: bool
+
+    def said(self) -> str:
+        return f"{self._which} is attached again{', with its deliveries' if self.resumed else ''}"
+
+    def fields(self) -> dict[str, Any]:
+        return {**LinkEvent.fields(self), "amqp_resumed": self.resumed}
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverActivity(LinkEvent):
+    """A receiver became the one that gets the messages of a queue, or another one did: see `Receiver.active`.
+
+    Attributes:
+        active: it is this one.
+    """
+
+    kind: ClassVar[str] = "receiver_activity"
+    active: bool
+
+    def said(self) -> str:
+        return f"{self._which} {'gets the messages' if self.active else 'waits: another consumer gets the messages'}"
+
+    def fields(self) -> dict[str, Any]:
+        return {**LinkEvent.fields(self), "amqp_active": self.active}
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesRepeated(LinkEvent):
+    """Messages are sent again after a loss: it is not known whether they arrived, or known that they did not.
+
+    Attributes:
+        count: how many.
+        cause: why the link was lost.
+    """
+
+    level: ClassVar[int] = logging.WARNING
+    kind: ClassVar[str] = "messages_repeated"
+    count: int
+    cause: AmqpError | None
+
+    def said(self) -> str:
+        return f"{self._which} sends {self.count} messages again that had no outcome{because(self.cause)}"
+
+    def fields(self) -> dict[str, Any]:
+        return {**LinkEvent.fields(self), "amqp_count": self.count, **cause_fields(self.cause)}
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesUncertain(LinkEvent):
+    """Of messages it will never be known whether they arrived, and they are not sent again.
+
+    Attributes:
+        count: how many.
+        cause: why the link was lost.
+    """
+
+    level: ClassVar[int] = logging.WARNING
+    kind: ClassVar[str] = "messages_uncertain"
+    count: int
+    cause: AmqpError | None
+
+    def said(self) -> str:
+        return f"{self._which} does not know what became of {self.count} messages{because(self.cause)}"
+
+    def fields(self) -> dict[str, Any]:
+        return {**LinkEvent.fields(self), "amqp_count": self.count, **cause_fields(self.cause)}
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveriesStale(LinkEvent):
+    """Deliveries came back to the peer, unsettled, with a link that was lost: it delivers their messages again.
+
+    Attributes:
+        count: how many; those that nobody had taken yet are among them.
+        cause: why the link was lost.
+    """
+
+    level: ClassVar[int] = logging.WARNING
+    kind: ClassVar[str] = "deliveries_returned"
+    count: int
+    cause: AmqpError | None
+
+    def said(self) -> str:
+        return f"{self.count} unsettled deliveries of {self._which} went back: they come again{because(self.cause)}"
+
+    def fields(self) -> dict[str, Any]:
+        return {**LinkEvent.fields(self), "amqp_count": self.count, **cause_fields(self.cause)}

@@ -1,0 +1,1 @@
+"""Receivers, and what a receiver holds."""

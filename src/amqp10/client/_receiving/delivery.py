@@ -1,0 +1,497 @@
+"""One message as a receiver holds it (§2.6.12, §3.4).
+
+It is the engine's own object, extended: one object a message, and the engine's view of it is the user's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import anyio
+import anyio.lowlevel
+
+from ...engine._deliveries import IncomingDelivery
+from ...errors import (
+    DecodeError,
+    LocalProtocolError,
+    StaleDelivery,
+    Unsupported,
+)
+from ...messaging import (
+    ACCEPTED,
+    RELEASED,
+    Accepted,
+    Data,
+    DeliveryState,
+    Error,
+    Modified,
+    Outcome,
+    Rejected,
+    Released,
+    Source,
+    TransactionalState,
+)
+from ...messaging._message import Message, decoded
+from .._core.body_files import BodyTarget, save
+
+if TYPE_CHECKING:
+    from ...engine import LinkTerms
+    from ...profiles import Profile
+    from .._core.connection import ConnectionCore
+    from .._core.transaction_work import TransactionCore
+    from .._core.transaction_work import TransactionFace as Transaction
+    from .._links.link import Link
+    from .._stores.link_store import LinkStore
+
+_log = logging.getLogger("amqp10.connection")
+
+
+_NEAREST: Final[dict[type[Outcome], tuple[Outcome, ...]]] = {
+    Rejected: (Modified(delivery_failed=True, undeliverable_here=True), RELEASED),
+    Modified: (RELEASED,),
+    Released: (Modified(),),
+}
+
+
+def listed(outcome: Outcome, source: Source | None) -> Outcome | None:
+    """Return the outcome; or, where a source lists others only, the nearest of these, or its default outcome.
+
+    Return None if the source takes none of these. `accepted` never stands in: the message was not processed.
+    """
+    if source is None or not source.outcomes:
+        return outcome
+    for each in (outcome, *_NEAREST.get(type(outcome), ())):
+        if each.descriptor_name in source.outcomes:
+            return each
+    default = source.default_outcome
+    return default if isinstance(default, Rejected | Released | Modified) else None
+
+
+def takes_accepted(remote: LinkTerms | None, profile: Profile) -> bool:
+    """Return whether `accepted` may be told: the source lists it or nothing, or has it for its default (§3.5.3)."""
+    source = remote.source if remote is not None else None
+    return (
+        source is None
+        or not source.outcomes
+        or ACCEPTED.descriptor_name in source.outcomes
+        or isinstance(source.default_outcome, Accepted)
+        or "accepted" in profile.unlisted_outcomes
+    )
+
+
+class DeliveryReceiver(Protocol):
+    """A receiver's core, as its deliveries know it; see `ReceiverCore`."""
+
+    connection: ConnectionCore
+    face: Link
+    over: bool
+    closed: bool
+    store: LinkStore | None
+    acquirer: TransactionCore | None
+    wake: Callable[[], None]
+
+    def gone(self) -> Exception: ...
+
+    def stale(self, delivery: IncomingDelivery) -> StaleDelivery: ...
+
+    def settle_after_loss(self, delivery: Delivery, state: DeliveryState, error: LocalProtocolError) -> None: ...
+
+
+class Stale:
+    """In the place of the link of deliveries that the peer did not resume: nothing can be told of them."""
+
+    def __init__(self, receiver: object) -> None:
+        self.owner = receiver
+
+    def settle(self, *_: Any, **__: Any) -> None:
+        raise LocalProtocolError("the link that the delivery came on was lost since")
+
+    discard = read = settle
+
+    def joins(self, *_: Any) -> bool:
+        return False
+
+
+def is_stale(delivery: IncomingDelivery) -> bool:
+    """Return whether the peer has not resumed the delivery."""
+    link: Any = delivery.link
+    return type(link) is Stale
+
+
+def is_taken_back(delivery: IncomingDelivery) -> bool:
+    """Return whether the peer has released the delivery itself, as RabbitMQ 4.3 does where no outcome comes in time."""
+    return isinstance(delivery.remote_state, Released | Modified)
+
+
+class Delivery(IncomingDelivery):
+    """A message that was received, and its settlement.
+
+    Settling is synchronous and never blocks; the engine merges neighbors into ranges and the connection's own task
+    writes them. The first outcome counts: giving a second one to a settled delivery does nothing.
+
+    `with delivery as message:` accepts at the end of the block unless an outcome was given in it, answers an
+    exception with `modify(delivery_failed=True)`, and a cancellation with `release()`. A message that cannot be
+    decoded is rejected with `amqp:decode-error`, and the `DecodeError` raised.
+
+    Where the link's source lists other outcomes only (`receiver.source.outcomes`), the nearest of these is told: for
+    `modify` and `release` each other, for `reject` a modification with undeliverable-here, else the source's default
+    outcome. Where all that is left is `accepted`, the calls raise `Unsupported`; the message goes back with the link.
+    So does `accept`, and with it the end of `with delivery`, where `accepted` is not listed.
+
+    Of a streaming receiver (`stream=True`) `message` has all but the body, which is read by `body` or `save`. An
+    outcome may be given at any time; with that the rest of the body is given up, and discarded as it comes.
+    """
+
+    __slots__ = ()
+
+    waiter: anyio.Event | None
+
+    @property
+    def message(self) -> Message:
+        """The message; each of its sections is decoded when a field of it is asked for.
+
+        Raises:
+            DecodeError: the payload is not a message (§3.2): raised where what is malformed is looked at, by a field of
+                the message or its `check()`. The delivery can still be settled, by `reject` for one.
+        """
+        message: Message | None = self.decoded
+        if message is None:
+            self.decoded = message = decoded(Message, self.pieces)
+        return message
+
+    @property
+    def stale(self) -> bool:
+        """Whether the link was lost since and is there again, but without this delivery: the message comes again."""
+        return is_stale(self)
+
+    def body(self) -> AsyncIterator[bytes]:
+        """Return the body's data, piece by piece; of a streaming receiver while it comes in.
+
+            async for chunk in delivery.body(): ...
+
+        With `receiver(..., stream=True)` a piece is what one frame brought of one data section, the body of `message`
+        is None, and `message.footer` is known at the end. A body that is not data is not streamed: it is in `message`,
+        and no larger than 1 MiB. Waiting for a piece raises
+
+        - `DeliveryAborted`: the sender aborted the delivery (§2.6.14);
+        - `DecodeError`: the message is malformed, or too much of it would have to be held to be understood;
+        - `LinkDetached`, `SessionEnded`, `ConnectionClosed`, `ConnectionLost`: the link ended first;
+        - `anyio.ClosedResourceError`: the receiver was closed here first;
+        - `LocalProtocolError`: the delivery was given an outcome, and the rest of its body up with that;
+        - `anyio.BusyResourceError`: another task waits for a piece of it.
+
+        Cancelling the waiting loses nothing: the next `body()` goes on where this one was.
+
+        Raises:
+            LocalProtocolError: the body is an amqp-value or amqp-sequence: see `message.body`.
+            DecodeError: the payload is malformed.
+        """
+        body = self.message.body
+        if body is not None and not isinstance(body, bytes | Data):
+            raise not_data(body)
+        return _each((body,) if isinstance(body, bytes) else body or ())
+
+    async def save(self, target: BodyTarget) -> int:
+        """Write the body's data to a file, from where `body` would go on; return how many bytes.
+
+        Args:
+            target: a path, or a binary file or anything else with its `write`, a coroutine or not. What is at the path
+                is replaced when all was written, and left as it was when that fails; a device or pipe is written into.
+
+        Raises:
+            DeliveryAborted, DecodeError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost,
+                LocalProtocolError, anyio.ClosedResourceError, anyio.BusyResourceError: see `body`.
+            OSError: the file cannot be written.
+
+        Cancelling: the path stays as it was; a file has what was written. A `write` that blocks is waited for.
+        """
+        return await save(self.body(), target)
+
+    def accept(self, *, transaction: Transaction | None = None) -> None:
+        """Tell the sender that the message was processed (§3.4.2).
+
+        Args:
+            transaction: say it as part of this: it counts when that is committed (§4.4.2). If it is rolled back, the
+                message comes again, to whomever; with receiver-settle-mode "second" it stays here, to be settled again.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is gone; the message is the
+                sender's to deliver again.
+            StaleDelivery: the link was lost since and is there again, but without this delivery; or the peer took the
+                delivery back, as RabbitMQ 4.3 does when its outcome takes too long.
+            LocalProtocolError: the transaction is over, or cannot cover this link; the delivery is settled already, or
+                part of another transaction.
+            Unsupported: the peer is known not to apply the outcome in a transaction.
+            anyio.ClosedResourceError: the receiver was closed here.
+        """
+        if transaction is None:
+            self._settle(ACCEPTED)
+        else:
+            self._settle_in(transaction, ACCEPTED)
+
+    def reject(
+        self,
+        condition: str | None = None,
+        description: str | None = None,
+        info: Mapping[Any, Any] | None = None,
+        *,
+        transaction: Transaction | None = None,
+    ) -> None:
+        """Tell the sender that the message is invalid, and why; it is not delivered again (§3.4.3).
+
+        Args:
+            condition: an error condition such as "amqp:decode-error"; with None no error is given at all.
+            transaction: see `accept`.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, LocalProtocolError, Unsupported,
+                anyio.ClosedResourceError: see `accept`.
+        """
+        error = None if condition is None else Error(condition, description, dict(info) if info else None)
+        self._settle_in(transaction, Rejected(error))
+
+    def release(self, *, transaction: Transaction | None = None) -> None:
+        """Give the message back unprocessed, as if it had never come (§3.4.4).
+
+        Args:
+            transaction: see `accept`.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, LocalProtocolError, Unsupported,
+                anyio.ClosedResourceError: see `accept`.
+        """
+        self._settle_in(transaction, RELEASED)
+
+    def modify(
+        self,
+        *,
+        delivery_failed: bool = False,
+        undeliverable_here: bool = False,
+        message_annotations: Mapping[Any, Any] | None = None,
+        transaction: Transaction | None = None,
+    ) -> None:
+        """Give the message back, changed (§3.4.5).
+
+        Args:
+            delivery_failed: count this as a failed attempt in the message's delivery-count.
+            undeliverable_here: do not deliver it to this link again.
+            message_annotations: annotations to add to the message or replace in it.
+            transaction: see `accept`.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, LocalProtocolError, Unsupported,
+                anyio.ClosedResourceError: see `accept`.
+        """
+        annotations = dict(message_annotations) if message_annotations else None
+        self._settle_in(transaction, Modified(delivery_failed or None, undeliverable_here or None, annotations))
+
+    async def settled(self) -> None:
+        """Wait until the delivery is settled at both ends.
+
+        With receiver-settle-mode "second" the outcome that was given is provisional until the sender has settled
+        (§2.6.12); in mode "first" it is settled the moment it is given, and this returns at once.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link ended first; whether the sender
+                saw the outcome is not known.
+            StaleDelivery: the link was lost, and the peer did not resume the delivery.
+            anyio.ClosedResourceError: the receiver was closed here first.
+
+        Cancelling: only stops the waiting; the outcome stands.
+        """
+        receiver: DeliveryReceiver = self.link.owner  # type: ignore[assignment]
+        if self.local_settled:
+            await anyio.lowlevel.checkpoint()
+        while not self.local_settled:
+            if is_stale(self):
+                raise receiver.stale(self)
+            if receiver.over or receiver.closed:
+                raise receiver.gone()
+            if self.waiter is None:
+                self.waiter = anyio.Event()
+            await self.waiter.wait()
+
+    def _settle(self, state: DeliveryState) -> None:
+        if self.local_settled:
+            return
+        link = self.link
+        receiver: DeliveryReceiver = link.owner  # type: ignore[assignment]
+        if self.state is None and link.joins(self.delivery_id, self.tag, state):
+            # Whoever said the same before has woken the connection's task, and it has not run since.
+            self.state = state
+            self.local_settled = True
+        else:
+            try:
+                link.settle(self, state)
+            except LocalProtocolError as error:
+                receiver.settle_after_loss(self, state, error)
+            receiver.wake()
+        if self.waiter is not None:
+            wake_if_settled(self)
+        if receiver.store is not None:
+            receiver.store.given(self, state)
+
+    def __enter__(self) -> Message:
+        try:
+            message = self.message
+            message.check()
+        except DecodeError as error:
+            settle_quietly(self, Rejected(Error("amqp:decode-error", str(error))))
+            raise
+        return message
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self.state is not None:
+            return
+        if exc is None:
+            try:
+                self._settle(ACCEPTED)
+            except StaleDelivery as error:
+                receiver: DeliveryReceiver = self.link.owner  # type: ignore[assignment]
+                # The work is done, and the message comes again whatever is said: no reason to end the task that did it.
+                _log.warning("%r: what `with delivery` would accept is stale: %s", receiver.face, error)
+        elif isinstance(exc, Exception) or (isinstance(exc, BaseExceptionGroup) and exc.subgroup(Exception)):
+            failed = Modified(delivery_failed=True)
+            settle_quietly(self, failed if self._has(failed) else RELEASED)
+        else:
+            settle_quietly(self, RELEASED)
+
+    def _settle_in(self, transaction: Transaction | None, outcome: Outcome) -> None:
+        """Settle as part of a transaction, if there is one."""
+        outcome = self._choose(outcome)
+        if transaction is None:
+            self._settle(outcome)
+        else:
+            self._settle(transaction.core.state_for_outcome(self, outcome))
+            transaction.core.outcome_written(self)
+
+    def _has(self, outcome: Outcome) -> bool:
+        """Return whether the dialect has that outcome."""
+        return is_stale(self) or type(outcome).__name__.lower() in self.link.session.engine.capabilities
+
+    def _choose(self, outcome: Outcome) -> Outcome:
+        """Return the outcome, or what comes nearest to it of those that the source of the link lists (§3.5.3).
+
+        Raises:
+            Unsupported: no outcome of this dialect says the same.
+        """
+        if type(outcome) is Accepted:  # every dialect has it
+            return outcome
+        if not self._has(outcome):
+            raise Unsupported(f"the dialect has no outcome {type(outcome).__name__.lower()}")
+        if is_stale(self) or self.link.remote is None:
+            return outcome
+        receiver: DeliveryReceiver = self.link.owner  # type: ignore[assignment]
+        source = self.link.remote.source
+        name = type(outcome).__name__.lower()
+        chosen = outcome if name in receiver.connection.profile.unlisted_outcomes else listed(outcome, source)
+        if chosen is not None:
+            return chosen
+        assert source is not None
+        raise _unlisted(name, source)
+
+    def check_accepted(self, state: DeliveryState) -> None:
+        """See that the source takes `accepted`, if that is the state or the outcome in a transaction.
+
+        Raises:
+            Unsupported: it lists other outcomes only.
+        """
+        outcome = state.outcome if isinstance(state, TransactionalState) else state
+        if not isinstance(outcome, Accepted) or self.local_settled or is_stale(self):
+            return
+        receiver: DeliveryReceiver = self.link.owner  # type: ignore[assignment]
+        if not takes_accepted(self.link.remote, receiver.connection.profile):
+            assert self.link.remote is not None
+            assert self.link.remote.source is not None
+            raise _unlisted("accepted", self.link.remote.source)
+
+    def __dir__(self) -> list[str]:
+        """List what programs use, without the attributes that only the engine and the receiver use."""
+        internal = {"check_accepted", "decoded", "link", "payload", "pieces", "stream", "waiter"}
+        return [each for each in super().__dir__() if each not in internal]
+
+    def __repr__(self) -> str:
+        how = "settled" if self.local_settled else "unsettled"
+        return f"<Delivery {self.delivery_id} tag={self.tag.hex()} {len(self.pieces)} bytes, {how}>"
+
+
+class NotAcceptedDelivery(Delivery):
+    """One of a source that lists outcomes, and `accepted` not among them (§3.5.3)."""
+
+    __slots__ = ()
+
+    def _settle(self, state: DeliveryState) -> None:
+        self.check_accepted(state)
+        super()._settle(state)
+
+
+class AcquiredDelivery(Delivery):
+    """One of a receiver that acquires in a transaction: until that is over, its outcome is part of it (§4.4.4.3)."""
+
+    __slots__ = ()
+
+    def _settle(self, state: DeliveryState) -> None:
+        self.check_accepted(state)
+        receiver: DeliveryReceiver = self.link.owner  # type: ignore[assignment]
+        acquirer: TransactionCore | None = receiver.acquirer
+        acquired = self.remote_state
+        if acquirer is None or not isinstance(acquired, TransactionalState) or acquired.txn_id != acquirer.id:
+            super()._settle(state)
+        elif not isinstance(state, TransactionalState):
+            super()._settle(acquirer.state_for_outcome(self, state))  # type: ignore[arg-type]
+            acquirer.outcome_written(self)
+        elif state.txn_id == acquired.txn_id:
+            super()._settle(state)
+        else:
+            raise LocalProtocolError("the delivery was acquired in another transaction that is open")
+
+
+def _unlisted(name: str, source: Source) -> Unsupported:
+    """Return the error of an outcome that a source does not list."""
+    names = ", ".join(source.outcomes or ())
+    return Unsupported(f"{name} is not among the outcomes that the source takes: {names}")
+
+
+def settle_committed(delivery: Delivery) -> None:
+    """Settle: the transaction of the outcome is committed, and the sender has not settled with that."""
+    try:
+        # Without the outcome: the message may be on its way again, and Broker-J would apply it to that, too.
+        delivery.link.settle(delivery, None, settled=True)
+    except LocalProtocolError:
+        return  # the link is gone
+    receiver: DeliveryReceiver = delivery.link.owner  # type: ignore[assignment]
+    receiver.wake()
+    wake_if_settled(delivery)
+
+
+def wake_if_settled(delivery: IncomingDelivery) -> None:
+    """Wake the task that waits for the delivery to be settled, if its outcome has settled it."""
+    if delivery.local_settled and delivery.waiter is not None:
+        delivery.waiter.set()
+
+
+def settle_quietly(delivery: Delivery, outcome: Outcome) -> None:
+    """Settle where another exception is on its way: a link that is gone has given the message back itself.
+
+    What cannot be told stays here, and goes back with the link.
+    """
+    try:
+        delivery._settle(delivery._choose(outcome))
+    except Exception:
+        pass
+
+
+async def _each(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for part in parts:
+        if part:
+            yield part
+
+
+def not_data(body: object) -> LocalProtocolError:
+    """Return the error of reading a body piece by piece that is not binary data."""
+    return LocalProtocolError(f"the body is no data but a {type(body).__name__}: it is in the message, whole")

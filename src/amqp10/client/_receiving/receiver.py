@@ -1,0 +1,223 @@
+"""Receiving: `receive`, `async for`, `receive_batch`, `add_credit`, `drain` (§2.6.7).
+
+The path of a message: the engine appends a `Delivery` to the link's deque, `receive` takes it from there. No task,
+event, lock or checkpoint lies between as long as there is something to take. benchmarks/budget.py, "receive".
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import anyio
+
+from .._links.link import Link
+from .consumer import YIELD_AFTER_MESSAGES
+from .delivery import Delivery
+from .link import ReceiverCore
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from .._core.transaction_work import TransactionFace as Transaction
+
+
+class Receiver(Link):
+    """The receiving end of a link; made by `connection.receiver()`, attached by `async with`.
+
+    `async for delivery in receiver` goes on until the link ends, and raises why.
+
+    Credit is automatic with `credit` > 0: what the peer may send and what waits here is never more than `credit`
+    deliveries together, and it is topped up when half of that was taken by `receive`; an application that lags gets
+    no more. With `credit=0` it is manual: `add_credit`, `drain`.
+
+    On leaving, the credit is drained and whatever was not taken is released, so that nothing stays locked at the
+    peer. Deliveries that were taken and not settled are the peer's to send again.
+    """
+
+    core: ReceiverCore
+
+    def __init__(self, core: ReceiverCore) -> None:
+        super().__init__(core)
+
+    async def __aenter__(self) -> Self:
+        """Attach the link.
+
+        Raises:
+            LinkDetached: the peer refused the link; `condition` and `description` say why (§2.6.3).
+            FilterNotApplied: the peer does not apply a filter of the source; no credit was given, and the link is
+                detached again.
+            SessionEnded, ConnectionClosed, ConnectionLost: what the link needs is gone.
+            Unsupported: the dialect cannot do what the link asks for; or the peer, as its answer shows: keep the
+                subscription, share it, let this receiver be the only one, browse.
+            LocalProtocolError: the peer takes no further link, or the name is in use.
+
+        Cancelling: the link is detached as soon as the peer's answer to the attach comes; no credit was given, so no
+            message is concerned.
+        """
+        core = self.core
+        await core.attach()
+        if core.unfit is not None:
+            await core.leave(closed=not core.outlives_link())
+            raise core.unfit
+        return self
+
+    # Facts
+
+    @property
+    def address(self) -> str | None:
+        """The address of the peer's source; for a dynamic receiver, of the node that was made for it (§3.5.3)."""
+        return self.core.address
+
+    @property
+    def credit(self) -> int:
+        """How many deliveries the peer may still send."""
+        return self.core.credit.left
+
+    @property
+    def buffered(self) -> int:
+        """How many deliveries are here and wait to be received."""
+        return self.core.buffered
+
+    @property
+    def available(self) -> int:
+        """How many messages the peer said to have waiting; 0 when it said nothing."""
+        return self.core.link.available if self.core.link is not None else 0
+
+    @property
+    def active(self) -> bool | None:
+        """Whether the peer has this receiver get messages now, of several on a queue with a single active consumer.
+
+        RabbitMQ says it since 4.3, of quorum queues, by the flow property `rabbitmq:active`; None: the peer has not
+        said it. `ReceiverActivity` tells each change.
+        """
+        return self.core.active
+
+    @property
+    def unsettled(self) -> int:
+        """How many deliveries, received or still buffered here, are not settled at both ends."""
+        return self.core.unsettled
+
+    # Credit
+
+    def add_credit(self, credit: int, *, transaction: Transaction | None = None) -> None:
+        """Let the peer send `credit` more deliveries (§2.6.7). For receivers with `credit=0`; never blocks.
+
+        Args:
+            transaction: what comes on all the credit that there is now is acquired as part of this (§4.4.3), and so are
+                its outcomes, in whatever way they are given. If it is rolled back, the peer has all of it again. At
+                its end the credit that is left is drained; what came and has no outcome by then is settled as usual.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: the link is over.
+            LocalProtocolError: the credit of this receiver is automatic; the transaction is over, or cannot cover this
+                link; or the receiver acquires in another transaction, or in one where none is given.
+            Unsupported: the peer is known not to acquire in transactions; or the receiver streams.
+            ValueError: `credit` is negative.
+        """
+        if credit < 0:
+            raise ValueError("credit is added, never taken back; drain() takes all of it back")
+        self.core.add_credit(credit, None if transaction is None else transaction.core)
+
+    async def drain(self) -> None:
+        """Ask the peer to use the credit now or give it back; return when it has (§2.6.7).
+
+        Afterwards `credit` is 0, and what the peer sent for it waits here (`buffered`). The link is usable: manual
+        credit is added again, automatic credit is topped up as soon as deliveries are taken or waited for.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: the link is over.
+            anyio.BusyResourceError: another task is draining this receiver.
+            Unsupported: the dialect has no drain.
+
+        Cancelling: the credit that is left is the peer's again, as before.
+        """
+        self.core.require("drain", "drain")
+        await self.core.credit.drain()
+
+    # Receiving
+
+    async def receive(self) -> Delivery:
+        """Return the next delivery, in order of arrival.
+
+        When deliveries wait here, other tasks get to run once every 64 of them only, and once every half a millisecond
+        where that is longer. After the end of the link the deliveries that are here still come out, then the reason is
+        raised.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over, and why.
+            TransactionRolledBack: the credit was a transaction's, and the link was lost.
+            anyio.BusyResourceError: another task is receiving from this receiver.
+            anyio.ClosedResourceError: the receiver was closed here.
+
+        Cancelling: no delivery is lost: one that came stays for the next call. Up to 64 that wait here are still given
+            before it is noticed.
+        """
+        consumer = self.core.consumer
+        incoming, turn = consumer.incoming, consumer.turn
+        if not turn or not incoming:
+            await consumer.wait()
+            turn = YIELD_AFTER_MESSAGES
+        consumer.turn = turn - 1
+        delivery: Delivery = incoming.popleft()
+        consumer.taken = taken = consumer.taken + 1
+        if taken >= consumer.refill_at:
+            self.core.credit.refill()
+        return delivery
+
+    def __aiter__(self) -> AsyncIterator[Delivery]:
+        return self
+
+    __anext__ = receive
+
+    async def receive_batch(self, size: int, *, max_wait: float | None = None) -> list[Delivery]:
+        """Several deliveries at once, in order of arrival: 1 to `size` of them, [] only when `max_wait` passed.
+
+        Args:
+            size: the most to return. With automatic credit a batch is never larger than `credit`, for no more is sent
+                before some were taken.
+            max_wait: how long to collect, in seconds: return when the batch is full or this time has passed. None:
+                wait for the first delivery and return it with those that are there by then.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over and nothing is left here.
+            anyio.BusyResourceError: another task is receiving from this receiver.
+            anyio.ClosedResourceError: the receiver was closed here.
+            ValueError: `size` is not positive.
+
+        Cancelling: no delivery is lost: those that came stay for the next call.
+        """
+        if size < 1:
+            raise ValueError("a batch has room for one delivery at least")
+        core = self.core
+        consumer = core.consumer
+        consumer.check_free()
+        incoming, buffered = consumer.incoming, core.buffered
+        turn_over = consumer.use_turn(min(size, buffered))
+        if max_wait is None:
+            if turn_over or not incoming:
+                await consumer.wait()
+        elif buffered < size:
+            with anyio.move_on_after(max_wait):
+                await consumer.collect(size)
+        elif turn_over:
+            await consumer.wait()
+        consumer.bring(size)
+        batch: list[Delivery] = [incoming.popleft() for _ in range(min(size, len(incoming)))]
+        consumer.taken += len(batch)
+        if consumer.taken >= consumer.refill_at:
+            core.credit.refill()
+        return batch
+
+    # Closing
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Drain, release what was prefetched, detach.
+
+        Cancelling: is not noticed; it takes `close_timeout` seconds at most.
+        """
+        await self.core.leave(closed=not self.core.outlives_link())
+        if self.core.over:
+            self.core.consumer.incoming.clear()

@@ -1,0 +1,1 @@
+"""What happens after a loss: connecting again, restoring sessions and links."""

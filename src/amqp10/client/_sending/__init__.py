@@ -1,0 +1,1 @@
+"""Senders, and what a sender holds."""

@@ -1,0 +1,198 @@
+"""One message as a sender holds it (§2.6.12, §3.4).
+
+It is the engine's own object, extended: one object a message, and the engine's view of it is the user's.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ...engine._deliveries import OutgoingDelivery
+from ...errors import AmqpError, MessageModified, MessageNotAccepted, MessageRejected, MessageReleased
+from ...messaging import (
+    ACCEPTED,
+    OUTCOMES,
+    Declared,
+    Modified,
+    Outcome,
+    Rejected,
+    Released,
+    Returned,
+    TransactionalState,
+    Undone,
+)
+from ...profiles import Profile
+from .._errors import fresh
+
+if TYPE_CHECKING:
+    import anyio
+
+_FINAL_STATES = frozenset({*OUTCOMES, Returned, Undone, Declared})
+
+
+class Unknown:
+    """In the place of a state that will never come: the link was lost, and what became of the message is not known.
+
+    Attributes:
+        error: what to raise where the outcome is waited for.
+    """
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: AmqpError) -> None:
+        self.error = error
+
+
+def unknown(delivery: OutgoingDelivery) -> AmqpError | None:
+    """Why a delivery's outcome will never be known; None as long as it may be."""
+    state: Any = delivery.remote_state
+    return state.error if type(state) is Unknown else None
+
+
+class Waiter(Protocol):
+    """What waits for the outcome of a delivery, or of several: an event, for one."""
+
+    def set(self) -> None:
+        """Look again: the receiver told a state, or the link is over."""
+
+
+class OutcomeCounter:
+    """A waiter of many deliveries that looks at each outcome itself, and stays their waiter until there is one."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def outcome_received(self, delivery: OutgoingDelivery) -> None:
+        """Act on the state that the receiver told of the delivery, perhaps its outcome."""
+
+    @abstractmethod
+    def accepted_more(self, count: int) -> None:
+        """Record `count` accepted messages for which no delivery object was created."""
+
+    @abstractmethod
+    def set(self) -> None:
+        """Look again: the link is over."""
+
+
+class Repeating:
+    """A waiter of a delivery that sends the message again by itself after a loss, or has no more need of it."""
+
+    __slots__ = ()
+
+    def set(self) -> None:
+        """Look again: the receiver told a state, or the link is over."""
+
+    def repeat(self, *, sure: bool) -> None:
+        """Act on the loss of the delivery with its link. `sure`: it did not arrive."""
+
+
+class DeliverySender(Protocol):
+    """A sender's core, as its deliveries know it; see `SenderCore`."""
+
+    open: bool
+    over: bool
+    cause_reported: bool
+    waiters: set[Waiter]
+    new_event: Callable[[], anyio.Event]
+
+    @property
+    def returning(self) -> bool: ...
+
+    def lost(self) -> Exception: ...
+
+    def report(self, delivery: OutgoingDelivery) -> None: ...
+
+
+class SentDelivery(OutgoingDelivery):
+    """A message that was handed to the wire, and the promise of its outcome.
+
+    It lives on in its link when nobody holds it: closing the sender waits for what is unsettled.
+    """
+
+    __slots__ = ()
+
+    waiter: Waiter | None
+
+    async def outcome(self) -> Outcome:
+        """Wait for the receiver's outcome: Accepted, Rejected, Released or Modified (§3.4).
+
+        A message that was sent settled is Accepted at once: nobody will ever say more. A receiver that settles
+        without an outcome has used the source's default outcome (§3.5.3), else it may or may not have processed the
+        message, which is Modified(delivery_failed=True).
+
+        Does not yield to other tasks when the outcome is known already.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link ended first; whether the message
+                was processed is not known.
+            DeliveryUncertain: the link was lost, and it is not known either, and it is not to be sent again
+                (`Reconnect.on_uncertain`).
+            anyio.ClosedResourceError: the sender was closed here first, and did not get the outcome in time.
+
+        Cancelling: only stops the waiting; the outcome is not lost, ask again.
+        """
+        while (outcome := known_outcome(self)) is None:
+            sender: DeliverySender = self.link.owner  # type: ignore[assignment]
+            if (error := unknown(self)) is not None:
+                sender.report(self)
+                raise fresh(error)
+            if sender.over:
+                sender.cause_reported = True
+                raise sender.lost()
+            if self.waiter is None:
+                self.waiter = sender.new_event()
+                sender.waiters.add(self.waiter)
+            # An event: deliveries with waiters of another kind are in nobody else's hands.
+            await self.waiter.wait()  # type: ignore[attr-defined]
+        return outcome
+
+    def __dir__(self) -> list[str]:
+        """List what programs use, without the attributes that only the engine and the sender use."""
+        internal = {"link", "on_wire", "past", "payload", "waiter"}
+        return [each for each in super().__dir__() if each not in internal]
+
+    def __repr__(self) -> str:
+        return f"<SentDelivery {self.delivery_id} tag={self.tag.hex()} {known_outcome(self) or 'in flight'}>"
+
+
+def known_outcome(delivery: OutgoingDelivery) -> Outcome | None:
+    """Return the outcome if it is known now, else None."""
+    state = delivery.remote_state
+    if type(state) in _FINAL_STATES:
+        return state  # type: ignore[return-value]
+    if type(state) is TransactionalState and type(state.outcome) in _FINAL_STATES:
+        return state.outcome  # type: ignore[no-any-return]
+    if delivery.remote_settled:
+        return _default_outcome(delivery)
+    if unknown(delivery) is not None:
+        return None
+    # Sent settled: done once with the output. What closing aborted is settled too, but never got there.
+    if not delivery.local_settled:
+        return None
+    link = delivery.link
+    sender: DeliverySender = link.owner  # type: ignore[assignment]
+    if delivery.on_wire or (not link.retired and (sender.open or sender.returning)):
+        return ACCEPTED
+    return None
+
+
+def _default_outcome(delivery: OutgoingDelivery) -> Outcome:
+    remote = delivery.link.remote
+    default = remote.source.default_outcome if remote is not None and remote.source is not None else None
+    return default if type(default) in _FINAL_STATES else Modified(delivery_failed=True)  # type: ignore[return-value]
+
+
+def not_accepted(outcome: Outcome, profile: Profile) -> MessageNotAccepted:
+    """Return the exception for a message that was not accepted, and what that means at this broker."""
+    kind: type[MessageNotAccepted] = MessageModified
+    if isinstance(outcome, Rejected | Released):
+        kind = MessageRejected if isinstance(outcome, Rejected) else MessageReleased
+    error = getattr(outcome, "error", None)
+    if error is None:
+        failure = kind(outcome=outcome)
+    else:
+        failure = kind(error.condition, error.description, error.info, outcome)
+    profile.explain(failure)
+    return failure

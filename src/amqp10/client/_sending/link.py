@@ -1,0 +1,281 @@
+"""The core of a sender: its link, what was sent on it and has no outcome yet, and how it ends.
+
+Sender ─── SenderCore ─┬─ SendQueue          the tasks that wait to send
+                       └─ SenderResumption   made when first needed
+BodyWriter, Pipeline      a stream, a `send_many`: they work on the core
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import anyio
+
+from ...engine import LinkTerms, OutgoingDelivery, SenderLink
+from ...errors import AmqpError, LocalProtocolError, TransactionRolledBack
+from ...messaging import Target
+from .._errors import fresh
+from .._links.link import ClientLink
+from .delivery import OutcomeCounter, SentDelivery, Waiter
+from .resumption import SenderResumption
+from .send_queue import SendQueue
+
+if TYPE_CHECKING:
+    from ...net import Pump
+    from .._core.connection import ConnectionCore, SessionCore
+
+
+class SenderCore(ClientLink):
+    """The core of a sender.
+
+    Attributes:
+        link: the engine's link; None before it is attached.
+        pump: what writes; there is one as soon as there is a link.
+        queue: the tasks that wait to send.
+        resumption: what looks after deliveries of links that were lost; None before any was.
+        last: the delivery that was sent last, or None if that is surely over.
+        presettled: every message is sent settled.
+        waiters: of all who wait for outcomes.
+        alone: whoever sends next waits for the outcome, and nobody else waits for one: the message is written at once.
+        new_event: makes an event of the backend that runs; `anyio.Event` looks for that each time, and makes two.
+        crowded: several waited at once a moment ago, and may do so again.
+        cause_reported: the cause of the link's end has been raised to the user.
+    """
+
+    def __init__(self, connection: ConnectionCore, session: SessionCore | None, terms: LinkTerms) -> None:
+        super().__init__("sender", connection, session, terms)
+        self.link: SenderLink | None = None
+        self.pump: Pump | None = None
+        self.queue = SendQueue(self)
+        self.resumption: SenderResumption | None = None
+        self.last: OutgoingDelivery | None = None
+        self.presettled = terms.settle_mode == "settled"
+        self.waiters: set[Waiter] = set()
+        self.alone = False
+        self.crowded = False
+        self.new_event: Callable[[], anyio.Event] = anyio.Event
+        self.cause_reported = False
+        # The peer does not understand aborts: after one, a new link is needed before other messages can go.
+        self._needs_new_link = False
+
+    @property
+    def engine_link(self) -> SenderLink | None:
+        return self.link
+
+    @property
+    def unsettled(self) -> int:
+        if self.interrupted or self.pending:
+            return len(self.pending)
+        return len(self.link.unsettled) if self.link is not None else 0
+
+    @property
+    def returning(self) -> bool:
+        """The link was lost, and who waits to send goes on waiting."""
+        return self.interrupted and not self.closed
+
+    def refusal(self) -> Exception:
+        """Return the error of a call that cannot send any more; with that the cause is reported."""
+        self.cause_reported = True
+        return self.gone()
+
+    # Attaching
+
+    def require_capabilities(self) -> None:
+        target = self.terms.target
+        if isinstance(target, Target):
+            if target.dynamic:
+                self.require("dynamic", "dynamic nodes")
+            elif target.address is None:
+                self.require("anonymous-terminus", "anonymous terminus")
+        if self.terms.receiver_settle_mode == "second":
+            self.require("settle-second", "receiver settle mode 'second'")
+
+    def attach_to(self, session: SessionCore) -> SenderLink:
+        resuming = self.pending if self.resuming else None
+        self.link = link = session.in_engine.attach_sender(self.terms, resuming=resuming)
+        link.delivery_type = SentDelivery
+        link.lingers = True  # an outcome that comes after a detach is one all the same
+        self.use_transport()
+        session.add_sender(self, self._window_opened)
+        self.session = session
+        if resuming is not None:
+            self.pending = []  # the link's now
+        return link
+
+    def use_transport(self) -> None:
+        super().use_transport()
+        self.pump = self.connection.pump
+        self.new_event = type(anyio.Event())
+
+    # What comes from the peer
+
+    def on_credit(self) -> None:
+        self.queue.credit_changed()
+
+    def _window_opened(self) -> None:
+        """Wake those who wait for the session's window."""
+        self.queue.wake_waiting()
+        self.changed()
+
+    def on_outcomes(self, deliveries: Sequence[OutgoingDelivery]) -> None:
+        """Act on the states that the receiver told of these; wake whoever waits for one of them once."""
+        if self.store is not None:
+            self.store.settled(deliveries)
+        for delivery in deliveries:
+            waiter = delivery.waiter
+            if waiter is None:
+                continue
+            if isinstance(waiter, OutcomeCounter):
+                waiter.outcome_received(delivery)
+            else:
+                delivery.waiter = None
+                self.waiters.discard(waiter)
+                waiter.set()
+        if self.change is not None:
+            self.changed()
+
+    def on_accepted(self, waiter: OutcomeCounter, count: int) -> None:
+        """Record `count` posted messages that were accepted."""
+        waiter.accepted_more(count)
+        if self.change is not None:
+            self.changed()
+
+    # A stream, which has the link for itself until it is whole or aborted
+
+    def begin_stream(self, delivery: OutgoingDelivery) -> None:
+        """Give the link to one delivery that is not whole."""
+        self.last = delivery
+        self.queue.begin_stream()
+
+    def end_stream(self, aborted: OutgoingDelivery | None = None) -> None:
+        """Let the other messages go on."""
+        if aborted is not None:
+            self.last = None
+            self._needs_new_link = aborted.delivery_id is not None and not self.connection.profile.aborts
+        if not (self._needs_new_link and self.open):
+            self.queue.end_stream()
+        self.changed()
+
+    def stream_lost(self) -> Exception:
+        """Return the error of a stream whose link is lost: streams are not sent again."""
+        if self.loss is not None and not (self.over or self.closed):
+            return fresh(self.loss)
+        return self.refusal()
+
+    def withdraw(self, delivery: OutgoingDelivery) -> None:
+        """Abort a message of a transaction that is rolled back, if it is not whole on the wire, and can be aborted."""
+        try:
+            delivery.link.abort(delivery)
+        except LocalProtocolError:
+            return
+        rolled_back = "the transaction that it is part of was rolled back before it was sent"
+        self._resumption().lose(delivery, TransactionRolledBack(description=rolled_back))
+        self.report(delivery)  # its transaction says it
+        if delivery.link is self.link and delivery.delivery_id is not None and not self.connection.profile.aborts:
+            self._needs_new_link = True
+            self.changed()
+
+    def changed(self) -> None:
+        super().changed()
+        if self._needs_new_link and self.open:
+            if self.unsettled:
+                self.change = anyio.Event()  # outcomes that come call this again
+            else:
+                self._change_link()
+
+    def _change_link(self) -> None:
+        """Go on with another link: the peer does not know aborted deliveries, and forgets one with its link only."""
+        old, session = self.link, self.session
+        assert old is not None
+        assert session is not None
+        old.retired = True
+        old.detach(closed=not self.outlives_link())
+        self._needs_new_link = False
+        self.terms = replace(self.terms, name=f"{self.terms.name}+")
+        try:
+            self.resuming = False
+            self.attach_again(session)
+        except LocalProtocolError as error:
+            self.on_ended(error)
+        self.end_stream()
+
+    # After a loss
+
+    def _resumption(self) -> SenderResumption:
+        """Return what looks after deliveries of links that were lost; it is made now if need be."""
+        if self.resumption is None:
+            self.resumption = SenderResumption(self)
+        return self.resumption
+
+    def recalled(self) -> list[SentDelivery]:
+        assert self.store is not None
+        return self._resumption().recall(self.store)
+
+    def interrupt(self, error: AmqpError | None) -> None:
+        self.queue.link_lost()
+        self._needs_new_link = False
+        if self.last is not None and self.last.local_settled:
+            self.last = None
+        self._resumption().interrupted(error)
+        super().interrupt(error)
+
+    def go_on(self) -> None:
+        if self.link is not None and self.link.attached:
+            self.on_unresumed(self.take_pending())
+        self.queue.wake_waiting()
+
+    def on_unresumed(self, deliveries: Sequence[OutgoingDelivery]) -> None:
+        self._resumption().unresumed(deliveries)
+
+    @property
+    def unreported(self) -> set[OutgoingDelivery]:
+        """The deliveries whose outcome will never be known, and whose waiters were not told yet."""
+        return self.resumption.unreported if self.resumption is not None else set()
+
+    def report(self, delivery: OutgoingDelivery) -> None:
+        """Record that the user knows that the delivery's outcome will never be known."""
+        self.unreported.discard(delivery)
+
+    def report_all(self) -> None:
+        """Record that the user knows of the link's end, and of every message without an outcome."""
+        self.cause_reported = True
+        self.unreported.clear()
+
+    # Closing
+
+    def begin_closing(self) -> None:
+        self.queue.wake_waiting()
+        self.changed()
+        if self.over:
+            if self.session is not None:
+                self.session.remove_sender(self)
+            for waiter in self.waiters:
+                waiter.set()
+
+    def has_unfinished_work(self) -> bool:
+        return True
+
+    async def drain_work(self) -> None:
+        await self.until(lambda: self.over or self._finished())
+
+    def _finished(self) -> bool:
+        last = self.last
+        return not self.interrupted and not self.unsettled and (last is None or _went(last))
+
+    def before_detach(self) -> None:
+        """Do nothing: what is half on the wire the engine aborts (§2.6.4)."""
+
+    @property
+    def without_outcome(self) -> int:
+        """How many deliveries have no outcome, those among them that were cut off with the link."""
+        last = self.last
+        # Sent in order: if the last one is not whole on the wire, that or more was cut off, and the engine forgot it.
+        cut_off = last is not None and not _went(last) and (self.link is None or last.tag not in self.link.unsettled)
+        return self.unsettled + cut_off
+
+
+def _went(delivery: OutgoingDelivery) -> bool:
+    """Return whether all of it was written, in this attachment of the link or in one whose outcome is known by now."""
+    return delivery.on_wire or (delivery.handed_over and delivery.remote_state is not None)

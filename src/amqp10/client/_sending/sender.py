@@ -1,0 +1,367 @@
+"""Sending: `send`, `submit`, `send_many`, `stream`; outcomes come back by deliveries (§2.6.7, §2.6.12).
+
+The path of a message: encode, `link.send`, wake the connection's writer. No event, lock or checkpoint is spent on it
+as long as there is credit, the window is open and the output is not full (else `send_queue`); every 64 messages or
+256 KiB other tasks run. benchmarks/budget.py, "send": with a checkpoint for each, five times the steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Awaitable, Iterable
+from contextlib import aclosing
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from ...errors import Unsupported
+from ...messaging import Accepted, Message, Target
+from .._core.body_files import CHUNK, BodySource, chunks, size_of
+from .._errors import fresh
+from .._links.link import Link
+from .body_writer import BodyWriter
+from .delivery import SentDelivery, not_accepted, unknown
+from .encoding import encoded_body
+from .link import SenderCore
+from .send_many import Pipeline, check_messages
+from .send_queue import MESSAGE_COST, YIELD_AFTER_BYTES
+
+if TYPE_CHECKING:
+    from ...engine import SenderLink
+    from .._core.transaction_work import TransactionFace as Transaction
+
+
+class Sender(Link):
+    """The sending end of a link; made by `connection.sender()`, attached by `async with`.
+
+    Any number of tasks may send at once; tasks that wait for credit get it in order of arrival.
+
+    On leaving, outcomes that are still out are waited for, `close_timeout` seconds at most. If deliveries are left
+    without an outcome then, the exit raises: the cause if the link ended and no call has raised it yet, else
+    TimeoutError. An exception of the block itself goes first.
+    """
+
+    core: SenderCore
+
+    def __init__(self, core: SenderCore) -> None:
+        super().__init__(core)
+
+    async def __aenter__(self) -> Self:
+        """Attach the link.
+
+        Raises:
+            LinkDetached: the peer refused the link; `condition` and `description` say why (§2.6.3).
+            SessionEnded, ConnectionClosed, ConnectionLost: what the link needs is gone.
+            Unsupported: the dialect cannot do what the link asks for.
+            LocalProtocolError: the peer takes no further link, or the name is in use.
+
+        Cancelling: the link is detached as soon as the peer's answer to the attach comes.
+        """
+        await self.core.attach()
+        return self
+
+    # Facts
+
+    @property
+    def address(self) -> str | None:
+        """The address of the peer's target (§3.5.4); None for an anonymous sender."""
+        target = self.remote.target
+        return target.address if isinstance(target, Target) else None
+
+    @property
+    def credit(self) -> int:
+        """How many messages may be sent now without waiting for the receiver (§2.6.7)."""
+        return self.core.link.credit if self.core.link is not None else 0
+
+    @property
+    def unsettled(self) -> int:
+        """How many deliveries are out without an outcome."""
+        return self.core.unsettled
+
+    @property
+    def recovered(self) -> tuple[SentDelivery, ...]:
+        """Messages that an earlier connection sent on this link and left without an outcome (`delivery_store`).
+
+        They are resumed, or sent again, by this one; `await delivery.outcome()` says what became of each.
+        """
+        return self.core.resumption.recovered if self.core.resumption is not None else ()
+
+    # Sending
+
+    async def send(self, message: object, *, settled: bool = False, transaction: Transaction | None = None) -> None:
+        """Send a message and wait until the receiver has accepted it; sent settled, until it is handed to the wire.
+
+        Args:
+            message: a `Message`; any other value is sent as the body of one.
+            settled: send it settled, at most once, without an outcome; for `settle_mode="mixed"` (with
+                "settled" every message is).
+            transaction: send it as part of this: it gets there when that is committed (§4.4.1). The outcome says
+                what it will be then.
+
+        Raises:
+            MessageRejected, MessageReleased, MessageModified: the outcome was another one.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over. If the message was handed
+                over before, whether it was processed is not known.
+            EncodeError, LocalProtocolError: see `submit`.
+            anyio.ClosedResourceError: the sender was closed here.
+
+        Cancelling: while it waits to send, nothing was sent and no credit used. After that the message is on its way
+            and stays so; only the waiting ends. Use `submit` to keep hold of the delivery.
+        """
+        core = self.core
+        if core.waiters:
+            core.crowded = True
+        elif core.crowded:
+            core.crowded = False
+        else:
+            core.alone = True
+        delivery = await self.submit(message, settled=settled, transaction=transaction)
+        outcome = await delivery.outcome()
+        if type(outcome) is not Accepted:
+            raise not_accepted(outcome, self.core.connection.profile)
+
+    async def submit(
+        self, message: object, *, settled: bool = False, transaction: Transaction | None = None
+    ) -> SentDelivery:
+        """Hand a message to the wire; `await delivery.outcome()` says later what became of it.
+
+        Waits for link credit, the session's window and room in the output, for nothing else. Other tasks get to run
+        once every 64 messages or 256 KiB at the latest.
+
+        Args:
+            message, settled, transaction: as for `send`.
+
+        Raises:
+            EncodeError: the message holds a value without an AMQP encoding; nothing was sent.
+            LocalProtocolError: the message is larger than the peer takes (`remote.max_message_size`), or sent settled
+                on a link whose settle mode forbids it, or the transaction is over or cannot cover this link; nothing
+                was sent.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over; nothing was sent.
+            anyio.ClosedResourceError: the sender was closed here.
+
+        Cancelling: nothing was sent and no credit used.
+        """
+        payload = message.encode() if isinstance(message, Message) else encoded_body(message)
+        core = self.core
+        queue = core.queue
+        link: SenderLink = core.link  # type: ignore[assignment] # there is one as soon as the sender is open
+        queue.since_yield = run = queue.since_yield + len(payload) + MESSAGE_COST
+        if (
+            run > YIELD_AFTER_BYTES
+            or queue.waiting
+            or not core.open
+            or link.credit <= 0
+            or not link.session.sendable
+            or core.pump.full  # type: ignore[union-attr]
+        ):
+            link = await queue.wait_sendable()
+        try:
+            if transaction is None:
+                core.last = delivery = link.send(payload, settled=settled or core.presettled)
+                if core.store is not None:
+                    core.store.submitted(delivery)
+            else:
+                state = transaction.core.post(core)
+                delivery = link.send(payload, settled=settled or core.presettled, state=state)
+                core.last = delivery
+                transaction.core.add(delivery)
+        except BaseException:
+            queue.pass_on()
+            raise
+        if core.alone:
+            core.alone = False
+            core.connection.write_now()
+        else:
+            core.wake()
+        if queue.draining:
+            queue.give_back()
+        return delivery  # type: ignore[return-value]
+
+    async def send_encoded(
+        self,
+        payload: bytes,
+        *,
+        message_format: int = 0,
+        settled: bool = False,
+        transaction: Transaction | None = None,
+    ) -> None:
+        """Send a message that is encoded already, and wait until the receiver has accepted it; else as `send`.
+
+        Args:
+            payload: its sections (§3.2), or what else the message-format says.
+            message_format: 0 for a message of the standard; others are between the two ends (§2.8.11).
+            settled, transaction: as for `send`.
+
+        Raises:
+            Unsupported: the dialect has no message-formats, and one is given.
+            MessageRejected, MessageReleased, MessageModified, LinkDetached, SessionEnded, ConnectionClosed,
+                ConnectionLost, LocalProtocolError, anyio.ClosedResourceError: see `send`.
+
+        Cancelling: as for `send`.
+        """
+        core = self.core
+        if message_format and core.connection.dialect != "1.0":
+            raise Unsupported(
+                f"dialect {core.connection.dialect!r} has no message-format, and {message_format} is asked"
+            )
+        queue = core.queue
+        queue.since_yield += len(payload) + MESSAGE_COST
+        link = await queue.wait_sendable()
+        settled = settled or core.presettled
+        try:
+            state = None if transaction is None else transaction.core.post(core)
+            core.last = delivery = link.send(payload, settled=settled, message_format=message_format, state=state)
+            if transaction is not None:
+                transaction.core.add(delivery)
+            elif core.store is not None:
+                core.store.submitted(delivery)
+        except BaseException:
+            queue.pass_on()
+            raise
+        core.wake()
+        if queue.draining:
+            queue.give_back()
+        outcome = await delivery.outcome()  # type: ignore[attr-defined]
+        if type(outcome) is not Accepted:
+            raise not_accepted(outcome, core.connection.profile)
+
+    async def send_many(
+        self,
+        messages: Iterable[object] | AsyncIterable[object],
+        *,
+        window: int = 1000,
+        settled: bool = False,
+        transaction: Transaction | None = None,
+    ) -> int:
+        """Send messages one after the other and wait for all outcomes; return how many there were, all accepted.
+
+        The first message that is not accepted stops the taking of further ones; the outcomes of those in flight are
+        waited for all the same, and then its exception is raised. So everything taken from `messages` has an outcome
+        when this returns or raises, but for the end of the link or a cancellation, and the same iterator can be used
+        to go on. The exception carries a note with the numbers.
+
+        Args:
+            messages: any iterable or async iterable of what `send` takes; taken from as fast as it can be sent.
+            window: the most messages without an outcome at a time.
+            settled, transaction: as for `send`.
+
+        Raises:
+            MessageRejected, MessageReleased, MessageModified: the first outcome that was not Accepted.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over; whether what was in flight
+                was processed is not known.
+            EncodeError, LocalProtocolError: see `submit`; raised when those in flight have their outcomes, as is
+                whatever `messages` itself raises.
+            TypeError: `messages` is one message, such as a str or a dict.
+            anyio.ClosedResourceError: the sender was closed here.
+
+        Cancelling: no further message is sent; what is in flight stays so, and closing the sender waits for it.
+        """
+        check_messages(messages)
+        core = self.core
+        pipeline = Pipeline(core, window, settled=settled or core.presettled)
+        if transaction is None and core.store is None:
+            return await pipeline.run(messages, None)
+
+        def submit(message: object) -> Awaitable[SentDelivery]:
+            # Not that of a subclass, which might report each message as an operation of its own.
+            return Sender.submit(self, message, settled=settled, transaction=transaction)
+
+        return await pipeline.run(messages, submit)
+
+    def stream(
+        self,
+        message: Message | None = None,
+        *,
+        size: int | None = None,
+        settled: bool = False,
+        transaction: Transaction | None = None,
+    ) -> BodyWriter:
+        """Send a message while its body is made, in memory bounded by what is under way.
+
+            async with sender.stream(Message(content_type="video/mp4")) as body:
+                await body.send(chunk)
+
+        Other messages of this sender wait until the block is left.
+
+        Args:
+            message: the header, annotations, properties and footer; its body must be None.
+            size: how many bytes the body will have, if that is known: it is sent as one data section then, which every
+                receiver can read. Otherwise each chunk is a data section.
+            settled: as for `send`.
+            transaction: as for `send`; the block has to be left before that of the transaction.
+
+        Raises:
+            ValueError: the message has a body, or `size` is negative.
+            Unsupported: the dialect has no streaming.
+        """
+        message = message if message is not None else Message()
+        if message.body is not None:
+            raise ValueError("the message of a stream has no body yet: it is sent by the stream")
+        if size is not None and size < 0:
+            raise ValueError(f"size must not be negative, not {size}")
+        self.core.require("streaming", "streaming")
+        return BodyWriter(self.core, message, size, settled or self.core.presettled, transaction)
+
+    async def send_stream(
+        self,
+        message: Message | None,
+        source: BodySource,
+        *,
+        size: int | None = None,
+        settled: bool = False,
+        transaction: Transaction | None = None,
+    ) -> int:
+        """Send a message whose body comes from a file or an iterator; return the bytes of the body.
+
+        Args:
+            message: as for `stream`.
+            source: a path; a binary file, which is read to its end; anything else with a `read`, a coroutine or not;
+                an iterable or async iterable of bytes; or the bytes themselves.
+            size: as for `stream`; of a path and of bytes it is known.
+            settled, transaction: as for `send`.
+
+        Raises:
+            MessageRejected, MessageReleased, MessageModified, LinkDetached, SessionEnded, ConnectionClosed,
+                ConnectionLost, EncodeError, LocalProtocolError, anyio.ClosedResourceError: as for `stream` and what is
+                called on it.
+            OSError: the file cannot be read; the delivery is aborted, as with whatever else `source` raises.
+            TypeError: `source` is of another type.
+
+        Cancelling: the delivery is aborted as long as its end is not handed to the wire; after that only the waiting
+            for the outcome ends. A file's `read` that blocks is waited for.
+        """
+        if size is None:
+            size = await size_of(source)
+        async with self.stream(message, size=size, settled=settled, transaction=transaction) as body:
+            # As many bytes as fill whole frames.
+            room = max(1, body.frame_room)
+            async with aclosing(chunks(source, room * max(1, CHUNK // room))) as pieces:
+                async for piece in pieces:
+                    await body.send(piece)
+        return body.sent
+
+    # Closing
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Wait for the outcomes that are out, then detach.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link ended with deliveries in flight, and
+                no call has said so yet.
+            DeliveryUncertain: of a delivery it is not known whether it arrived, and no call has said so yet.
+            TimeoutError: deliveries had no outcome when `close_timeout` seconds had passed.
+
+        Cancelling: is not noticed; it takes `close_timeout` seconds at most.
+        """
+        core = self.core
+        await core.leave(closed=not core.outlives_link())
+        for delivery in core.unreported:
+            error = unknown(delivery)
+            if error is not None and exc is None:
+                raise fresh(error)
+        left = core.without_outcome
+        if left and exc is None and not core.cause_reported:
+            core.cause_reported = True
+            if core.cause is not None:
+                raise core.lost()
+            raise TimeoutError(f"{left} deliveries had no outcome when close_timeout had passed")

@@ -1,0 +1,1 @@
+"""Unsettled deliveries kept beyond a connection."""

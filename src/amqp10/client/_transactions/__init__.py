@@ -1,0 +1,1 @@
+"""Transactions, and the link to the peer's coordinator."""

@@ -1,0 +1,179 @@
+"""What `bridging`, `spark`, `testing` and the packages of the older dialects use of the client beyond its public names.
+
+It is not for users: any version may change it.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from ..engine import Engine, LinkTerms, Request, SessionTerms
+from ..engine import Link as EngineLink
+from ..messaging import Source, Target
+from ..net import Endpoint
+from ._connection import Connection as Connection
+from ._core.close_deadline import CloseDeadlines
+from ._core.close_deadline import leave_all as leave_all
+from ._core.close_deadline import until as until
+from ._core.connection import ConnectionCore as ConnectionCore
+from ._core.connection import LinkWrapper as LinkWrapper
+from ._core.connection import SessionCore as SessionCore
+from ._environment import COUNT as COUNT
+from ._environment import PREFIX as PREFIX
+from ._environment import SECONDS as SECONDS
+from ._environment import TEXT as TEXT
+from ._environment import Kind as Kind
+from ._environment import environment_settings as environment_settings
+from ._environment import first_line as first_line
+from ._environment import read as read
+from ._environment import secret as secret
+from ._environment import url_settings as url_settings
+from ._environment import with_password as with_password
+from ._errors import only as only
+from ._links.link import ClientLink as ClientLink
+from ._links.link import Link as Link
+from ._receiving.browser import Browser as Browser
+from ._receiving.browser import BrowserCore as BrowserCore
+from ._receiving.delivery import Delivery as Delivery
+from ._receiving.delivery import is_stale as is_stale
+from ._receiving.link import Processing as Processing
+from ._receiving.link import ReceiverCore as ReceiverCore
+from ._receiving.receiver import Receiver as Receiver
+from ._receiving.streaming import STREAM_WINDOW as STREAM_WINDOW
+from ._receiving.streaming import StreamedDelivery as StreamedDelivery
+from ._receiving.streaming import StreamReceiverCore as StreamReceiverCore
+from ._requests.requester import ReplyCore, ReplyReceiver
+from ._sending.body_writer import BodyWriter as BodyWriter
+from ._sending.delivery import SentDelivery as SentDelivery
+from ._sending.delivery import known_outcome as known_outcome
+from ._sending.delivery import not_accepted as not_accepted
+from ._sending.delivery import unknown as unknown
+from ._sending.link import SenderCore as SenderCore
+from ._sending.send_many import check_messages as check_messages
+from ._sending.send_queue import MESSAGE_COST as MESSAGE_COST
+from ._sending.sender import Sender as Sender
+from ._session import Session as Session
+from ._stores.link_store import LinkStore as LinkStore
+from ._stores.store import DeliveryStore
+
+R = TypeVar("R")
+
+
+# Of a connection
+
+
+async def ask(on: Connection | Session, request: Request[R]) -> R:
+    """Ask the peer, on a session or a connection's default one, for what AMQP 1.0 has no word for.
+
+    Raises:
+        Unsupported: the dialect has no such request; nothing was written.
+        RequestRefused: the peer's answer is no.
+        SessionEnded, ConnectionClosed, ConnectionLost: no answer came, and it may have been done.
+
+    Cancelling: it may have been done.
+    """
+    return await (on.core if isinstance(on, Session) else on.core.default_session()).request(request)
+
+
+def engine_of(connection: Connection) -> Engine:
+    """Return the connection's engine.
+
+    Raises:
+        LocalProtocolError: the connection was not opened.
+    """
+    return connection.core.in_engine
+
+
+def new_queue_name(connection: Connection) -> str:
+    """Return a name for a queue that the server would name: "" unless it must be asked for again after a loss."""
+    return connection.core.new_queue_name()
+
+
+def restores(connection: Connection) -> bool:
+    """Return whether the connection has `reconnect`."""
+    return connection.core.recovery is not None
+
+
+def delivery_store(connection: Connection) -> DeliveryStore | None:
+    """Return where the connection keeps unsettled deliveries."""
+    return connection.core.delivery_store
+
+
+def close_deadlines(connection: Connection) -> CloseDeadlines:
+    """Return the deadlines that leaving links, sessions and the connection share."""
+    return connection.core.close_deadlines
+
+
+def endpoint_of(connection: Connection) -> Endpoint | None:
+    """Return where the connection is, was last, or will try first."""
+    return connection.core.supervisor.endpoint
+
+
+def set_link_wrapper(connection: Connection | None, wrapper: LinkWrapper | None) -> None:
+    """Make links of other classes from now on: those of one connection, or of all; None: no longer."""
+    if connection is not None:
+        connection.core.link_wrapper = wrapper
+    else:
+        ConnectionCore.link_wrapper = None if wrapper is None else staticmethod(wrapper)
+
+
+def own_session(connection: Connection, terms: SessionTerms) -> SessionCore:
+    """Make a session for one link that is made here, and begins and ends it."""
+    return connection.core.new_session(terms)
+
+
+def reply_receiver(session: Session, terms: LinkTerms, credit: int) -> ReplyReceiver:
+    """Make a requester's receiver with terms of its own."""
+    return ReplyReceiver(ReplyCore(session.core.connection, session.core, terms, credit))
+
+
+# Of a link
+
+
+def terminus_of(link: Link) -> Source | Target | None:
+    """Return the terminus at the peer that the link asks for; None for a transaction's coordinator."""
+    terminus = link.core.terms.target if link.core.kind == "sender" else link.core.terms.source
+    return terminus if isinstance(terminus, Source | Target) else None
+
+
+def take_at_once(receiver: Receiver) -> Delivery | None:
+    """Take a delivery that waits in a receiver on which no task waits; None without one.
+
+    None as well once every 64 deliveries, for other tasks are to run before the next.
+    """
+    return receiver.core.take_at_once()
+
+
+def processing_of(receiver: Receiver) -> Processing | None:
+    """Return what makes a block around the handling of deliveries; None where nobody asks for it."""
+    return receiver.core.processing
+
+
+def engine_link(link: Link) -> EngineLink | None:
+    """Return the engine's link; None before it is attached."""
+    return link.core.engine_link
+
+
+def ended_cleanly(link: Link) -> bool:
+    """Return whether the peer has answered our detach, and so has processed all that was said before it."""
+    return link.core.over and link.core.cause is None
+
+
+def link_store(link: Link) -> LinkStore | None:
+    """Return what keeps the link's unsettled deliveries."""
+    return link.core.store
+
+
+def session_is_kept(link: Link) -> bool:
+    """Return whether the peer keeps the link's session for a while without its connection."""
+    session = link.core.session
+    return session is not None and bool(session.remote.timeout)
+
+
+# Of a delivery
+
+
+def report_unknown(delivery: SentDelivery) -> None:
+    """Record that the user knows that the delivery's outcome will never be known."""
+    sender: SenderCore = delivery.link.owner  # type: ignore[assignment]
+    sender.report(delivery)

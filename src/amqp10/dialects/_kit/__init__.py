@@ -1,0 +1,1 @@
+"""What several dialects share, and no one else."""

@@ -1,0 +1,103 @@
+"""What a peer sent beyond the credit of this side's receivers, in dialects whose senders know no credit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from ...engine import Engine
+
+MOST_OCTETS: Final = 1 << 20
+MOST_AHEAD: Final = 1 << 24
+"""Octets that may wait, besides the newest message, before this side stops reading.
+
+The limit is high because what makes room may come behind those octets: a peer may publish and consume on one
+connection, and its settlements have to be read.
+"""
+ITEM: Final = 256
+"""Octets that each item counts for in addition to its content."""
+
+
+class Backlog:
+    """Counts what waits. When much waits, the peer is asked to stop; when too much waits, nothing more is read.
+
+    Args:
+        engine: the engine whose `reading` flag is set.
+        ask: called with True when the peer is to stop sending messages, with False when it may go on; None where the
+            dialect has no word for it.
+        most_items: messages, or frames; when a quarter of this number waits, the peer is asked to stop.
+        largest: the most octets that one message may have; None if there is no limit.
+
+    Attributes:
+        PATIENCE: seconds without progress after which a peer that is not read and has deliveries to settle is stuck.
+    """
+
+    PATIENCE: Final = 30.0
+
+    def __init__(
+        self,
+        engine: Engine,
+        ask: Callable[[bool], None] | None = None,
+        *,
+        most_items: int = 1000,
+        largest: int | None = None,
+    ) -> None:
+        self.items = self.octets = 0
+        self._engine = engine
+        self._ask = ask
+        self._most_items = most_items
+        self._asked = False
+        self._largest = largest
+        self._newest = 0  # weight of the last message; it began while there was room, so it is not counted
+        self._over = False
+        self._moved = False  # whether something was taken since `stands` was last called
+        self._since: float | None = None  # when the standstill was first seen
+
+    @staticmethod
+    def weight(octets: int, items: int = 1) -> int:
+        """Return the weight of `items` messages that have `octets` in all."""
+        return octets + items * ITEM
+
+    def add(self, items: int, octets: int, *, goes_on: bool = False) -> None:
+        """Count `items` and `octets` more that wait, fewer if negative. `goes_on`: they belong to the last message."""
+        self.items += items
+        self.octets += octets
+        if items > 0:
+            newest = self.weight(octets, items) + (self._newest if goes_on else 0)
+            self._newest = newest if self._largest is None else min(newest, self.weight(self._largest))
+        else:
+            self._moved = True
+        if self._over:
+            return
+        self._engine.reading = self.weight(self.octets, self.items) - self._newest < MOST_AHEAD
+        if self._ask is not None:
+            self._notify(self._ask)
+
+    def _notify(self, ask: Callable[[bool], None]) -> None:
+        if self._asked:
+            stop = self.items > 0
+        else:
+            stop = self.items >= self._most_items // 4 or self.octets >= MOST_OCTETS // 4
+        if stop is not self._asked:
+            self._asked = stop
+            ask(stop)
+
+    def stands(self, now: float, *, owed: bool) -> bool:
+        """Return whether nothing was taken for `PATIENCE` s while unread bytes may hold the settlements that make room.
+
+        Call it now and then, with the engine's clock.
+
+        Args:
+            owed: whether the peer has deliveries to settle; the settlements come behind what it has already sent.
+        """
+        if self._moved or self._engine.reading or not owed:
+            self._moved, self._since = False, None
+        elif self._since is None:
+            self._since = now
+        return self._since is not None and now - self._since >= self.PATIENCE
+
+    def finish(self) -> None:
+        """Read on: this side has announced its end, so what still comes is dropped."""
+        self._over = True
+        self._engine.reading = True

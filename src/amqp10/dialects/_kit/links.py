@@ -1,0 +1,122 @@
+"""What links need that their dialect has no word for: no answer to an attach, no parts, no resumption, no drain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from ...engine import IncomingDelivery, Link, LinkTerms, OutgoingDelivery, ReceiverLink, SenderLink
+from ...errors import LocalProtocolError
+from ...messaging import DeliveryState, Error
+
+_NO_PROPERTIES: Final[Mapping[Any, Any]] = MappingProxyType({})
+
+
+class PlainLink(Link):
+    """A link that waits for no answer, and has nothing to resume. See `Link` for the contract."""
+
+    terms: LinkTerms | None = None
+    remote: LinkTerms | None = None
+    attached = False
+    properties = _NO_PROPERTIES
+    incomplete = False
+
+    def attach(self, terms: LinkTerms, *, resuming: Iterable[Any] | None = None) -> None:
+        raise LocalProtocolError(f"the link {self.name!r} does not wait for an answer")
+
+    def refuse(self, error: Error) -> None:
+        raise LocalProtocolError(f"the link {self.name!r} does not wait for an answer")
+
+    def suspended(self) -> list[Any]:
+        return []
+
+
+class PlainSender(SenderLink):
+    """A sending end whose peer neither drains, nor asks what is available. See `SenderLink` for the contract."""
+
+    credit = 0
+    drain = False
+    auto_settle = True
+    _next_tag = 0
+
+    @property
+    def settled_by_sender(self) -> bool:
+        return False
+
+    def new_tag(self) -> bytes:
+        """Return a delivery-tag that no unsettled delivery has, not even one of an earlier attachment."""
+        while True:
+            tag = self._next_tag.to_bytes(8, "big")
+            self._next_tag += 1
+            if tag not in self.unsettled:
+                return tag
+
+    def check_tag(self, tag: bytes) -> None:
+        """Check that a delivery can have this tag.
+
+        Raises:
+            LocalProtocolError: the tag is longer than 32 bytes, or an unsettled delivery has it.
+        """
+        if len(tag) > 32:
+            raise LocalProtocolError(f"a delivery-tag has 32 bytes at most, not {len(tag)}")
+        if tag in self.unsettled:
+            raise LocalProtocolError(f"the delivery-tag {tag!r} is in use by an unsettled delivery")
+
+    def settle(self, delivery: OutgoingDelivery, state: DeliveryState | None = None) -> None:
+        """Settle on this side; the peer is not told."""
+        if state is not None:
+            delivery.state = state
+        delivery.local_settled = True
+        self.unsettled.pop(delivery.tag, None)
+
+    def forget(self, delivery: OutgoingDelivery) -> None:
+        self.settle(delivery)
+
+    def take_back(self, delivery: OutgoingDelivery) -> None:
+        """Do nothing: the peer cannot be told. What it says of the delivery later counts for nothing."""
+
+    def resend(self, delivery: OutgoingDelivery) -> None:
+        raise LocalProtocolError(f"nothing is sent again on the link {self.name!r}")
+
+    def drained(self, available: int = 0) -> None:
+        """Do nothing: the peer cannot drain."""
+
+    def offer(self, available: int) -> None:
+        """Do nothing: the peer cannot be told."""
+
+    def tell(self, properties: Mapping[Any, Any]) -> None:
+        """Do nothing: the peer cannot be told."""
+
+
+class WholeMessageSender(PlainSender):
+    """A sending end that sends each message whole."""
+
+    def send_more(self, delivery: OutgoingDelivery, payload: bytes, *, more: bool = False) -> None:
+        raise LocalProtocolError(f"no message is sent in parts on the link {self.name!r}")
+
+    def abort(self, delivery: OutgoingDelivery) -> None:
+        raise LocalProtocolError("only a delivery that is not whole on the wire can be aborted")
+
+
+class PlainReceiver(ReceiverLink):
+    """A receiving end as it is before the first flow. See `ReceiverLink` for the contract."""
+
+    credit = 0
+    available = 0
+    partial_state: DeliveryState | None = None
+    streaming = False
+
+    @property
+    def settled_by_sender(self) -> bool:
+        return False
+
+
+class WholeMessageReceiver(PlainReceiver):
+    """A receiving end that hands out each message whole."""
+
+    def read(self, delivery: IncomingDelivery) -> bytes | None:
+        raise LocalProtocolError(f"the link {self.name!r} does not stream")
+
+    def discard(self, delivery: IncomingDelivery) -> None:
+        raise LocalProtocolError(f"the link {self.name!r} does not stream")

@@ -1,0 +1,37 @@
+"""How much of messages that are not whole a connection holds, in all dialects."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MOST_PARTIAL: Final = 1 << 26
+"""Octets of incomplete messages that a connection may always hold, its links together."""
+MOST_AT_ONCE: Final = 2
+"""If larger, the limit is this many times the size of the largest message that is taken."""
+LARGEST: Final = 1 << 29
+"""Octets of the largest message that is put together for a link without `max_message_size`.
+
+No peer is told of it; messages that come in one frame, and streams, may be larger.
+"""
+
+
+def most_in_part(connection: int | None, link: int | None = None) -> int:
+    """Return how many octets of incomplete messages a connection may hold.
+
+    Args:
+        connection: the largest message that it takes on all links; None: each link has a limit of its own.
+        link: the largest that the link takes on which some came; None: it did not say.
+    """
+    return max(MOST_PARTIAL, MOST_AT_ONCE * (connection or max(link or 0, LARGEST)))
+
+
+def largest_in_part(limit: int | None) -> int:
+    """Return the size of the largest message that is put together for a link; `limit` is its `max_message_size`."""
+    return limit or LARGEST
+
+
+def advice(limit: int | None) -> str:
+    """Return what follows the size `largest_in_part(limit)` in the text of an error."""
+    if limit:
+        return ", the max_message_size of its receiver"
+    return ": to take it, give the receiver a larger max_message_size, or read it as a stream"

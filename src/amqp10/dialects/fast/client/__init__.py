@@ -1,0 +1,1 @@
+"""A client's end: its connection, channels and handles, and a link on each."""

@@ -1,0 +1,112 @@
+"""A handle as the client has it, from its opening to its close: its owner, and the tags that wait for replies."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Final
+
+from ....errors import RemoteProtocolError
+from ....messaging import Error
+from ..._kit.machine import Machine
+from ..codes import code_of, error_of
+from ..states import HANDLE, HandleState, Step
+from ..wire.commands import Command, HandleClose, HandleOpen, HandleReply
+
+if TYPE_CHECKING:
+    from .channel import Answered, ClientChannel
+
+MAX_TAG: Final = 0xFFFF
+
+
+class HandleOwner(ABC):
+    """The owner of a handle."""
+
+    @abstractmethod
+    def handle_closed(self, handle: ClientHandle, error: Error | None, asked: bool) -> None:
+        """React to a handle that both sides have closed; `asked`: this side closed it first."""
+
+    def handle_received(self, handle: ClientHandle, command: Command, content: bytes) -> None:
+        """Take a command for the handle that is neither a reply nor a close."""
+        raise RemoteProtocolError(f"{command.title()} for handle {handle.id}, which does not ask for it")
+
+
+class ClientHandle(Machine[HandleState]):
+    """See the module.
+
+    Attributes:
+        id: its number on the connection.
+        closing: the handle is closed, or this side has sent its close.
+    """
+
+    noun = "handle"
+    transitions = HANDLE
+
+    def __init__(self, channel: ClientChannel, owner: HandleOwner) -> None:
+        self.channel = channel
+        self.engine = channel.engine
+        self.id = channel.engine.free_handle()
+        self.state = HandleState.OPEN
+        self.closing = False
+        self._owner = owner
+        self._waiting: dict[int, Answered] = {}
+        self._last_tag = 0
+        self.engine.handles[self.id] = self
+        channel.handles[self] = None
+
+    def entered(self, state: HandleState) -> None:
+        self.closing = state is not HandleState.OPEN
+
+    def open(self, command: HandleOpen, answered: Answered) -> None:
+        """Open the handle by `command`, in which only the numbers are still to be set."""
+        command.channel_id = self.channel.id
+        self.ask(command, answered)
+
+    def ask(self, command: Any, answered: Answered) -> None:
+        """Write a command that the server is to confirm, and call `answered` with its reply."""
+        command.handle_id = self.id
+        command.confirm_tag = self.tag(answered)
+        self.engine.write(command)
+
+    def tag(self, answered: Answered) -> int:
+        """Return a confirm-tag for a command; the reply with this tag is passed to `answered`."""
+        tag = self._last_tag
+        while True:
+            tag = tag % MAX_TAG + 1
+            if tag not in self._waiting:
+                self._last_tag = tag
+                self._waiting[tag] = answered
+                return tag
+
+    def drop(self, tag: int) -> None:
+        """Stop waiting for the reply with this tag, because another command has answered."""
+        self._waiting.pop(tag, None)
+
+    def close(self, error: Error | None = None) -> None:
+        """Close the handle; read what still arrives for it until the server has closed it, too."""
+        if self.may(Step.SEND_HANDLE_CLOSE):
+            self.advance(Step.SEND_HANDLE_CLOSE)
+            code, text = code_of(error)
+            self.engine.write(HandleClose(handle_id=self.id, reply_code=code, reply_text=text))
+
+    def receive(self, command: Command, content: bytes) -> None:
+        """Take a command of the server for this handle."""
+        if isinstance(command, HandleReply):
+            answered = self._waiting.pop(command.confirm_tag, None)
+            if answered is None:
+                raise RemoteProtocolError(f"a handle-reply with the tag {command.confirm_tag}, which was not asked for")
+            answered(error_of(command.reply_code, command.reply_text))
+        elif isinstance(command, HandleClose):
+            asked = self.closing
+            self.advance(Step.RECEIVE_HANDLE_CLOSE)
+            self.close()
+            self.forget()
+            self._owner.handle_closed(self, error_of(command.reply_code, command.reply_text), asked)
+        else:
+            self._owner.handle_received(self, command, content)
+
+    def forget(self) -> None:
+        """Remove the handle from the connection and its channel, which frees its number."""
+        self.advance(Step.FINISH)
+        if self.engine.handles.get(self.id) is self:
+            del self.engine.handles[self.id]
+        self.channel.handles.pop(self, None)

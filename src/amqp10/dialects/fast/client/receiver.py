@@ -1,0 +1,433 @@
+"""Receiving, at the client: a channel and a handle of its own, messages by number, acknowledgments for all up to one.
+
+What the server may send is bounded by the messages it has sent and not seen acknowledged, the prefetch. The credit here
+counts messages that are to come; so the prefetch is said anew whenever it is not what is unacknowledged and the credit
+together, and lowered before an acknowledgment would make room that no credit is for (`acks`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ....engine import (
+    DeliveriesReceived,
+    DeliveriesUnresumed,
+    FlowReceived,
+    IncomingDelivery,
+    IncomingStream,
+    LinkAttached,
+    LinkTerms,
+    PartsReceived,
+)
+from ....errors import AmqpError, LocalProtocolError, RemoteProtocolError, Unsupported
+from ....messaging import Accepted, Error, Modified, Released, Source, TransactionalState
+from ....types import Symbol
+from ..._kit.links import PlainReceiver
+from ..._kit.partial import advice, largest_in_part, most_in_part
+from ..codes import BadContents
+from ..link import LinkEndpoint, link_cause
+from ..message.destinations import apply_filters, identifier_of, termini_of
+from ..message.from_head import payload_of, stream_front
+from ..restart import kept_part, known_by, parts_of
+from ..states import Step
+from ..wire.commands import (
+    Command,
+    HandleCancel,
+    HandleConsume,
+    HandleCreated,
+    HandleFlow,
+    HandleNotify,
+    HandleOpen,
+    HandlePrepare,
+    HandleReady,
+    MessageHead,
+)
+from ..wire.fragments import Assembly, read_head
+from .acks import AckTracker
+from .channel import ClientChannel
+from .handle import ClientHandle, HandleOwner
+
+if TYPE_CHECKING:
+    from ....messaging import DeliveryState
+    from .owners import SessionCore
+
+
+class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
+    """See `ReceiverLink`.
+
+    Attributes:
+        acknowledges: the server keeps messages until they are settled; False: the messages are copies.
+    """
+
+    session: SessionCore
+    keeps_parts = True
+    acknowledges = True
+
+    def __init__(self, session: SessionCore, terms: LinkTerms, resuming: Iterable[IncomingDelivery] | None) -> None:
+        super().__init__(session, terms.name)
+        self.terms = terms
+        self.incoming: deque[IncomingDelivery] = deque()
+        self.unsettled: dict[bytes, IncomingDelivery] = {}
+        self._created: str | None = None
+        self._coming: tuple[IncomingDelivery, Assembly] | None = None  # the message that is still incomplete
+        self._prepared: Assembly | None = None  # the prepared message, whose rest is still to come
+        self._kept = {known_by(each.head): each for each in parts_of(resuming or ()).values()}  # of the last handle
+        self._weight = 0  # of what is kept of it
+        self._unread = 0  # octets of streamed bodies that wait to be read
+        self._unresumed = [each for each in resuming or () if getattr(each, "stream", None) is None]
+        self._closed = not identifier_of(terms)  # the source ends with the link
+        settles = terms.settle_mode == "settled" or not self.acknowledges
+        self.channel = ClientChannel(session.engine, self._on_channel_closed, self._on_channel, transacted=not settles)
+        self.handle = ClientHandle(self.channel, self)
+        self.acks = AckTracker(self, unreliable=settles)
+
+    # Attaching
+
+    def begin(self, opening: HandleOpen) -> None:
+        """Open the handle, and consume while paused, so that the server checks the source."""
+        self.handle.open(opening, self._on_opened)
+        self.engine.write(HandleFlow(handle_id=self.handle.id, flow_pause=True))
+        self.handle.ask(self.consume(1), self._on_consuming)
+
+    def begin_ending(self, opening: HandleOpen) -> None:
+        """End the subscription that has the link's name, whatever its topic is."""
+        self.handle.open(opening, self._on_opened)
+        self.handle.ask(HandleCancel(identifier=self._name), self._on_consuming)
+
+    def consume(self, prefetch: int) -> HandleConsume:
+        """Return the command that sets the prefetch, which repeats the source."""
+        assert self.terms is not None
+        command = HandleConsume(
+            handle_id=self.handle.id,
+            prefetch=prefetch,
+            unreliable=self.acks.unreliable,
+            identifier=identifier_of(self.terms),
+        )
+        apply_filters(command, self.terms.source)
+        return command
+
+    def _on_channel(self, error: Error | None) -> None:
+        if error is not None:
+            self._give_up(error)
+
+    def _on_opened(self, error: Error | None) -> None:
+        if error is not None:
+            self._give_up(error)
+
+    def _on_consuming(self, error: Error | None) -> None:
+        if error is not None:
+            self._give_up(error)
+        elif not self.gone and not self.handle.closing:
+            assert self.terms is not None
+            self.remote = termini_of(self.terms, self._created)
+            if self.terms.source is None:  # a subscription was ended; its source is unknown
+                self.remote = replace(self.remote, source=Source())
+            self.advance(Step.ATTACH)
+            self.engine.emit(LinkAttached(self))
+            unresumed, self._unresumed = self._unresumed, []
+            if unresumed:
+                self.engine.emit(DeliveriesUnresumed(self, unresumed))
+
+    def _give_up(self, error: Error) -> None:
+        """End the link, because the server has refused it."""
+        self.channel.close()
+        self.over(True, link_cause(error))
+
+    @property
+    def settled_by_sender(self) -> bool:
+        return self.acks.unreliable
+
+    # Credit
+
+    def flow(
+        self, credit: int, *, drain: bool = False, echo: bool = False, properties: Mapping[Any, Any] | None = None
+    ) -> None:
+        if self.gone or self.handle.closing:
+            raise LocalProtocolError(f"the link {self._name!r} is not attached")
+        if not 0 <= credit <= 0xFFFF_FFFF:
+            raise LocalProtocolError(f"credit must be in 0..{0xFFFF_FFFF}, not {credit}")
+        if properties:
+            raise Unsupported("AMQP/Fast has no properties of a flow, so nothing can be acquired in a transaction")
+        self.credit = credit
+        self.acks.set_credit(drain)
+        self.engine.flush_later(self)
+
+    def flush(self) -> None:
+        """Write the acknowledgments and the prefetch that are due."""
+        if not self.gone and not self.handle.closing:
+            self.acks.write()
+
+    def drained(self) -> None:
+        """Give back the rest of the credit and tell the owner, because the server has sent all it has and paused."""
+        given_back, self.credit = self.credit, 0
+        self.engine.emit(FlowReceived(self, True, given_back))
+
+    # Messages
+
+    def handle_received(self, handle: ClientHandle, command: Command, content: bytes) -> None:
+        if isinstance(command, HandleNotify):
+            self._on_notify(command, content)
+        elif isinstance(command, HandleCreated):
+            self._created = command.dest_name
+        elif isinstance(command, HandlePrepare):
+            self._on_prepare(command, content)
+        else:
+            super().handle_received(handle, command, content)
+
+    def _on_notify(self, command: HandleNotify, content: bytes) -> None:
+        if command.out_of_band:
+            raise RemoteProtocolError("a message out of band, where no band was agreed on", "amqp:not-implemented")
+        if command.streaming:
+            raise RemoteProtocolError("streaming is between peers, and a service sent this", "amqp:not-implemented")
+        if self.handle.closing:
+            return
+        if self._coming is None and command.recovery:
+            assembly, self._prepared = self._prepared, None
+            if assembly is None:
+                raise RemoteProtocolError("the rest of a message that was not prepared", "amqp:illegal-state")
+            self._coming = self._begin(command, assembly)
+        elif self._coming is None:
+            head, content = read_head(content)
+            if self._too_large(head):
+                return
+            self._coming = self._begin(command, Assembly(head))
+        delivery, assembly = self._coming
+        if command.message_nbr != delivery.delivery_id:
+            raise RemoteProtocolError(
+                "a message began before the last fragment of the one before it", "amqp:illegal-state"
+            )
+        assembly.add(content, keep=not self.streaming)
+        if not self._keep_part(assembly if command.partial else None):
+            return
+        if not command.partial:
+            self._coming = None
+        if self.streaming:
+            self._on_part(delivery, content, whole=not command.partial)
+            if not command.partial:
+                assembly.check()
+        elif not command.partial:
+            self._on_whole(command, delivery, assembly)
+
+    def _on_whole(self, command: HandleNotify, delivery: IncomingDelivery, assembly: Assembly) -> None:
+        """Hand out a complete message; give it back if the kept part was of another message with the same head."""
+        try:
+            delivery.payload, delivery.message_format = payload_of(
+                assembly, redelivered=command.redelivered, to=self._address_of(command)
+            )
+        except BadContents:
+            if not assembly.kept:
+                raise
+            self.credit += 1  # it comes again, and then without a kept part
+            self.acks.give_back(delivery)
+            self.engine.flush_later(self)
+        else:
+            self._hand_out(delivery)
+
+    def _on_prepare(self, command: HandlePrepare, content: bytes) -> None:
+        """Answer how much of a message is here: the part kept from the last handle, or the part sent along."""
+        if self._prepared is not None or self._coming is not None:
+            raise RemoteProtocolError("a message is prepared while another comes in", "amqp:illegal-state")
+        if self.handle.closing:
+            return
+        head, content = read_head(content)
+        if self._too_large(head):
+            return
+        assembly = Assembly(head, command.content_hash)
+        kept = self._kept.pop(known_by(head), None)
+        assembly.kept = kept is not None and not self.streaming
+        for part in kept.parts if kept is not None and assembly.kept else [content]:
+            assembly.add(part)
+        if not self._keep_part(assembly):
+            return
+        self._prepared = assembly
+        self.engine.write(HandleReady(handle_id=self.handle.id, message_size=assembly.size))
+
+    def _too_large(self, head: MessageHead) -> bool:
+        """Return whether a message is larger than the link allows; if so, end the link, as in AMQP 1.0."""
+        said = self.terms.max_message_size if self.terms is not None else None
+        limit = largest_in_part(said)
+        if head.body_size <= limit or (self.streaming and not said):
+            return False
+        reason = f"a message of {head.body_size} octets; {limit} are taken{advice(said)}"
+        self._refuse(Error(Symbol("amqp:link:message-size-exceeded"), reason))
+        return True
+
+    def _refuse(self, error: Error) -> None:
+        """End the link, for what comes is not taken."""
+        self.acks.finish()
+        self.handle.close(error)
+        self.over(True, link_cause(error))
+
+    def _keep_part(self, assembly: Assembly | None) -> bool:
+        """Count what is kept of an incomplete message, None for nothing; return False if that ends the link."""
+        weight = assembly.weight if assembly is not None else 0
+        self.session.engine.partial += weight - self._weight
+        self._weight = weight
+        most = most_in_part(None, self.terms.max_message_size if self.terms is not None else None)
+        if assembly is None or self.session.engine.partial <= most:
+            return True
+        reason = f"more than {most} octets of messages that are not whole"
+        self._refuse(Error(Symbol("amqp:resource-limit-exceeded"), reason))
+        return False
+
+    def _begin(self, command: HandleNotify, assembly: Assembly) -> tuple[IncomingDelivery, Assembly]:
+        """Begin a delivery whose first fragment has arrived."""
+        number = command.message_nbr
+        delivery = self.delivery_type(self, number, number.to_bytes(4, "big"), b"", self.acks.unreliable)
+        self.acks.arrived(delivery)
+        self.credit = max(0, self.credit - 1)
+        if self.streaming:
+            delivery.stream = IncomingStream()
+            front = stream_front(
+                assembly.head, time.time(), redelivered=command.redelivered, to=self._address_of(command)
+            )
+            delivery.stream.parts.append(front)
+            for part in assembly.parts:
+                self._on_part(delivery, part, whole=False)
+            assembly.parts.clear()
+            self._hand_out(delivery)
+        return delivery, assembly
+
+    def _address_of(self, command: HandleNotify) -> str | None:
+        """Return the destination of a message, or None if it is the link's own address."""
+        assert self.terms is not None
+        known = self._created or (self.terms.source.address if self.terms.source is not None else None)
+        return command.dest_name if command.dest_name and command.dest_name != known else None
+
+    def _hand_out(self, delivery: IncomingDelivery) -> None:
+        if not delivery.local_settled:
+            self.unsettled[delivery.tag] = delivery
+        self.incoming.append(delivery)
+        if len(self.incoming) == 1:
+            self.engine.emit(DeliveriesReceived(self))
+
+    # A message that is read while it comes in
+
+    def _on_part(self, delivery: IncomingDelivery, content: bytes, *, whole: bool) -> None:
+        stream = delivery.stream
+        stream.size += len(content)
+        tell = whole
+        if content and not stream.discarded:
+            tell = tell or not stream.parts
+            stream.parts.append(content)
+            self._count(len(content))
+        stream.whole = whole
+        if tell:
+            self.engine.emit(PartsReceived(delivery))
+
+    def read(self, delivery: IncomingDelivery) -> bytes | None:
+        parts = delivery.stream.parts
+        if not parts:
+            return None
+        part = parts.popleft()
+        if delivery.stream.lent:  # all but the first, which is the front
+            self._count(-len(part))
+        delivery.stream.lent = True
+        return part
+
+    def discard(self, delivery: IncomingDelivery) -> None:
+        stream = delivery.stream
+        waiting = list(stream.parts)[0 if stream.lent else 1 :]
+        self._count(-sum(map(len, waiting)))
+        stream.discarded = stream.lent = True
+        stream.parts.clear()
+
+    def _count(self, octets: int) -> None:
+        """Count octets that wait to be read, or no longer wait (negative), unless the link is over."""
+        if not self.gone:
+            self._unread += octets
+            self.session.engine.unread(octets)
+
+    def over(self, closed: bool, cause: AmqpError | None) -> None:
+        self._count(-self._unread)
+        self._keep_part(None)
+        super().over(closed, cause)
+
+    # Settling
+
+    def settle(self, delivery: IncomingDelivery, state: DeliveryState | None, *, settled: bool | None = None) -> None:
+        if delivery.local_settled:
+            return
+        if self.gone or self.handle.closing:
+            raise LocalProtocolError(f"the link {self._name!r} is gone: the delivery is the sender's to send again")
+        self.check_outcome(state)
+        if isinstance(state, TransactionalState):
+            self._settle_in(state, delivery)
+            return
+        if isinstance(state, Released | Modified):
+            self.acks.give_back(delivery)
+        else:
+            self.acks.settled(delivery)
+        self.note_settled(delivery, state)
+        self.engine.flush_later(self)
+
+    def _settle_in(self, state: TransactionalState, delivery: IncomingDelivery) -> None:
+        """Accept a delivery in a transaction; the server learns of it when the transaction is committed."""
+        transaction = self.session.engine.transactions.get(state.txn_id)
+        if transaction is None:
+            raise LocalProtocolError(
+                "the transaction is not open: it was discharged, or declared on another connection"
+            )
+        transaction.accept(self, delivery)
+        self.note_settled(delivery, state)
+
+    def undo(self, delivery: IncomingDelivery) -> None:
+        """Give a delivery back to the server, because the transaction in which it was accepted is rolled back."""
+        if not self.gone and not self.handle.closing:
+            self.acks.give_back(delivery)
+            self.engine.flush_later(self)
+
+    def check_outcome(self, state: DeliveryState | None) -> None:
+        """Raise `Unsupported` for an outcome that AMQP/Fast does not have."""
+        if isinstance(state, TransactionalState):
+            if not isinstance(state.outcome, Accepted):
+                raise Unsupported("the only outcome in a transaction of AMQP/Fast is accepted")
+            return
+        plain = isinstance(state, Modified) and not (state.undeliverable_here or state.message_annotations)
+        if state is not None and not isinstance(state, Accepted | Released) and not plain:
+            raise Unsupported(f"AMQP/Fast has no outcome {type(state).__name__.lower()}: accept or release")
+
+    def note_settled(self, delivery: IncomingDelivery, state: DeliveryState | None) -> None:
+        """Mark a delivery as settled with `state`; no answer of the server is needed."""
+        if state is not None:
+            delivery.state = state
+        delivery.local_settled = True
+        self.unsettled.pop(delivery.tag, None)
+
+    # Ending
+
+    def suspended(self) -> list[IncomingDelivery]:
+        coming = self._coming[1] if self._coming is not None else self._prepared
+        parts = [coming] if coming is not None else list(self._kept.values())
+        return [*self.unsettled.values(), *(kept_part(self, each) for each in parts if each.parts)]
+
+    def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
+        if not self.may(Step.DETACH):
+            return
+        self.acks.finish()
+        self.advance(Step.DETACH)
+        self._closed = closed
+        identifier = identifier_of(self.terms) if self.terms is not None and closed else ""
+        if identifier:
+            self.engine.write(HandleCancel(handle_id=self.handle.id, identifier=identifier))
+        self.handle.close()
+        self.channel.close()
+
+    def session_ends(self) -> None:
+        """Acknowledge what is settled and close the handle, because the session ends."""
+        if self.may(Step.DETACH):
+            self.acks.finish()
+            self.advance(Step.DETACH)
+            self.handle.close()
+            self.channel.close()
+
+    def handle_closed(self, handle: ClientHandle, error: Error | None, asked: bool) -> None:
+        self.channel.close()
+        self.over(self._closed, None if asked and error is None else link_cause(error))
+
+    def _on_channel_closed(self, error: Error | None, asked: bool) -> None:
+        self.over(self._closed, None if asked and error is None else link_cause(error))

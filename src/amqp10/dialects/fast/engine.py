@@ -1,0 +1,321 @@
+"""What both ends of a connection share: bytes in, events out, bytes out; pings, time, and the end.
+
+    receive_data ──> CommandReader ──> connection level: here, _client or _server
+                                  └──> channels and handles: what the two tables say
+    data_to_send <── the list of commands that any of these wrote
+
+The peer's faults are caught here, in one place: whatever the layers below raise ends the connection with its code.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+
+from ...engine import (
+    ConnectionEnded,
+    ConnectionTerms,
+    CreditChanged,
+    Event,
+    OutcomesReceived,
+    OutgoingDelivery,
+    Role,
+    SenderLink,
+)
+from ...errors import AmqpError, ConnectionClosed, ConnectionLost, LocalProtocolError, RemoteProtocolError
+from ...messaging import Error
+from .._kit.machine import Machine
+from .._kit.timers import TimedEngine
+from .codes import BAD_CONTENTS, OK, BadContents, code_of, error_of
+from .states import CONNECTION, OPEN, ConnectionState, Step
+from .wire.commands import Command, ConnectionClose, ConnectionPing
+from .wire.frames import PRE_TUNE_MAX, CommandReader, encode_command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+CAPABILITIES: Final = frozenset(
+    {
+        "abort",
+        "anonymous-terminus",
+        "browse",
+        "drain",
+        "durable-subscriptions",
+        "dynamic",
+        "filters",
+        "multi-frame",
+        "released",
+        "streaming",
+        "transactions",
+    }
+)
+
+
+class OpenSession(Protocol):
+    """A session, as its connection ends it."""
+
+    def connection_closes(self) -> None: ...
+
+    def over(self, cause: AmqpError | None) -> None: ...
+
+
+class FastEngine(TimedEngine, Machine[ConnectionState]):
+    """One end of an AMQP/Fast connection, see `Engine`; `ClientEngine` and `ServerEngine` are the two.
+
+    Attributes:
+        reader: cuts what comes in.
+        frame_max: the largest command, and the largest fragment, that the peer takes.
+        heartbeat: the heartbeat agreed on, in seconds; 0 if any silence is allowed.
+        close_sent: this side has sent its connection-close.
+    """
+
+    noun = "connection"
+    transitions = CONNECTION
+    _actions: ClassVar[dict[type[Command], Callable[[Any, Any, bytes], None]]]
+
+    def __init__(self, role: Role, terms: ConnectionTerms) -> None:
+        self.role = role
+        self.terms = terms
+        self.remote: ConnectionTerms | None = None
+        self.identity: str | None = None
+        self.capabilities = CAPABILITIES
+        self.opened = False
+        self.output_size = 0
+        self.reader = CommandReader()
+        self.frame_max = PRE_TUNE_MAX
+        self.heartbeat = 0
+        self.close_sent = False
+        self.state = ConnectionState.IDLE
+        self._output: list[bytes] = []
+        self._events: list[Event] = []
+        self._owing: dict[Any, None] = {}  # their `flush` is called before the next output
+
+    def entered(self, state: ConnectionState) -> None:
+        self.opened = state is ConnectionState.OPENED
+        self.close_sent = self.close_sent or state is ConnectionState.CLOSING
+
+    # Bytes in
+
+    def receive_data(self, data: bytes) -> None:
+        if self.over:
+            return
+        self.reader.feed(data)
+        self.guard(self._read)
+        self._note_input(len(data), self.reader.within)
+
+    def guard(self, work: Callable[[], None]) -> None:
+        """Call `work`, and fail the connection over an `AmqpError` that it raises, because the peer caused it."""
+        try:
+            work()
+        except AmqpError as error:
+            self.fail(error)
+
+    def _read(self) -> None:
+        if self.state is ConnectionState.INITIATION and not self._begun():
+            return
+        while (read := self.reader.next()) is not None:
+            self.receive(*read)
+            if self.over:
+                return
+
+    @abstractmethod
+    def _begun(self) -> bool:
+        """Read the first octets; return whether they have arrived."""
+
+    def receive(self, command: Command, content: bytes) -> None:
+        """Take one command of the peer."""
+        kind = type(command)
+        if isinstance(command, ConnectionPing):
+            if command.respond:
+                self.write(ConnectionPing())
+        elif isinstance(command, ConnectionClose):
+            self._receive_close(command)
+        elif not self.close_sent:  # else all but the answer to that is dropped
+            action = self._actions.get(kind)
+            if action is None:
+                raise RemoteProtocolError(f"{command.title()} is not for this side to receive", "amqp:not-allowed")
+            action(self, command, content)
+
+    def expect(self, state: ConnectionState, command: Command) -> None:
+        """Raise `RemoteProtocolError` unless the connection is in `state`, in which `command` is due."""
+        if self.state is not state:
+            raise RemoteProtocolError(
+                f"{command.title()} out of order: {self.state.value} is due", "amqp:illegal-state"
+            )
+
+    def receive_eof(self) -> None:
+        if self.over:
+            return
+        if self.close_sent:
+            self.end(None)
+        elif self.state in OPEN:
+            self.end(ConnectionLost("the peer ended the transport without closing the connection"))
+        else:
+            self.end(ConnectionLost(f"the peer ended the transport while this side waited for {self.state.value}"))
+
+    @property
+    def over(self) -> bool:
+        return self.state is ConnectionState.OVER
+
+    # Events out, bytes out
+
+    def emit(self, event: Event) -> None:
+        self._events.append(event)
+
+    def report_outcome(self, link: SenderLink, delivery: OutgoingDelivery) -> None:
+        """Emit that an outcome came; successive outcomes of one link share one event."""
+        last = self._events[-1] if self._events else None
+        if isinstance(last, OutcomesReceived) and last.link is link and isinstance(last.deliveries, list):
+            last.deliveries.append(delivery)
+        else:
+            self._events.append(OutcomesReceived(link, [delivery]))
+
+    def report_credit(self, link: SenderLink) -> None:
+        """Emit that the credit of a link changed, once in each batch of events."""
+        event = CreditChanged(link)
+        if event not in self._events:
+            self._events.append(event)
+
+    def events(self) -> list[Event]:
+        events, self._events = self._events, []
+        return events
+
+    def write(self, command: Command, content: bytes = b"") -> None:
+        """Queue a command.
+
+        Raises:
+            EncodeError: a field does not fit its type.
+            LocalProtocolError: the command is larger than the peer takes.
+        """
+        data = encode_command(command, content)
+        if len(data) - len(content) > self.frame_max + 6:
+            raise LocalProtocolError(
+                f"a {command.title()} of {len(data) - len(content)} octets; the peer takes {self.frame_max}"
+            )
+        self.write_octets(data)
+
+    def write_octets(self, data: bytes) -> None:
+        """Queue octets, which must be complete commands with the message octets that follow them."""
+        self._output.append(data)
+        self.output_size += len(data)
+
+    def flush_later(self, debtor: Any) -> None:
+        """Call `flush` of `debtor` before the next output."""
+        if debtor not in self._owing:
+            self._owing[debtor] = None
+            self.output_size += 1
+
+    def flush(self) -> None:
+        while self._owing and not self.close_sent and not self.over:
+            debtor = next(iter(self._owing))
+            del self._owing[debtor]
+            debtor.flush()
+
+    def data_to_send(self) -> bytes:
+        if self._owing:
+            self.flush()
+        output, self._output = self._output, []
+        self.output_size = 0
+        if not output:
+            return b""
+        self._sent = True
+        return output[0] if len(output) == 1 else b"".join(output)
+
+    # Time
+
+    def agree(self, frame_max: int, heartbeat: int) -> None:
+        """Apply the limits that both sides have agreed on."""
+        self.frame_max = frame_max
+        self.heartbeat = heartbeat
+        self.reader.limit = frame_max if frame_max else self.terms.max_frame_size
+
+    @property
+    def own_heartbeat(self) -> int:
+        """Return the heartbeat to ask for: half of the idle time-out, so that the peer may be one heartbeat late."""
+        idle = self.terms.idle_timeout
+        return min(0xFFFF, max(1, int(idle / 2))) if idle else 0
+
+    def tick(self, now: float) -> float | None:
+        if self.over:
+            return None
+        idle = self.terms.idle_timeout
+        agreed = self.state in OPEN
+        limit = None if agreed or self.close_sent else idle
+        if self.heartbeat:
+            limit = max(2 * self.heartbeat, idle or 0)
+        return self._beat(now, limit, self.heartbeat / 2 if agreed else None)
+
+    def _fell_silent(self, limit: float) -> None:
+        self.fail(
+            ConnectionLost(f"the peer was silent for {limit:g} s"),
+            Error("amqp:resource-limit-exceeded", f"idle timeout: nothing was received for {limit:g} s"),
+        )
+
+    def _send_heartbeat(self) -> None:
+        self.write(ConnectionPing())
+
+    # The end
+
+    @abstractmethod
+    def sessions(self) -> Iterable[OpenSession]:
+        """Return the sessions that are not over."""
+
+    def close(self, error: Error | None = None) -> None:
+        if self.over or self.close_sent:
+            return
+        if not self.opened:
+            self.end(None)  # nothing was opened, so there is nothing to close
+            return
+        self.flush()
+        self._send_close(error)
+        for session in self.sessions():
+            session.connection_closes()
+
+    def _send_close(self, error: Error | None, reply_code: int | None = None) -> None:
+        code, text = code_of(error)
+        self.write(ConnectionClose(reply_code=reply_code or code, reply_text=text))
+        self.advance(Step.SEND_CLOSE)
+
+    def _receive_close(self, command: ConnectionClose) -> None:
+        if self.close_sent:
+            self.end(None)
+            return
+        cause = self._cause(command.reply_code, command.reply_text)
+        if self.may(Step.SEND_CLOSE):
+            self._send_close(None)
+        self.end(cause)
+
+    def _cause(self, code: int, text: str) -> AmqpError | None:
+        """Return the exception for a close of the peer with this code and text."""
+        error = error_of(code, text)
+        if error is None:
+            return ConnectionClosed()
+        return ConnectionClosed(error.condition, error.description, error.info)
+
+    def fail(self, error: AmqpError, reason: Error | None = None) -> None:
+        """End the connection over `error` of the peer; first send a close with the reason, if one may still be sent."""
+        if self.over:
+            return
+        if self.may(Step.SEND_CLOSE):
+            condition = getattr(error, "condition", None) or "amqp:internal-error"
+            code = BAD_CONTENTS if isinstance(error, BadContents) else None
+            self._send_close(reason if reason is not None else Error(condition, str(error)), code)
+        if isinstance(error, BadContents):
+            error = RemoteProtocolError(str(error), error.condition)  # reply codes are between the two peers
+        self.end(error)
+
+    def end(self, error: AmqpError | None) -> None:
+        """End the connection and its sessions; `error` is the cause, None for an orderly end."""
+        if self.over:
+            return
+        self.advance(Step.END)
+        self._owing.clear()
+        for session in list(self.sessions()):
+            session.over(error)
+        self.emit(ConnectionEnded(error))
+
+
+def is_done(code: int) -> bool:
+    """Return whether a reply code reports success."""
+    return code // 100 == OK // 100

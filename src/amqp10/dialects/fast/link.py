@@ -1,0 +1,71 @@
+"""A link, as far as it is the same at both ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ...engine import LinkEnded
+from ...errors import EndpointError, LinkDetached, LocalProtocolError
+from .._kit.links import PlainLink
+from .._kit.machine import Machine
+from .states import LINK, LinkState, Step
+
+if TYPE_CHECKING:
+    from ...errors import AmqpError
+    from ...messaging import Error
+    from .session import SessionEndpoint
+
+
+_ATTACHED: Final = frozenset({LinkState.ATTACHED, LinkState.CLIENT_CLOSED})
+_GONE: Final = frozenset({LinkState.CLIENT_CLOSED, LinkState.OVER})
+
+
+class LinkEndpoint(PlainLink, Machine[LinkState]):
+    """See `Link` for the contract.
+
+    Attributes:
+        gone: the link is over; `LinkEnded` was emitted or is about to be.
+    """
+
+    noun = "link"
+    transitions = LINK
+    session: SessionEndpoint
+
+    def __init__(self, session: SessionEndpoint, name: str) -> None:
+        self.session = session
+        self.engine = session.engine
+        self.state = LinkState.ATTACHING
+        self.gone = False
+        self._name = name
+        session.links[self] = None
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def check_attached(self) -> None:
+        """Raise `LocalProtocolError` unless the link is attached."""
+        if not self.attached:
+            raise LocalProtocolError(f"the link {self._name!r} is not attached")
+
+    def entered(self, state: LinkState) -> None:
+        self.attached = state in _ATTACHED
+        self.gone = state in _GONE
+
+    def mark_detached(self) -> None:
+        """Send nothing more on the link, because its handle, its channel or the connection is closed by this side."""
+        if self.may(Step.DETACH):
+            self.advance(Step.DETACH)
+
+    def over(self, closed: bool, cause: AmqpError | None) -> None:
+        """End the link, and emit `LinkEnded` the first time."""
+        was_gone = self.gone
+        self.advance(Step.END_LINK)
+        self.session.links.pop(self, None)
+        if not was_gone:
+            self.engine.emit(LinkEnded(self, closed, cause))
+
+
+def link_cause(error: Error | None) -> EndpointError:
+    """Return the exception for a link that the peer ended with `error`."""
+    return LinkDetached() if error is None else LinkDetached(error.condition, error.description, error.info)

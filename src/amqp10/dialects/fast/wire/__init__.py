@@ -1,0 +1,1 @@
+"""Commands, records and values as octets; messages in fragments."""

@@ -1,0 +1,1 @@
+"""A client's end of a session, its links, requests and transactions."""

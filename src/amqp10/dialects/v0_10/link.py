@@ -1,0 +1,122 @@
+"""What all links of this dialect share. 0-10 has no links: a link is a destination, and what this side knows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ...engine import DeliveriesUnresumed, LinkAttached, LinkEnded, LinkTerms
+from ...errors import AmqpError, LinkDetached, LocalProtocolError
+from ...messaging import Error
+from .._kit.links import PlainLink
+from .._kit.machine import Machine
+from .command_ids import CommandOwner
+from .states import LINK, LinkState, Step
+
+if TYPE_CHECKING:
+    from .session import SessionEndpoint
+
+
+_ATTACHED = frozenset({LinkState.ATTACHED, LinkState.CANCELLED})
+_DETACHED = frozenset({LinkState.DETACHING, LinkState.OVER})
+
+
+def cause_of(error: Error) -> LinkDetached:
+    """Return `error` as the exception that ends a link."""
+    return LinkDetached(str(error.condition), error.description, error.info)
+
+
+class LinkEndpoint(PlainLink, CommandOwner, Machine[LinkState]):
+    """One end of a link.
+
+    Attributes:
+        detached: this side has asked for the end of the link, or the link is over.
+    """
+
+    noun = "link"
+    transitions = LINK
+    session: SessionEndpoint
+
+    def __init__(self, session: SessionEndpoint, name: str) -> None:
+        self.session = session
+        self._name = name
+        self.state = LinkState.ATTACHING
+        self.detached = False
+        self._orphans: list[Any] = []  # deliveries of an earlier attachment, which can not be resumed
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def ended(self) -> bool:
+        return self.state is LinkState.OVER
+
+    def entered(self, state: LinkState) -> None:
+        self.attached = state in _ATTACHED
+        self.detached = state in _DETACHED
+
+    @property
+    def settled_by_sender(self) -> bool:
+        return self.terms is not None and self.terms.settle_mode == "settled"
+
+    def carry_over(self, resuming: Iterable[Any] | None) -> None:
+        """Keep the deliveries that the owner wants to resume; `mark_attached` tells that their outcome is unknown."""
+        self._orphans = [each for each in resuming or () if not each.local_settled]
+
+    def mark_attached(self, remote: LinkTerms) -> None:
+        """Tell that the link is attached, with the terms `remote`."""
+        if self.ended:
+            return  # it was detached meanwhile
+        self.remote = replace(remote, unsettled=None)
+        self.advance(Step.ATTACH)
+        self.session.engine.emit(LinkAttached(self))
+        if self._orphans:
+            orphans, self._orphans = self._orphans, []
+            for delivery in orphans:
+                delivery.link = self
+            self.session.engine.emit(DeliveriesUnresumed(self, orphans))
+
+    def take_answer(self, terms: LinkTerms) -> bool:
+        """Attach the link with the owner's terms; return False if it ended meanwhile, and nothing is to be done.
+
+        Raises:
+            LocalProtocolError: the link was answered before.
+        """
+        if self.ended:
+            return False
+        if self.terms is not None:
+            raise LocalProtocolError(f"the link {self._name!r} does not wait for an answer")
+        self.terms = terms
+        self.advance(Step.ATTACH)
+        return True
+
+    def attach_failed(self, error: Error) -> None:
+        """End the link, for it can not be attached."""
+        self.end(True, cause_of(error))
+
+    def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
+        """End the link. With an error a server ends the session: 0-10 can not tell the peer that one link ended."""
+        if self.detached:
+            return
+        self.advance(Step.DETACH)
+        if error is not None:
+            self.session.end(error)
+        else:
+            self.end(closed, None)
+
+    def _gone(self, closed: bool) -> None:
+        self.end(closed, None)
+
+    def over(self, error: AmqpError | None) -> None:
+        """End the link, for its session is over."""
+        self.end(False, error)
+
+    def end(self, closed: bool, error: AmqpError | None) -> None:
+        """Tell once that the link is over."""
+        if not self.ended:
+            self.advance(Step.END_LINK)
+            self.session.forget(self)
+            self.session.settle_events()  # outcomes come before the end of their link
+            self.session.engine.emit(LinkEnded(self, closed, error))

@@ -1,0 +1,1 @@
+"""A server's end of a session, its links and transactions."""

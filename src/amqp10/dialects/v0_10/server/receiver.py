@@ -1,0 +1,166 @@
+"""The server's receiving link: all messages that a client sends on a session (0-10 §10.2 "transfer").
+
+Each session has one, to the anonymous terminus: the destination of each message is its field `to`. Clients need no
+credit in 0-10, so messages beyond the owner's credit wait in the engine; if much waits, the engine reads no more.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from ....engine import (
+    DeliveriesReceived,
+    FlowReceived,
+    IncomingDelivery,
+    LinkTerms,
+    RoutedDelivery,
+    route_address,
+)
+from ....errors import AmqpError, LocalProtocolError
+from ....messaging import OUTCOME_NAMES, Accepted, Error, Rejected, Released, Source, Target, TransactionalState
+from ..._kit.links import WholeMessageReceiver
+from ..codes import SERVERS_REJECT, UNROUTABLE, UNSPECIFIED, SessionFault, reject_text
+from ..link import LinkEndpoint
+from ..message.from_transfer import read_message
+
+if TYPE_CHECKING:
+    from ....messaging import DeliveryState
+    from ..wire.commands import MessageTransfer
+    from ..wire.frames import Assembly
+    from .owners import SessionCore
+
+
+_FATAL: Final = {
+    "amqp:not-found": 404,
+    "amqp:unauthorized-access": 403,
+}  # conditions that end the session, though only one message failed
+
+
+class ServerReceiver(LinkEndpoint, WholeMessageReceiver):
+    """See `ReceiverLink` for the contract."""
+
+    session: SessionCore
+
+    def __init__(self, session: SessionCore, name: str, target: Any = None) -> None:
+        super().__init__(session, name)
+        terminus = target if target is not None else Target(None)
+        self.remote = LinkTerms(name, Source(outcomes=OUTCOME_NAMES), terminus, on_demand=False)
+        self.incoming: deque[IncomingDelivery] = deque()
+        self.unsettled: dict[bytes, IncomingDelivery] = {}
+        self.delivery_type = RoutedDelivery
+        self._over_credit: deque[IncomingDelivery] = deque()
+        self._waiting: list[Callable[[], None]] = []
+        self._numbers: dict[bytes, int] = {}
+        self._discards_unroutable: set[bytes] = (
+            set()
+        )  # tags of deliveries with discard-unroutable: their sender is not told
+
+    @property
+    def settled_by_sender(self) -> bool:
+        return False
+
+    # Attaching
+
+    def attach(self, terms: LinkTerms, *, resuming: Iterable[Any] | None = None) -> None:
+        self.take_answer(terms)
+
+    def refuse(self, error: Error) -> None:
+        if not self.ended:
+            self.session.refuse_all(error)
+
+    # Deliveries
+
+    def receive(self, number: int, transfer: MessageTransfer, assembly: Assembly) -> None:
+        """Take in the message of a transfer."""
+        read = read_message(transfer.destination, assembly.header, assembly.payload)
+        settled = transfer.accept_mode == 1
+        wire = number & 0xFFFF_FFFF
+        delivery = RoutedDelivery(self, wire, wire.to_bytes(4, "big"), read.payload, settled)
+        delivery.address = route_address(transfer.destination, read.delivery.routing_key or "")
+        if self.session.transaction is not None:
+            delivery.remote_state = TransactionalState(self.session.transaction)
+        self.take_in(delivery, number)
+        if read.delivery.discard_unroutable and not settled:
+            self._discards_unroutable.add(delivery.tag)
+
+    def take_in(self, delivery: IncomingDelivery, number: int) -> None:
+        """Hand `delivery`, of the command `number`, to the owner if there is credit for it, else hold it."""
+        if delivery.local_settled:
+            self.session.complete(number)
+        else:
+            self.unsettled[delivery.tag] = delivery
+            self._numbers[delivery.tag] = number
+        if self.credit > 0 and not self._over_credit:
+            self._hand_over(delivery)
+        else:
+            self._over_credit.append(delivery)
+            self.session.hold(1, len(delivery.payload))
+
+    def _hand_over(self, delivery: IncomingDelivery) -> None:
+        self.credit -= 1
+        if not self.incoming:
+            self.session.engine.emit(DeliveriesReceived(self))
+        self.incoming.append(delivery)
+
+    def flow(
+        self, credit: int, *, drain: bool = False, echo: bool = False, properties: Mapping[Any, Any] | None = None
+    ) -> None:
+        self.credit = credit
+        while self._over_credit and self.credit > 0:
+            delivery = self._over_credit.popleft()
+            self.session.hold(-1, -len(delivery.payload))
+            self._hand_over(delivery)
+        if not self._over_credit:
+            waiting, self._waiting = self._waiting, []
+            for call in waiting:
+                call()
+        if drain:
+            given_back, self.credit = self.credit, 0
+            self.session.engine.emit(FlowReceived(self, True, given_back))
+
+    def when_empty(self, call: Callable[[], None]) -> None:
+        """Call `call` when no delivery is held."""
+        if self._over_credit:
+            self._waiting.append(call)
+        else:
+            call()
+
+    # Outcomes
+
+    def settle(self, delivery: IncomingDelivery, state: DeliveryState | None, *, settled: bool | None = None) -> None:
+        if delivery.local_settled:
+            return
+        if not self.attached:
+            raise LocalProtocolError(f"the link {self._name!r} is not attached")
+        delivery.state = state
+        delivery.local_settled = True
+        self.unsettled.pop(delivery.tag, None)
+        number = self._numbers.pop(delivery.tag)
+        outcome = state.outcome if isinstance(state, TransactionalState) else state
+        discards_unroutable = delivery.tag in self._discards_unroutable
+        self._discards_unroutable.discard(delivery.tag)
+        if isinstance(outcome, Released):
+            if not discards_unroutable:
+                self.session.reject(number, UNROUTABLE, "unroutable")
+        elif isinstance(outcome, Rejected):
+            error = outcome.error
+            code = _FATAL.get(error.condition) if error is not None else None
+            if error is not None and code is not None and (code != 404 or not discards_unroutable):
+                self.incoming.clear()  # messages after it are not processed
+                self.session.fail(SessionFault(code, error.description or error.condition), number, None)
+                return
+            self.session.reject(number, UNSPECIFIED, reject_text(error, SERVERS_REJECT))
+        elif not isinstance(outcome, Accepted) and outcome is not None:
+            self.session.reject(number, UNSPECIFIED, "it was not taken")
+        self.session.complete(number)
+
+    # The end
+
+    def over(self, error: AmqpError | None) -> None:
+        """End the link, for its session is over, and drop the deliveries that are held."""
+        for delivery in self._over_credit:
+            self.session.hold(-1, -len(delivery.payload))
+        self._over_credit.clear()
+        super().over(error)

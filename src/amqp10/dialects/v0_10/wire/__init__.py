@@ -1,0 +1,1 @@
+"""Frames, controls, commands, structs and typed values as octets."""

@@ -1,0 +1,1 @@
+"""A client's end: its connection, its sessions, and a channel for each of its links."""

@@ -1,0 +1,49 @@
+"""The consumers that a receiving link has at the peer, one after the other."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..._kit.machine import RECEIVED, Machine
+from ..._kit.machine import Step as AnyStep
+from ..codes import Fault
+from ..states import CONSUMER, ConsumerState, Step
+
+MOST_NAME: Final = 200
+"""The greatest number of octets of a link's name in the tags of its consumers."""
+
+
+class Consumer(Machine[ConsumerState]):
+    """The present consumer of a link.
+
+    Attributes:
+        tag: the consumer-tag; no other consumer of the link has it.
+        after: the number of the last delivery before the consumer was asked for.
+        changing: a consume or cancel was sent, and the peer did not answer it yet.
+    """
+
+    noun = "consumer"
+    transitions = CONSUMER
+
+    def __init__(self, name: str) -> None:
+        self.state = ConsumerState.NONE
+        self.tag = ""
+        self.after = 0
+        self.changing = False
+        self._name = name.encode()[:MOST_NAME].decode(errors="ignore")
+        self._count = 0
+
+    def start(self, after: int) -> None:
+        """Begin a new consumer, whose consume is about to be written."""
+        self._count += 1
+        self.tag = f"{self._name}.{self._count}" if self._count > 1 else self._name
+        self.after = after
+        self.advance(Step.SEND_CONSUME)
+
+    def entered(self, state: ConsumerState) -> None:
+        self.changing = state in (ConsumerState.STARTING, ConsumerState.CANCELLING)
+
+    def illegal(self, step: AnyStep) -> Exception:
+        if step.way == RECEIVED:
+            return Fault(503, f"basic.{step.what} that answers nothing")
+        return super().illegal(step)

@@ -1,0 +1,205 @@
+"""A client's requests: declaring, binding, deleting. One after the other, on a channel of their own.
+
+A refusal closes the channel; the next request opens another.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ....engine import (
+    ON_DEMAND_CAPABILITY,
+    DeclareQueue,
+    DeleteQueue,
+    ExchangeFacts,
+    PendingRequest,
+    QueryExchange,
+    QueryQueue,
+    QueueFacts,
+    RequestAnswered,
+)
+from ....errors import AmqpError, EncodeError, LocalProtocolError, RemoteProtocolError, RequestRefused, Unsupported
+from ....messaging import Error
+from ..channel import Channel
+from ..requests import GetMessage, Got
+from ..states import ChannelState
+from ..wire.method_table import Method
+from ..wire.methods import (
+    BasicAck,
+    BasicGet,
+    BasicGetEmpty,
+    ChannelOpen,
+    ChannelOpenOk,
+    ExchangeDeclare,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDeleteOk,
+    QueuePurgeOk,
+)
+from ..wire.request_table import ANSWERS, method_for
+
+if TYPE_CHECKING:
+    from ..engine import V09Engine
+    from .owners import SessionCore
+
+
+GET_OK = b"\0\x3c\0\x47"
+ANSWER_TO: dict[type[Method], type[Method]] = ANSWERS | {BasicGet: BasicGetEmpty}  # or basic.get-ok
+
+
+class DeclareChannel(Channel):
+    """The channel of one session's requests."""
+
+    engine: V09Engine
+    handlers: ClassVar = {ChannelOpenOk: "receive_open"} | dict.fromkeys(ANSWER_TO.values(), "receive_answer")
+    hot: ClassVar = {GET_OK: "receive_got"}
+
+    def __init__(self, session: SessionCore) -> None:
+        self.session = session
+        self._waiting: deque[PendingRequest[Any]] = deque()
+        self._asked: PendingRequest[Any] | None = None
+
+    def add(self, pending: PendingRequest[Any]) -> None:
+        """Send the request as soon as those before it are answered.
+
+        Raises:
+            Unsupported: the dialect has no method for it.
+            LocalProtocolError: it cannot be encoded, or no channel is free.
+        """
+        on_demand = ON_DEMAND_CAPABILITY in self.session.connection.capabilities
+        method = method_of(pending.request, self.session.engine.variant.tables.on_demand() if on_demand else {})
+        try:
+            self.session.engine.encode(method)
+        except EncodeError as error:
+            raise LocalProtocolError(str(error)) from error
+        pending.context = method
+        self._waiting.append(pending)
+        try:
+            self._next()
+        except LocalProtocolError:  # no channel is free
+            self._waiting.remove(pending)
+            raise
+
+    def _next(self) -> None:
+        if self._asked is not None or not self._waiting or self.state is ChannelState.CLOSING:
+            return
+        if self.state is ChannelState.CLOSED:
+            self.open_channel(self.session.engine, self.session.connection.free_channel())
+            self.session.channels.append(self)
+            self.write(ChannelOpen())
+        self._asked = self._waiting.popleft()
+        self.write(self._asked.context)
+
+    def receive_open(self, _: ChannelOpenOk) -> None:
+        pass
+
+    def receive_answer(self, method: Method) -> None:
+        if self._asked is None or type(method) is not ANSWER_TO[type(self._asked.context)]:
+            raise RemoteProtocolError(f"{method.name}, for which nobody asked", "amqp:illegal-state")
+        request, result = self._asked.request, result_of(self._asked.request, method)
+        if isinstance(request, DeclareQueue) and not request.passive:
+            self._note(result.name, request.arguments)
+        elif isinstance(request, DeleteQueue):
+            self._note(request.name, {})
+        self._answered(result)
+
+    def _note(self, queue: str, arguments: Mapping[str, Any]) -> None:
+        """Remember whether a queue is a stream or has a single active consumer, for nothing tells it afterwards."""
+        for queues, name, value in (
+            (self.session.engine.streams, "x-queue-type", "stream"),
+            (self.session.engine.single_active, "x-single-active-consumer", True),
+        ):
+            (queues.add if arguments.get(name) == value else queues.discard)(queue)
+
+    def _answered(self, result: Any) -> None:
+        pending, self._asked = self._asked, None
+        if pending is not None:
+            pending.answer(result)
+            self.engine.emit(RequestAnswered(pending))
+        self._next()
+
+    def receive_got(self, payload: bytes) -> None:
+        self.check_shape(payload)
+        if self._asked is None or type(self._asked.context) is not BasicGet:
+            raise RemoteProtocolError("basic.get-ok, for which nobody asked", "amqp:illegal-state")
+        number, route, left = payload[4:12], payload[12:-4], int.from_bytes(payload[-4:], "big")
+        self.expect_content(lambda body: self._got(int.from_bytes(number, "big"), route, left, body))
+
+    def _got(self, number: int, route: bytes, left: int, body: bytes) -> None:
+        payload = self.engine.incoming.map(route, self.properties_octets, body, self.children)
+        self.write(BasicAck(number))
+        self._answered(Got(payload, left))
+
+    # The end
+
+    def failed(self, error: RemoteProtocolError) -> None:
+        self._fail(error)
+
+    def closed(self, error: Error | None) -> None:
+        pending = self._asked
+        if error is not None and pending is not None:
+            if error.condition == "amqp:not-found" and isinstance(pending.request, QueryQueue | QueryExchange):
+                self._asked = None
+                pending.answer(None)
+                self.engine.emit(RequestAnswered(pending))
+            else:
+                self._fail(RequestRefused(error.condition, error.description, error.info))
+        if self.session.begun:
+            self.session.channels.remove(self)
+            self._next()
+            return
+        self.over(None)
+        self.session.channel_gone(self)
+
+    def over(self, error: AmqpError | None) -> None:
+        lost = error if error is not None else LocalProtocolError("the session was ended")
+        self._fail(lost)
+        while self._waiting:
+            self._asked = self._waiting.popleft()
+            self._fail(lost)
+
+    def _fail(self, error: AmqpError) -> None:
+        pending, self._asked = self._asked, None
+        if pending is not None:
+            pending.fail(error)
+            self.session.engine.emit(RequestAnswered(pending))
+
+
+# Requests to methods
+
+
+def method_of(request: Any, on_demand: dict[str, Any]) -> Method:
+    """Return the method for a request.
+
+    Args:
+        on_demand: the argument that asks a server to make the node; empty for a server that does not know it.
+
+    Raises:
+        Unsupported: the dialect has no method for it.
+    """
+    match request:
+        case QueryQueue():
+            return QueueDeclare(queue=request.name, passive=True)
+        case QueryExchange():
+            return ExchangeDeclare(exchange=request.name, type="", passive=True)
+        case GetMessage():
+            return BasicGet(queue=request.queue)
+    method = method_for(request)
+    if isinstance(method, QueueDeclare) and request.passive and request.on_demand:
+        method.arguments = method.arguments | on_demand if method.arguments else on_demand
+    if isinstance(method, ExchangeDeclare) and request.alternate is not None:
+        method.arguments = (method.arguments or {}) | {"alternate-exchange": request.alternate}
+    if method is None:
+        raise Unsupported(f"AMQP 0-9-1 has no method for the request {type(request).__name__}")
+    return method
+
+
+def result_of(request: Any, method: Method) -> Any:
+    """Return the result that the answer to a request carries."""
+    if isinstance(method, QueueDeclareOk):
+        return QueueFacts(method.queue, method.message_count, method.consumer_count)
+    if isinstance(method, QueuePurgeOk | QueueDeleteOk):
+        return method.message_count
+    return ExchangeFacts(request.name, "") if isinstance(request, QueryExchange) else None

@@ -1,0 +1,209 @@
+"""What the links of a client share: a channel of their own, and finding the node when they attach.
+
+channel.open, then a passive declare of the queue or exchange, or one that makes a queue for a dynamic node; then
+what the kind of link needs. All of it is written at once; the last answer attaches the link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ....engine import (
+    ON_DEMAND_CAPABILITY,
+    Address,
+    DeliveriesUnresumed,
+    LinkAttached,
+    LinkEnded,
+    LinkTerms,
+    parse_address,
+    route_address,
+)
+from ....errors import AmqpError, LinkDetached, RemoteProtocolError
+from ....messaging import Error, Source, Target, TransactionalState
+from ..._kit.links import PlainLink
+from ..channel import Channel
+from ..codes import as_exception
+from ..states import ChannelState
+from ..wire.methods import ChannelOpen, ChannelOpenOk, ExchangeDeclare, ExchangeDeclareOk, QueueDeclare, QueueDeclareOk
+
+if TYPE_CHECKING:
+    from ..engine import V09Engine
+    from .owners import SessionCore
+
+
+class ClientLink(PlainLink, Channel):
+    """One end of a link, on a client.
+
+    Attributes:
+        cause: why the peer ended the link, or its connection is over; None if this side ended it, or nobody has.
+    """
+
+    session: SessionCore
+    engine: V09Engine
+    terms: LinkTerms
+    handlers: ClassVar = {
+        ChannelOpenOk: "receive_open",
+        QueueDeclareOk: "receive_queue",
+        ExchangeDeclareOk: "receive_exchange",
+    }
+
+    def __init__(self, session: SessionCore, terms: LinkTerms, resuming: Iterable[Any] | None) -> None:
+        self.session = session
+        self.terms = terms
+        self.address = Address("", None)  # where messages go, or come from
+        self._resuming = None if resuming is None else [each for each in resuming if not each.local_settled]
+        self._ended = False
+        self._waits_for = 0  # answers that are still to come before it is attached
+        self.cause: AmqpError | None = None
+
+    @property
+    def name(self) -> str:
+        return self.terms.name
+
+    # Attaching
+
+    def begin_attaching(self) -> None:
+        """Open the channel, and find the node, or make it."""
+        session, terminus = self.session, self._terminus()
+        try:
+            self.address = self._parse(terminus)
+            check = self._check(terminus)
+            if check is not None:
+                session.engine.encode(check)
+            self.check_encodable()
+        except ValueError as error:
+            self._end(True, LinkDetached("amqp:invalid-field", str(error)))
+            return
+        self.open_channel(session.engine, session.connection.free_channel())
+        session.channels.append(self)
+        self._ask(ChannelOpen())
+        if check is not None:
+            self._ask(check)
+        self.prepare()
+
+    def check_encodable(self) -> None:
+        """Check that everything the link will send can be encoded.
+
+        Raises:
+            ValueError: something cannot (an `EncodeError` is a `ValueError`).
+        """
+
+    def _ask(self, method: Any) -> None:
+        """Write a method that has to be answered before the link is attached."""
+        self._waits_for += 1
+        self.write(method)
+
+    def _terminus(self) -> Source | Target:
+        terminus = self.terms.target if self.is_sender else self.terms.source
+        return terminus if isinstance(terminus, Source | Target) else Target()
+
+    def _parse(self, terminus: Source | Target) -> Address:
+        if terminus.dynamic or terminus.address is None:
+            return Address("", None)
+        address = parse_address(str(terminus.address))
+        if not self.is_sender and address.queue is None:
+            raise ValueError(
+                f"AMQP 0-9-1 receives from queues only, and {terminus.address} is an exchange: "
+                "bind a queue to it, and receive from that"
+            )
+        return address
+
+    def _check(self, terminus: Source | Target) -> Any:
+        """Return the method that finds the node or makes it; None if nothing has to be found."""
+        if terminus.dynamic:
+            return QueueDeclare(exclusive=True, auto_delete=not self.is_sender)
+        address = self.address
+        if address.exchange:
+            return ExchangeDeclare(exchange=address.exchange, type="", passive=True)
+        if terminus.address is None or address.key is None:
+            return None
+        asks = self.terms.on_demand and ON_DEMAND_CAPABILITY in self.session.connection.capabilities
+        arguments = self.session.engine.variant.tables.on_demand() if asks else {}
+        return QueueDeclare(queue=address.key, passive=True, arguments=arguments)
+
+    def prepare(self) -> None:
+        """Ask for whatever else has to be there before the link can be used."""
+
+    def receive_open(self, _: ChannelOpenOk) -> None:
+        self._answered()
+
+    def receive_queue(self, method: QueueDeclareOk) -> None:
+        if self._terminus().dynamic:
+            self.address = Address("", method.queue)
+        self._answered()
+
+    def receive_exchange(self, _: ExchangeDeclareOk) -> None:
+        self._answered()
+
+    def _answered(self) -> None:
+        self._waits_for -= 1
+        if self._waits_for == 0 and not self.attached:
+            self._attach()
+
+    def _attach(self) -> None:
+        terms = self.terms
+        terminus = self._terminus()
+        there = self.found(terminus)
+        self.remote = LinkTerms(
+            name=terms.name,
+            source=terms.source if self.is_sender else Source(there, dynamic=terminus.dynamic, filter=self.applied()),
+            target=Target(there, dynamic=terminus.dynamic) if self.is_sender else terms.target,
+            settle_mode="settled" if self.settled_by_sender else terms.settle_mode,
+            properties=terms.properties,
+        )
+        if terms.receiver_settle_mode == "second":
+            self.terms = replace(terms, receiver_settle_mode="first")
+        self.attached = True
+        engine = self.session.engine
+        engine.emit(LinkAttached(self))
+        self.begin_flow()
+        if self._resuming:
+            engine.emit(DeliveriesUnresumed(self, self._resuming))
+
+    def found(self, terminus: Source | Target) -> str | None:
+        """Return the address of the node."""
+        if terminus.dynamic:
+            return route_address("", self.address.key)
+        return None if terminus.address is None else str(terminus.address)
+
+    def applied(self) -> dict[Any, Any] | None:
+        """Return those filters of the source that the peer is known to have."""
+        return None
+
+    def begin_flow(self) -> None:
+        """Begin to use the link, which is now attached."""
+
+    # Detaching
+
+    def suspended(self) -> list[Any]:
+        found = [each for each in self.unsettled.values() if not isinstance(each.state, TransactionalState)]
+        return [*(self._resuming or ()), *found] if not self.attached and self.remote is None else found
+
+    def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
+        if self._ended or self.state is not ChannelState.OPEN:
+            return
+        self.close_channel(error)
+        self.attached = False
+
+    def failed(self, error: RemoteProtocolError) -> None:
+        self._end(True, error)
+
+    def cancelled(self, error: AmqpError) -> None:
+        """End the link, because the peer has taken the node away: nothing more comes, and the channel is of no use."""
+        self.close_channel()
+        self._end(True, error)
+
+    def closed(self, error: Error | None) -> None:
+        self._end(True, None if error is None else as_exception(LinkDetached, error))
+        self.session.channel_gone(self)
+
+    def over(self, error: AmqpError | None) -> None:
+        self._end(False, error)
+
+    def _end(self, closed: bool, cause: AmqpError | None) -> None:
+        self.attached = False
+        if not self._ended:
+            self._ended, self.cause = True, cause
+            self.session.engine.emit(LinkEnded(self, closed, cause))

@@ -1,0 +1,472 @@
+"""The receiving end of a client's link: a consumer whose prefetch follows the credit, and acks merged into ranges.
+
+Credit counts deliveries, prefetch bounds those without an ack: a peer may send more than the credit once some are
+acked. What comes beyond the credit is held here until there is credit for it. An owner that refills its credit
+(`ReceiverLink.refills`) thus has its next deliveries a little earlier. So has a consumer that is exclusive, or that is
+the single active one of a queue: nobody else could have the messages. Any other consumer is cancelled as soon as the
+credit is used up, and what came beyond it is given back.
+
+A drain takes the consumer away and gets one message after the other, until the credit is used or the queue is empty.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from functools import partial
+from struct import pack
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ....engine import DeliveriesUnresumed, FlowReceived, IncomingDelivery, LinkTerms, PendingRequest, RequestAnswered
+from ....errors import AmqpError, LinkDetached, LocalProtocolError
+from ....messaging import Accepted, DeliveryState, Error, Source, TransactionalState
+from ....messaging.payloads import Unmapped
+from ..._kit.lazy_deliveries import PortioningReceiver
+from ..._kit.links import WholeMessageReceiver
+from ..._kit.partial import advice, largest_in_part
+from ..acks import ACCEPT, REQUEUE, AckBatcher, outcome, verb_of
+from ..codes import Fault, as_error, as_exception
+from ..message.from_basic import read_route
+from ..message.streams import consumer_arguments, place_after, place_of, stream_arguments
+from ..requests import LimitUnsettled
+from ..states import ChannelState, ConsumerState, Step
+from ..wire.bulk import ContentRun, DeliveryScanner
+from ..wire.methods import (
+    BasicCancel,
+    BasicCancelOk,
+    BasicConsume,
+    BasicConsumeOk,
+    BasicDeliver,
+    BasicGet,
+    BasicGetEmpty,
+    BasicQos,
+    BasicQosOk,
+    BasicRecover,
+    BasicRecoverOk,
+)
+from ..wire.rare_methods import BasicRecoverSync, BasicRecoverSyncOk
+from .consumer import Consumer
+from .link import ClientLink
+from .prefetch import PrefetchBuffer
+from .transactional_channel import TransactionalChannel
+
+if TYPE_CHECKING:
+    from ..wire.frames import FrameReader
+    from .owners import SessionCore
+
+DELIVER, GET_OK = b"\0\x3c\0\x3c", b"\0\x3c\0\x47"
+MOST_PREFETCH = 0xFFFF
+ANY_SIZE = 0xFFFF_FFFF  # of a frame
+# The least prefetch of a consumer for whose place others wait: a new one, for another prefetch, would lose the place.
+PLACE_PREFETCH = 1000
+NUMBERS = 1 << 64  # of deliveries
+
+
+class ClientReceiver(ClientLink, TransactionalChannel, PortioningReceiver, WholeMessageReceiver):
+    """See `ReceiverLink` for the contract."""
+
+    has_runs = True
+    hot: ClassVar = {DELIVER: "receive_deliver", GET_OK: "receive_get"}
+    handlers: ClassVar = {
+        BasicQosOk: "receive_qos",
+        BasicConsumeOk: "receive_consume",
+        BasicCancelOk: "receive_cancel_ok",
+        BasicCancel: "receive_cancel",
+        BasicGetEmpty: "receive_empty",
+        BasicRecoverOk: "receive_recovered",
+        BasicRecoverSyncOk: "receive_recovered",
+    }
+
+    def __init__(self, session: SessionCore, terms: LinkTerms, resuming: Iterable[Any] | None) -> None:
+        ClientLink.__init__(self, session, terms, resuming)
+        PortioningReceiver.__init__(self)
+        self._settled = terms.settle_mode == "settled"
+        self.largest = terms.max_message_size or None
+        self._prefetched = PrefetchBuffer()
+        self._consumer = Consumer(self.name)
+        self._prefetch = 0
+        self._least = 0  # the least prefetch that the user wants
+        self._place: int | None = None  # in a stream, the offset at which the next consumer begins
+        self._recovering: deque[PendingRequest[Any]] = deque()
+        self._recovered = 0  # number of the last delivery when the peer last answered a recover
+        self._out = 0  # deliveries of the present consumer without an ack
+        self._last = 0  # the number of the last delivery
+        self._draining = False
+        self.getting = False
+        self._settling_all = False  # whether the acks being written are those of a transaction
+        self._scanner: DeliveryScanner | None = None  # of its consumer's messages
+        self._begin = b""  # of the last delivery's method, up to the consumer's tag
+        self._number_octets = b""
+        self._route = b""
+
+    @property
+    def settled_by_sender(self) -> bool:
+        return self._settled
+
+    def check_encodable(self) -> None:
+        self.session.engine.encode(self._consume())
+
+    def applied(self) -> dict[Any, Any] | None:
+        source = self.terms.source
+        return source.filter if isinstance(source, Source) and self.session.connection.has_streams else None
+
+    def begin_flow(self) -> None:
+        nack = "basic.nack" in self.session.connection.capabilities
+        self._acks = AckBatcher(self, self._acked, partial(outcome, nack=nack))
+        self._adjust()
+
+    # Credit
+
+    def flow(
+        self, credit: int, *, drain: bool = False, echo: bool = False, properties: Mapping[Any, Any] | None = None
+    ) -> None:
+        if self._ended:
+            raise LocalProtocolError(f"the link {self.name!r} is not attached")
+        if not 0 <= credit <= 0xFFFF_FFFF:
+            raise LocalProtocolError(f"credit must be in 0..{0xFFFF_FFFF}, not {credit}")
+        self.credit = credit
+        self._draining = drain
+        while self._prefetched and self.credit > 0:
+            self._hand_out(self._prefetched.take(self.credit))
+        self._adjust()
+
+    def _adjust(self) -> None:
+        """Take the next step towards a consumer that fits the credit.
+
+        Steps are taken one at a time: RabbitMQ 4.0 has an internal error when a consumer is cancelled right after the
+        method that makes it.
+        """
+        if not self.attached or self._consumer.changing:
+            return
+        wanted = self.credit - len(self._prefetched)
+        if self._consumer.state is ConsumerState.NONE:
+            if self._draining:
+                self._get()
+            elif wanted > 0 and not self.getting:
+                self._start(wanted)
+        elif self._draining or (self.credit <= 0 and not self._stays):
+            self._cancel()
+        elif wanted > 0 and self._out >= self._prefetch:
+            self._acks.flush()
+            if self._out >= self._prefetch:
+                self._widen(wanted)
+
+    @property
+    def _stays(self) -> bool:
+        """Return whether the consumer stays at the peer even without credit."""
+        return self.refills or self._has_a_place
+
+    @property
+    def _has_a_place(self) -> bool:
+        """Return whether others wait for the consumer's place, which it would lose if it were cancelled."""
+        return bool(self.terms.properties.get("exclusive")) or self.address.key in self.session.engine.single_active
+
+    def _start(self, wanted: int) -> None:
+        by_consumer = self.session.connection.prefetch_by_consumer
+        self._set_prefetch(wanted if by_consumer else wanted + len(self._unsettled) + len(self._prefetched))
+        self._consumer.start(self._last)
+        self.write(self._consume())
+
+    def _consume(self) -> BasicConsume:
+        return BasicConsume(
+            queue=self.address.key or "",
+            consumer_tag=self._consumer.tag,
+            exclusive=bool(self.terms.properties.get("exclusive")),
+            arguments=consumer_arguments(self.terms, self._place),
+        )
+
+    def _set_prefetch(self, prefetch: int) -> None:
+        least = PLACE_PREFETCH if self._has_a_place else 1
+        before = self._prefetch if self.refills else 1
+        self._prefetch = min(max(prefetch, before, least, self._least), MOST_PREFETCH)
+        self.write(BasicQos(prefetch_count=self._prefetch))
+
+    def _widen(self, wanted: int) -> None:
+        """Make room for more unacked deliveries: by a wider prefetch, or by another consumer that has one."""
+        if self.session.connection.prefetch_by_consumer:
+            self._cancel()
+        elif self._prefetch < MOST_PREFETCH:
+            self._set_prefetch(self._out + wanted)
+
+    def _cancel(self) -> None:
+        self._consumer.advance(Step.SEND_CANCEL)
+        self.write(BasicCancel(consumer_tag=self._consumer.tag))
+
+    def receive_qos(self, _: BasicQosOk) -> None:
+        pass
+
+    def receive_consume(self, method: BasicConsumeOk) -> None:
+        self._consumer.advance(Step.RECEIVE_CONSUME_OK)
+        if self.session.connection.prefetch_by_consumer:
+            self._acks.counted_from, self._out = self._last, 0
+        self._adjust()
+
+    def receive_cancel_ok(self, method: BasicCancelOk) -> None:
+        self._consumer.advance(Step.RECEIVE_CANCEL_OK)
+        if self._last != self._consumer.after:  # else the place is unchanged
+            self._place = place_after(self.properties_octets, self.engine.variant.tables)
+        if not self._stays and self.credit <= 0:
+            if self._place is not None and self._prefetched:
+                self._place = place_of(self._prefetched.payload)
+            for number in self._prefetched.drop():
+                if not self._recovering:  # else the peer has them back already
+                    self._acks.add(number, REQUEUE)
+        self._adjust()
+
+    def receive_cancel(self, method: BasicCancel) -> None:
+        """End the link, because the peer has cancelled the consumer: its queue is gone."""
+        if method.consumer_tag == self._consumer.tag:
+            self.cancelled(LinkDetached("amqp:resource-deleted", "the peer cancelled the consumer: its queue is gone"))
+
+    # Draining
+
+    def _get(self) -> None:
+        if self.credit <= 0:
+            self._draining = False
+            self.credit = 0
+            self.engine.emit(FlowReceived(self, True))
+        elif self._is_stream:
+            self._give_back_credit()  # a stream has no basic.get: to ask for it would end the connection
+            self._get()
+        elif not self.getting:
+            self.getting = True
+            self.write(BasicGet(queue=self.address.key or ""))
+
+    @property
+    def _is_stream(self) -> bool:
+        """Return whether the queue is known to be a stream."""
+        known = self.address.key in self.session.engine.streams
+        return known or self._place is not None or bool(stream_arguments(self.terms.source))
+
+    def receive_get(self, payload: bytes) -> None:
+        self.check_shape(payload)
+        self._number_octets = payload[4:12]
+        self._route = payload[12:-4]
+        self.expect_content(self._got)
+
+    def _got(self, body: bytes) -> None:
+        self.getting = False
+        self._delivered(body)
+        self._adjust()
+
+    def receive_empty(self, _: BasicGetEmpty) -> None:
+        self.getting = False
+        if self._draining:
+            self._give_back_credit()
+        self._adjust()
+
+    def _give_back_credit(self) -> None:
+        """Set the credit to 0, and report that no message comes for what is left of it."""
+        given_back, self.credit = self.credit, 0
+        self.engine.emit(FlowReceived(self, False, given_back))
+
+    # Deliveries
+
+    def receive_run(self, reader: FrameReader) -> bool:
+        """Do for a run of messages, column by column, what `receive_deliver` and `_delivered` do for each."""
+        scanner, free = self._scanner, self._prefetch - self._out
+        if scanner is None or free <= 0 or self._content is not None or self.state is not ChannelState.OPEN:
+            return False
+        run = reader.run(scanner, free, self.largest or ANY_SIZE)
+        if run is None:
+            return False
+        octets, routes, properties, _ = run
+        count, first, incoming = len(octets), self._last + 1, self.engine.incoming
+        numbers = range(first, first + count)
+        alike = properties.count(properties[0]) == count
+        if (
+            routes.count(self._route) < count
+            or first + count > NUMBERS
+            or pack(f">{count}Q", *numbers) != b"".join(octets)
+            or not all(map(incoming.can_wait, properties[:1] if alike else properties))
+        ):
+            for self._number_octets, route, self.properties_octets, body in zip(*run, strict=True):
+                if route != self._route:
+                    read_route(route)
+                    self._route = route
+                self._delivered(body)
+            return True
+        self.properties_octets = properties[-1]  # they say the place in a stream
+        self._last += count
+        self._out += count
+        arrived = ContentRun(self.delivery_type, self._settled, numbers, incoming.head, run)
+        is_more = count > self.credit
+        if self.credit > 0:
+            self._hand_out(arrived.cut(self.credit) if is_more else arrived)
+            if self.credit <= 0 or self._out >= self._prefetch:
+                self._adjust()
+        if is_more:
+            self._prefetched.add_run(arrived)
+        return True
+
+    def receive_deliver(self, payload: bytes) -> None:
+        at = 5 + payload[4]
+        route = payload[at + 8 :]
+        if payload[:at] != self._begin:
+            self.check_shape(payload)
+            self._begin, self._route = payload[:at], route
+            self._scanner = DeliveryScanner(self.engine.variant.framing, self.number, self._begin)
+        elif route != self._route:
+            read_route(route)
+            self._route = route
+        self._number_octets = payload[at : at + 8]
+        self._content = self._delivered
+        self._awaits_header = True
+
+    def announced(self, size: int) -> None:
+        limit = largest_in_part(self.largest)
+        if size > limit:
+            error = as_error(311, f"a message of {size} octets; this side takes {limit}{advice(self.largest)}")
+            self.close_channel(error)
+            self._end(True, as_exception(LinkDetached, error))
+
+    def _delivered(self, body: bytes) -> None:
+        """Take a message that is whole. benchmarks/amqp091.py."""
+        incoming, properties = self.engine.incoming, self.properties_octets
+        payload: bytes | Unmapped
+        if incoming.can_wait(properties) and not self.children:
+            payload = Unmapped((incoming.head, self._route, properties, body))
+        else:
+            payload = incoming.map(self._route, properties, body, self.children)
+        octets = self._number_octets
+        number = int.from_bytes(octets, "big")
+        if number <= self._last and not self._settled:  # many of RabbitMQ's direct replies have the same number
+            raise Fault(
+                406, f"a delivery numbered {number}, and {self._last} was the last", BasicDeliver.code, soft=True
+            )
+        self._last = number
+        self._out += 1
+        delivery = self.delivery_type(self, number, octets, payload, self._settled)
+        if self.credit > 0:
+            self._hand_out(delivery)
+            if self.credit <= 0 or self._out >= self._prefetch:
+                self._adjust()
+        else:
+            self._prefetched.add(delivery)
+
+    def _hand_out(self, arrived: IncomingDelivery | ContentRun) -> None:
+        """Pass on a delivery, or a run of deliveries, for which there is credit."""
+        if self._settled and self._recovering:
+            return  # the peer has it back already, and it comes again
+        if isinstance(arrived, ContentRun):
+            self.credit -= len(arrived.numbers)
+            if self._settled:
+                self._acks.add_run(arrived.numbers[0], arrived.numbers[-1])
+            self._arrive_many(arrived)
+            return
+        self.credit -= 1
+        if self._settled:
+            self._acks.add(arrived.delivery_id or 0, ACCEPT)
+        else:
+            self._unsettled[arrived.tag] = arrived
+        self._arrive(arrived)
+
+    # Settling
+
+    def joins(self, number: int | None, tag: bytes, state: DeliveryState) -> bool:
+        if number is None or type(state) is not Accepted or not self.attached or not self._acks.joins(number):
+            return False
+        del self._unsettled[tag]
+        return True
+
+    def settle(self, delivery: IncomingDelivery, state: DeliveryState | None, *, settled: bool | None = None) -> None:
+        if delivery.local_settled:
+            return
+        if not self.attached:
+            raise LocalProtocolError(f"the link {self.name!r} is gone: the delivery is the peer's to send again")
+        if type(state) is TransactionalState:
+            self.session.connection.transactions.retire(self, delivery, state)
+            return
+        if state is not None:
+            delivery.state = state
+        if self._recovering:
+            return  # the peer has it back already: its answer makes the delivery stale
+        self._acks.add(delivery.delivery_id or 0, ACCEPT if type(state) is Accepted else verb_of(delivery.state))
+        delivery.local_settled = True
+        del self._unsettled[delivery.tag]
+
+    def _acked(self, count: int) -> None:
+        """Note that `count` acks of the present consumer were written; commit them if the channel is transactional."""
+        self._out -= count
+        if self.transactional and not self._settling_all:
+            self.commit()
+
+    def settle_all(self, settled: list[tuple[IncomingDelivery, DeliveryState | None]]) -> None:
+        """Settle the deliveries of a transaction, after all earlier acks, together with its publishes."""
+        for delivery, state in settled:
+            self._acks.add(delivery.delivery_id or 0, verb_of(state))
+        self._settling_all = True
+        self._acks.flush()
+        self._settling_all = False
+
+    def give_back(self, deliveries: Iterable[IncomingDelivery]) -> None:
+        """Requeue the deliveries of a transaction that was rolled back."""
+        if self.attached:
+            for delivery in deliveries:
+                if not self.has_back(delivery):
+                    self._acks.add(delivery.delivery_id or 0, REQUEUE)
+
+    def has_back(self, delivery: IncomingDelivery) -> bool:
+        """Return whether the peer has the delivery back, by a recover, so that it must not be settled."""
+        return bool(self._recovering) or (delivery.delivery_id or 0) <= self._recovered
+
+    def select(self) -> None:
+        self._acks.flush()
+        super().select()
+
+    def closed(self, error: Error | None) -> None:
+        self.fail_pending_commits(error)
+        super().closed(error)
+
+    # What only this dialect can be asked for
+
+    def ask(self, pending: PendingRequest[Any]) -> None:
+        """Carry out a request that concerns this link."""
+        request = pending.request
+        if isinstance(request, LimitUnsettled):
+            self._least = min(max(request.count, 0), MOST_PREFETCH)
+            if self._consumer.state is ConsumerState.CONSUMING and self._prefetch < self._least:
+                self._widen(self._least)
+            self._answer_request(pending)
+        else:
+            self._acks.flush()
+            self._recovering.append(pending)
+            # Qpid's 0-9 has another method for that.
+            connection = self.session.connection
+            sync = BasicRecoverSync in self.engine.variant.methods and not connection.capabilities
+            self.write(BasicRecoverSync(requeue=True) if sync else BasicRecover(requeue=True))
+
+    def receive_recovered(self, _: BasicRecoverOk | BasicRecoverSyncOk) -> None:
+        """Forget all open deliveries: the peer has them back, and sends them again under other numbers."""
+        if not self._recovering:
+            raise Fault(503, "a recover-ok for which nobody asked", BasicRecoverOk.code)
+        gone = list(self.unsettled.values())
+        self.unsettled.clear()
+        self._prefetched.drop()
+        self._recovered = self._last
+        self._acks.forget(self._last)
+        self._out = 0
+        for delivery in gone:
+            if delivery in self.incoming:
+                self.incoming.remove(delivery)
+                self.credit += 1
+        if gone:
+            self.engine.emit(DeliveriesUnresumed(self, gone))
+        self._answer_request(self._recovering.popleft())
+        self._adjust()
+
+    def _answer_request(self, pending: PendingRequest[Any]) -> None:
+        pending.answer(None)
+        self.engine.emit(RequestAnswered(pending))
+
+    def _end(self, closed: bool, cause: AmqpError | None) -> None:
+        self.bring(self.waiting)
+        while self._recovering:
+            pending = self._recovering.popleft()
+            pending.fail(cause if cause is not None else LocalProtocolError("the link was detached"))
+            self.session.engine.emit(RequestAnswered(pending))
+        super()._end(closed, cause)
+
+    def leave(self) -> None:
+        if self.attached:
+            self._acks.flush()

@@ -1,0 +1,144 @@
+"""A session of a client: a group of channels. Each link has one of its own, so that a fault ends what it concerns.
+
+A session does not exist on the wire. It is begun at once, and ended when its channels are closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ....engine import (
+    IncomingDelivery,
+    LinkTerms,
+    OutgoingDelivery,
+    PendingRequest,
+    Request,
+    RequestResult,
+    SenderLink,
+    SessionBegun,
+    SessionTerms,
+    SessionUnmapped,
+    route_address,
+)
+from ....errors import AmqpError, LocalProtocolError
+from ....messaging import Coordinator, Error
+from ..message.places import DIRECT_REPLY
+from ..requests import LimitUnsettled, Recover, UpdateSecret
+from .declare import DeclareChannel
+from .direct_reply import DirectReplies
+from .owners import SessionCore
+from .receiver import ClientReceiver
+from .sender import ClientSender
+from .transactions import ClientCoordinator
+
+if TYPE_CHECKING:
+    from ..channel import Channel
+    from ..engine import V09Engine
+    from .owners import ConnectionCore
+    from .transactions import TransactionChannel
+
+
+REPLIES = (DIRECT_REPLY, route_address("", DIRECT_REPLY))
+
+
+class ClientSession(SessionCore):
+    """See `Session` for the contract."""
+
+    engine: V09Engine
+
+    def __init__(self, connection: ConnectionCore, terms: SessionTerms | None) -> None:
+        self.connection = connection
+        self.engine = connection.engine
+        self.terms = self.remote = terms if terms is not None else SessionTerms()
+        self.begun = True
+        self.strict_window = True
+        self.channels: list[Channel] = []
+        self.coordinators: list[ClientCoordinator] = []
+        self.transaction_channel: TransactionChannel | None = None  # for transactions that settle nothing
+        self._requests: DeclareChannel | None = None
+        self._ending = False
+        self.engine.emit(SessionBegun(self))
+
+    @property
+    def sendable(self) -> bool:
+        return self.begun
+
+    def begin(self, terms: SessionTerms | None = None) -> None:
+        raise LocalProtocolError("the session does not wait for an answer")
+
+    # Links
+
+    def attach_sender(self, terms: LinkTerms, *, resuming: Iterable[OutgoingDelivery] | None = None) -> SenderLink:
+        self._check()
+        if isinstance(terms.target, Coordinator):
+            coordinator = ClientCoordinator(self, terms)
+            self.coordinators.append(coordinator)
+            return coordinator
+        link = ClientSender(self, terms, resuming)
+        link.begin_attaching()
+        return link
+
+    def attach_receiver(
+        self, terms: LinkTerms, *, resuming: Iterable[IncomingDelivery] | None = None
+    ) -> ClientReceiver:
+        self._check()
+        kind = DirectReplies if terms.source is not None and terms.source.address in REPLIES else ClientReceiver
+        link = kind(self, terms, resuming)
+        link.begin_attaching()
+        return link
+
+    def _check(self) -> None:
+        if not self.begun or not self.engine.opened:
+            raise LocalProtocolError("the session is over, or was not begun")
+
+    def channel_gone(self, channel: Channel) -> None:
+        """Forget a channel that is closed; end the session if it waits for that."""
+        if channel in self.channels:
+            self.channels.remove(channel)
+        self._end_if_empty()
+
+    # Requests
+
+    def request(self, request: Request[RequestResult]) -> PendingRequest[RequestResult]:
+        self._check()
+        pending = PendingRequest(self, request)
+        if isinstance(request, UpdateSecret):
+            self.connection.update_secret(pending)
+        elif isinstance(request, Recover | LimitUnsettled):
+            if not isinstance(request.link, ClientReceiver) or not request.link.attached:
+                raise LocalProtocolError("the receiver is not attached")
+            request.link.ask(pending)
+        else:
+            if self._requests is None:
+                self._requests = DeclareChannel(self)
+            self._requests.add(pending)
+        return pending
+
+    # The end
+
+    def end(self, error: Error | None = None) -> None:
+        if not self.begun:
+            return
+        self.begun, self._ending = False, True
+        for coordinator in list(self.coordinators):
+            coordinator.over(None)
+        for channel in list(self.channels):
+            channel.close_channel(error)
+        self._end_if_empty()
+
+    def _end_if_empty(self) -> None:
+        if self._ending and not self.channels:
+            self._ending = False
+            self.connection.sessions.remove(self)
+            self.engine.emit(SessionUnmapped(self, None))
+
+    def over(self, error: AmqpError | None) -> None:
+        """End the session, because the connection is over."""
+        self.begun = self._ending = False
+        for coordinator in list(self.coordinators):
+            coordinator.over(error)
+        for channel in list(self.channels):
+            channel.over(error)
+        self.channels.clear()
+        self.engine.emit(SessionUnmapped(self, error))

@@ -1,0 +1,273 @@
+"""A client's transactions. The engine itself is the coordinator that AMQP 1.0 has links to (§4).
+
+Until its discharge nothing of a transaction is written. Then all of it goes out on one channel, followed by tx.commit.
+That channel is the one of the receiver whose deliveries are settled, for an ack belongs to the channel of its delivery;
+without settlements it is one for transactions alone. A channel that was transactional once stays so; plain acks on it
+are committed with each flush.
+
+A message that no queue takes comes back before tx.commit-ok, and the rest is committed all the same. The answer to the
+discharge then is `Returned`, with the reply code, for the transaction took effect in part.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from ....engine import CreditChanged, LinkAttached, LinkEnded, LinkTerms, OutcomesReceived, OutgoingDelivery
+from ....errors import AmqpError, LocalProtocolError
+from ....messaging import (
+    ACCEPTED,
+    Coordinator,
+    Declare,
+    Declared,
+    DeliveryState,
+    Discharge,
+    Error,
+    Returned,
+    TransactionalState,
+)
+from ..._kit.coordinators import LocalCoordinator, rejected
+from ..._kit.links import PlainLink
+from ..states import ChannelState
+from ..wire.methods import BasicReturn, ChannelOpen, ChannelOpenOk
+from .owners import TransactionsCore
+from .returns import find_returned, outcome_of
+from .transactional_channel import ROLLED_BACK, OnDischarged, TransactionalChannel
+
+if TYPE_CHECKING:
+    from ....engine import IncomingDelivery
+    from .owners import SessionCore
+    from .receiver import ClientReceiver
+    from .sender import ClientSender
+
+CAPABILITIES = ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn")
+
+
+class PendingTransaction:
+    """The publishes and settlements of one transaction.
+
+    Attributes:
+        coordinator: the link that declared it.
+        receiver: the link whose deliveries it settles; None as long as it settles nothing.
+        returned: the error of each message that came back.
+    """
+
+    def __init__(self, coordinator: ClientCoordinator) -> None:
+        self.coordinator = coordinator
+        self.publishes: list[tuple[ClientSender, OutgoingDelivery]] = []
+        self.returned: list[Error] = []
+        self.settled: list[tuple[IncomingDelivery, DeliveryState | None]] = []
+        self.receiver: ClientReceiver | None = None
+
+    def on_return(self, method: BasicReturn, properties: bytes, body: bytes) -> None:
+        """Record that a message of the transaction came back."""
+        outcome = outcome_of(method)
+        self.returned.append(outcome.error)  # type: ignore[union-attr,arg-type]
+        found = find_returned(self.publishes, method, properties, body)
+        if found is not None:
+            self.publishes = [each for each in self.publishes if each[1] is not found]
+            found.remote_state = TransactionalState(found.state.txn_id, outcome)  # type: ignore[union-attr]
+
+    def gone(self) -> str | None:
+        """Return which link's end keeps the transaction from its commit, and why; None if none does.
+
+        Messages of a sender that this side closed are written all the same: on the channel of the commit.
+        """
+        for link, _ in self.publishes:
+            if link.cause is not None:
+                return f"the sender {link.name!r} is gone: {link.cause}"
+        if self.receiver is not None and not self.receiver.attached:
+            why = self.receiver.cause or "it was closed before the commit, and its deliveries went back with it"
+            return f"the receiver {self.receiver.name!r} is gone: {why}"
+        return None
+
+    def outcome(self) -> DeliveryState:
+        """Return the outcome of the commit."""
+        if not self.returned:
+            return ACCEPTED
+        first, count = self.returned[0], len(self.returned)
+        if count > 1:
+            description = f"{first.description}, the first of {count} messages that came back"
+            first = Error(first.condition, description, first.info)
+        return Returned(first)
+
+    def roll_back(self) -> None:
+        """Give back the deliveries that were to be settled, so that they come again. No publish was written yet."""
+        if self.receiver is not None:
+            self.receiver.give_back([delivery for delivery, _ in self.settled])
+
+
+class Transactions(TransactionsCore):
+    """The transactions of one connection."""
+
+    def __init__(self) -> None:
+        self._open: dict[bytes, PendingTransaction] = {}
+        self._number = 0
+
+    def declare(self, coordinator: ClientCoordinator) -> Declared:
+        self._number += 1
+        txn_id = self._number.to_bytes(8, "big")
+        self._open[txn_id] = PendingTransaction(coordinator)
+        return Declared(txn_id)
+
+    def give_up(self, coordinator: ClientCoordinator) -> None:
+        """Roll back the open transactions of `coordinator`, whose link is gone."""
+        for txn_id, work in list(self._open.items()):
+            if work.coordinator is coordinator:
+                del self._open[txn_id]
+                work.roll_back()
+
+    def post(
+        self,
+        link: ClientSender,
+        payload: bytes,
+        settled: bool,
+        tag: bytes,
+        message_format: int,
+        state: DeliveryState,
+    ) -> OutgoingDelivery:
+        """Keep a message for the commit of its transaction. It counts as accepted, if the transaction is committed."""
+        work = self._work(state)
+        link.check(payload)
+        delivery = link.delivery_type(link, tag, payload, True, message_format)
+        work.publishes.append((link, delivery))
+        delivery.state = state
+        delivery.on_wire = delivery.remote_settled = True
+        delivery.remote_state = TransactionalState(state.txn_id, ACCEPTED)  # type: ignore[union-attr]
+        if not settled:
+            link.engine.emit(OutcomesReceived(link, [delivery]))
+        return delivery
+
+    def retire(self, link: ClientReceiver, delivery: IncomingDelivery, state: TransactionalState) -> None:
+        """Keep a settlement for the commit of its transaction."""
+        work = self._work(state)
+        if work.receiver not in (None, link):
+            raise LocalProtocolError(
+                "a transaction of AMQP 0-9-1 settles deliveries of one receiver only: use one for each receiver"
+            )
+        work.receiver = link
+        delivery.state = state
+        delivery.local_settled = True
+        link.unsettled.pop(delivery.tag, None)
+        work.settled.append((delivery, state.outcome))
+
+    def _work(self, state: DeliveryState) -> PendingTransaction:
+        work = self._open.get(state.txn_id) if isinstance(state, TransactionalState) else None
+        if work is None:
+            raise LocalProtocolError("the transaction is not open")
+        return work
+
+    def discharge(self, session: SessionCore, what: Discharge, done: OnDischarged) -> None:
+        """End a transaction; call `done` when the peer has committed it, or with the reason why it has not."""
+        work = self._open.pop(what.txn_id, None)
+        if work is None:
+            done(rejected("amqp:transaction:unknown-id", "the transaction is not open"))
+        elif what.fail or not (work.publishes or work.settled):
+            work.roll_back()
+            done(ACCEPTED)
+        elif (gone := work.gone()) is not None:
+            work.roll_back()
+            done(rejected(ROLLED_BACK, gone))
+        elif work.receiver and any(work.receiver.has_back(delivery) for delivery, _ in work.settled):
+            work.roll_back()
+            done(rejected(ROLLED_BACK, "the peer has back what the transaction settles, by a recover"))
+        else:
+            self._commit(session, work, done)
+
+    def _commit(self, session: SessionCore, work: PendingTransaction, done: OnDischarged) -> None:
+        channel: TransactionalChannel
+        if work.receiver is not None:
+            channel = work.receiver
+        else:
+            found = session.transaction_channel
+            if found is None or found.state is not ChannelState.OPEN:
+                found = session.transaction_channel = TransactionChannel(session)
+            channel = found
+        try:  # encode all before writing any, for what is written would be committed with the next one
+            frames = [link.frames(delivery.payload, channel.number) for link, delivery in work.publishes]
+        except LocalProtocolError as error:
+            work.roll_back()
+            done(rejected(ROLLED_BACK, str(error)))
+            return
+        channel.select()
+        for each in frames:
+            channel.write_frames(each)
+        if work.receiver is not None:
+            work.receiver.settle_all(work.settled)
+        channel.commit(work, done)
+
+
+class TransactionChannel(TransactionalChannel):
+    """A channel for transactions that settle nothing."""
+
+    handlers: ClassVar = {ChannelOpenOk: "receive_open"}
+
+    def __init__(self, session: SessionCore) -> None:
+        self.session = session
+        self.open_channel(session.engine, session.connection.free_channel())
+        session.channels.append(self)
+        self.write(ChannelOpen())
+
+    def receive_open(self, _: ChannelOpenOk) -> None:
+        pass
+
+    def closed(self, error: Error | None) -> None:
+        self.fail_pending_commits(error)
+        self.session.channel_gone(self)
+
+    def over(self, error: AmqpError | None) -> None:
+        pass  # the end of the coordinator's link tells that the answer is unknown
+
+
+class ClientCoordinator(PlainLink, LocalCoordinator):
+    """The link to the coordinator, which this side is itself. See `SenderLink` for the contract."""
+
+    session: SessionCore
+
+    def __init__(self, session: SessionCore, terms: LinkTerms) -> None:
+        self.session = session
+        self.terms = terms
+        self.remote: LinkTerms | None = LinkTerms(
+            terms.name, terms.source, Coordinator(CAPABILITIES), settle_mode=terms.settle_mode
+        )
+        self.attached = True
+        self.credit = 1000
+        self.unsettled: dict[bytes, OutgoingDelivery] = {}
+        self.frame_room = session.engine.max_payload
+        self._ended = False
+        session.engine.emit(LinkAttached(self))
+        session.engine.emit(CreditChanged(self))
+
+    @property
+    def name(self) -> str:
+        return self.terms.name if self.terms is not None else ""
+
+    def declare(self, delivery: OutgoingDelivery, asked: Declare) -> None:
+        self.answer(delivery, self.session.connection.transactions.declare(self))
+
+    def discharge(self, delivery: OutgoingDelivery, asked: Discharge) -> None:
+        transactions = self.session.connection.transactions
+        transactions.discharge(self.session, asked, lambda state: self.answer(delivery, state))
+
+    def answer(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
+        if not self._ended:
+            super().answer(delivery, state)
+
+    def report(self, delivery: OutgoingDelivery) -> None:
+        self.session.engine.emit(OutcomesReceived(self, [delivery]))
+
+    def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
+        self._end(True, None)
+
+    def over(self, error: AmqpError | None) -> None:
+        """End the link, because its session or the connection is over."""
+        self._end(False, error)
+
+    def _end(self, closed: bool, error: AmqpError | None) -> None:
+        self.attached = False
+        if not self._ended:
+            self._ended = True
+            self.session.connection.transactions.give_up(self)
+            if self in self.session.coordinators:
+                self.session.coordinators.remove(self)
+            self.session.engine.emit(LinkEnded(self, closed, error))

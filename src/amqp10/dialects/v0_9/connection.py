@@ -1,0 +1,113 @@
+"""Channel 0: what a client's and a server's side of the connection share (0-9-1 §2.2)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ...errors import AmqpError, ConnectionClosed
+from .codes import Fault, as_error, as_exception
+from .wire.methods import ConnectionClose, ConnectionCloseOk
+
+if TYPE_CHECKING:
+    from ...engine import Session, SessionTerms
+    from .owners import Wire
+    from .wire.method_table import Method
+
+
+@cache
+def own_product() -> Mapping[str, str]:
+    """Return what either side says of its program; the version is read from the disk once, not at each connection."""
+    return {"product": "amqp10", "version": version("amqp10"), "platform": "Python"}
+
+
+class Connection(ABC):
+    """The base of channel 0, for either role.
+
+    Attributes:
+        sessions: all sessions that are not over.
+    """
+
+    handlers: ClassVar[dict[type[Method], str]] = {
+        ConnectionClose: "receive_close",
+        ConnectionCloseOk: "receive_close_ok",
+    }
+
+    def __init__(self, engine: Wire) -> None:
+        self.engine = engine
+        self.sessions: list[Any] = []
+
+    @property
+    @abstractmethod
+    def may_close(self) -> bool:
+        """Return whether the state of the handshake allows a close."""
+
+    @abstractmethod
+    def started(self) -> None:
+        """Go on after the protocol header, which was sent or has come."""
+
+    @abstractmethod
+    def open(self) -> None:
+        """Go on with the terms that the owner has set for this side."""
+
+    def block(self, whose: str, reason: str | None) -> None:  # noqa: B027  # what only servers say
+        """Note the reason of `whose` for which no messages are taken at present; None if that reason is gone."""
+
+    def write(self, method: Method) -> None:
+        self.engine.write_method(0, method)
+
+    def receive(self, method: Method) -> None:
+        name = self.handlers.get(type(method))
+        if name is None:
+            raise Fault(503, f"{method.name}, which is not expected here", method.code)
+        getattr(self, name)(method)
+
+    # Channels
+
+    @abstractmethod
+    def begin(self, terms: SessionTerms | None) -> Session:
+        """Begin a session."""
+
+    @abstractmethod
+    def unknown_channel(self, number: int, kind: int, payload: bytes) -> None:
+        """Take a frame on a channel that is not open."""
+
+    # The end
+
+    def receive_close(self, method: ConnectionClose) -> None:
+        self.engine.write_last(ConnectionCloseOk())
+        self.engine.finish(self.cause_of(method))
+
+    def cause_of(self, method: ConnectionClose) -> AmqpError | None:
+        """Return the error with which the peer closed; None if this side had closed, too."""
+        if method.reply_code in (0, 200):
+            return ConnectionClosed() if not self.engine.closing else None
+        error = as_error(method.reply_code, method.reply_text, method.class_id, method.method_id)
+        return as_exception(ConnectionClosed, error)
+
+    def receive_close_ok(self, method: ConnectionCloseOk) -> None:
+        if not self.engine.closing:
+            raise Fault(503, "connection.close-ok, and nobody closed", method.code)
+        self.engine.finish(None)
+
+    def over(self, error: AmqpError | None) -> None:
+        """End all sessions, because the connection is over."""
+        for session in self.sessions:
+            session.over(error)
+        self.sessions.clear()
+
+
+def capabilities_of(properties: Mapping[str, Any]) -> frozenset[str]:
+    """Return what the peer can do by its properties: a table of flags; or names, where tables have no flags."""
+    named = properties.get("capabilities")
+    if isinstance(named, dict):
+        return frozenset(name for name, can in named.items() if can is True)
+    return frozenset(named.split()) if isinstance(named, str) else frozenset()
+
+
+def agreed(theirs: int, ours: int) -> int:
+    """Return the lower of two limits; 0 means no limit."""
+    return min(theirs, ours) if theirs and ours else max(theirs, ours)

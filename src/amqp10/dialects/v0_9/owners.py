@@ -1,0 +1,41 @@
+"""What channels use of the engine that they are on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from ...engine import ConnectionTerms
+    from ...errors import AmqpError
+    from .wire.method_table import Method
+    from .wire.variant import Variant
+
+
+class Flushed(Protocol):
+    """An object that keeps back methods, to merge them, until the next output."""
+
+    def flush(self) -> None: ...
+
+
+class Wire(Protocol):
+    """The engine, as its channels see it.
+
+    Attributes:
+        channels: all that are open, or that wait for the answer to their close, by number.
+        partial: octets of messages that are not whole.
+        closing: whether this side's connection.close was sent.
+    """
+
+    channels: dict[int, Any]
+    partial: int
+    closing: bool
+    variant: Variant
+    terms: ConnectionTerms
+
+    def write_method(self, channel: int, method: Method) -> None: ...
+
+    def write_last(self, method: Method) -> None: ...
+
+    def flush_later(self, owing: Flushed) -> None: ...
+
+    def finish(self, error: AmqpError | None) -> None: ...

@@ -1,0 +1,1 @@
+"""A server's end: its connection, and each channel as a session with its links."""

@@ -1,0 +1,230 @@
+"""A server's side of the connection: the handshake, and what the client says on channel 0 (0-9-1 §2.2)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ....engine import Authenticated, ConnectionOpened, ConnectionTerms, Role, SessionTerms
+from ....errors import AuthenticationFailed, LocalProtocolError
+from ....sasl import Challenge, ServerHandshake, Success
+from ....sasl import Step as LoginStep
+from ....types import Symbol
+from ..._kit.backlog import Backlog
+from ..codes import Fault
+from ..connection import agreed, capabilities_of, own_product
+from ..engine import V09Engine
+from ..states import Step
+from ..wire.framing import LEAST_FRAME, METHOD
+from ..wire.methods import (
+    ChannelOpen,
+    ConnectionBlocked,
+    ConnectionClose,
+    ConnectionOpen,
+    ConnectionOpenOk,
+    ConnectionSecure,
+    ConnectionSecureOk,
+    ConnectionStart,
+    ConnectionStartOk,
+    ConnectionTune,
+    ConnectionTuneOk,
+    ConnectionUnblocked,
+    ConnectionUpdateSecret,
+    ConnectionUpdateSecretOk,
+)
+from ..wire.variant import Variant
+from .owners import ConnectionCore
+from .session import ServerSession
+
+if TYPE_CHECKING:
+    from ....sasl import Authenticator
+
+SERVER_CAPABILITIES = (
+    *("authentication_failure_close", "basic.nack", "connection.blocked", "consumer_cancel_notify"),
+    *("consumer_priorities", "exchange_exchange_bindings", "per_consumer_qos", "publisher_confirms"),
+)
+
+
+class ServerConnection(ConnectionCore):
+    """Channel 0 of a server."""
+
+    handlers: ClassVar = ConnectionCore.handlers | {
+        ConnectionStartOk: "receive_start_ok",
+        ConnectionSecureOk: "receive_secure_ok",
+        ConnectionTuneOk: "receive_tune_ok",
+        ConnectionOpen: "receive_open",
+        ConnectionUpdateSecret: "receive_update_secret",
+    }
+
+    def __init__(self, engine: V09Engine, authenticator: Authenticator) -> None:
+        super().__init__(engine)
+        self.sessions: list[ServerSession] = []
+        self.takes_cancel_notify = False
+        self._authenticator = authenticator
+        self._handshake = ServerHandshake(authenticator, last_word=True)
+        self._properties: dict[str, Any] = {}
+        self._tune_sent = self._tuned = False
+        self._frame_max = 0
+        self._channel_max = 0
+        self.backlog = Backlog(engine, self._ask, most_items=3000, largest=engine.terms.max_message_size)
+        self._takes_blocked = self._takes_refusal = False
+        self._reasons: dict[str, str] = {}  # whose reason -> why the client is blocked
+
+    # Opening
+
+    @property
+    def may_close(self) -> bool:
+        return True
+
+    def started(self) -> None:
+        """Send connection.start, because the client's header has come."""
+        terms, tables, variant = self.engine.terms, self.engine.variant.tables, self.engine.variant
+        properties: dict[str, Any] = {**own_product()}
+        for name, value in terms.properties.items():
+            if isinstance(name, str) and tables.holds({str(name): value}):
+                properties[str(name)] = value
+        if tables.names("cluster_name"):
+            properties["cluster_name"] = terms.container_id
+        offered = [each for each in terms.offered_capabilities if each.islower()]
+        if tables.holds(True):
+            properties["capabilities"] = dict.fromkeys((*SERVER_CAPABILITIES, *offered), True)
+        else:
+            properties["capabilities"] = " ".join((*SERVER_CAPABILITIES, *offered))
+        major, minor = variant.version
+        self.write(ConnectionStart(major, minor, properties, " ".join(self._handshake.offered).encode(), b"en_US"))
+
+    def receive_start_ok(self, method: ConnectionStartOk) -> None:
+        if self._handshake.mechanism:
+            raise Fault(503, "a second connection.start-ok", method.code)
+        self._properties = method.client_properties or {}
+        capable = capabilities_of(self._properties)
+        self.takes_cancel_notify = "consumer_cancel_notify" in capable
+        self._takes_blocked = "connection.blocked" in capable and ConnectionBlocked in self.engine.variant.methods
+        self._takes_refusal = "authentication_failure_close" in capable
+        # An empty response counts as absent, except for the one mechanism that may have nothing to send.
+        response = method.response if method.response or method.mechanism == "EXTERNAL" else None
+        self._take(self._handshake.start(method.mechanism, response))
+
+    def receive_secure_ok(self, method: ConnectionSecureOk) -> None:
+        if not self._handshake.mechanism or self._tune_sent:
+            raise Fault(503, "connection.secure-ok, which is not expected here", method.code)
+        self._take(self._handshake.step(method.response))
+
+    def _take(self, step: LoginStep) -> None:
+        """Act on the next step of the login; only clients that know RabbitMQ's way are told why a login is refused."""
+        handshake = self._handshake
+        if isinstance(step, Challenge):
+            self.write(ConnectionSecure(step.data))
+        elif isinstance(step, Success):
+            self.engine.identity = step.identity
+            self._tune()
+        else:
+            if handshake.was_offered and self._takes_refusal:  # else nothing more is sent (§2.2.4 "start-ok")
+                text = f"ACCESS_REFUSED - login was refused using authentication mechanism {handshake.mechanism[:50]}"
+                self.write(ConnectionClose(403, text))
+            self.engine.finish(AuthenticationFailed(handshake.refusal, 1))
+
+    def _tune(self) -> None:
+        engine, terms = self.engine, self.engine.terms
+        engine.emit(Authenticated(self._handshake.mechanism, engine.identity))
+        self._tune_sent = True
+        self._frame_max = max(LEAST_FRAME, terms.max_frame_size)
+        engine.take_large_frames()
+        self._channel_max = terms.channel_max or 1
+        engine.heartbeat = min(math.ceil(terms.idle_timeout / 2), 0xFFFF) if terms.idle_timeout else 0
+        self.write(ConnectionTune(self._channel_max, self._frame_max, engine.heartbeat))
+
+    def receive_tune_ok(self, method: ConnectionTuneOk) -> None:
+        engine = self.engine
+        if not self._tune_sent or self._tuned:
+            raise Fault(503, "connection.tune-ok, which is not expected here", method.code)
+        frame_max = method.frame_max or self._frame_max
+        if not LEAST_FRAME <= frame_max <= self._frame_max:
+            raise Fault(530, f"a frame-max of {frame_max}, not within {LEAST_FRAME} and {self._frame_max}", method.code)
+        self._tuned = True
+        self._frame_max = frame_max
+        self._channel_max = agreed(method.channel_max, self._channel_max)
+        engine.agree(method.heartbeat)  # the client decides; 0 turns heartbeats off
+        engine.max_payload = frame_max - engine.variant.framing.overhead
+
+    def receive_open(self, method: ConnectionOpen) -> None:
+        engine = self.engine
+        if not self._tuned or engine.remote is not None:
+            raise Fault(503, "connection.open, which is not expected here", method.code)
+        engine.remote = ConnectionTerms(
+            container_id=str(self._properties.get("connection_name") or self._properties.get("product") or ""),
+            hostname=method.virtual_host,
+            max_frame_size=self._frame_max,
+            channel_max=self._channel_max,
+            idle_timeout=2.0 * engine.heartbeat or None,
+            properties={Symbol(name): value for name, value in self._properties.items()},
+        )
+        engine.emit(ConnectionOpened())
+
+    def open(self) -> None:
+        """Let the client in, as the owner has decided."""
+        if self.engine.remote is None:
+            raise LocalProtocolError("the client has not asked to open yet")
+        if self.engine.may(Step.SEND_OPEN_OK):
+            self.engine.advance(Step.SEND_OPEN_OK)
+            self.write(ConnectionOpenOk())
+
+    # Channels
+
+    def begin(self, terms: SessionTerms | None) -> ServerSession:
+        raise LocalProtocolError("only the client begins sessions in AMQP 0-9-1")
+
+    def unknown_channel(self, number: int, kind: int, payload: bytes) -> None:
+        engine = self.engine
+        method = engine.variant.methods.decode(payload) if kind == METHOD else None
+        if not isinstance(method, ChannelOpen) or not engine.opened:
+            raise Fault(504, f"a frame on channel {number}, which is not open")
+        if number > self._channel_max:
+            raise Fault(504, f"channel {number}, and {self._channel_max} is the last", method.code)
+        session = ServerSession(self, number)
+        self.sessions.append(session)
+        session.announce()
+
+    def waits(self, octets: int, frames: int, *, goes_on: bool = False) -> None:
+        """Count `octets` and `frames` more that wait on channels, fewer if negative. `goes_on`: not a new publish."""
+        self.backlog.add(frames, octets, goes_on=goes_on)
+
+    def _ask(self, stop: bool) -> None:
+        self.block("our own", "more is waiting than there is room for" if stop else None)
+
+    @property
+    def blocking_channels(self) -> bool:
+        """Return whether the client may send no messages, and has to be told so on each channel."""
+        return bool(self._reasons) and not self._takes_blocked
+
+    def block(self, whose: str, reason: str | None) -> None:
+        """Tell the client to stop or to go on: by connection.blocked if it knows that, else channel by channel."""
+        before = bool(self._reasons)
+        self._reasons.pop(whose, None)
+        if reason is not None:
+            self._reasons[whose] = reason
+        if bool(self._reasons) is before or not self.engine.opened:
+            return
+        if self._takes_blocked:
+            self.write(ConnectionUnblocked() if reason is None else ConnectionBlocked(reason[:250]))
+        else:
+            for session in self.sessions:
+                session.ask(active=reason is None)
+
+    # The rest of what a client says
+
+    def receive_update_secret(self, method: ConnectionUpdateSecret) -> None:
+        """Take a new secret, a token mostly, for that of the login."""
+        refusal = self._authenticator.renew(method.new_secret) if self._tuned else "the login is not over"
+        if refusal is not None:
+            raise Fault(530, f"the new secret is refused: {refusal}", method.code)
+        self.write(ConnectionUpdateSecretOk())
+
+
+def server_engine(
+    variant: Variant, capabilities: frozenset[str], terms: ConnectionTerms, authenticator: Authenticator
+) -> V09Engine:
+    """Return a server engine; `authenticator` decides who may connect, and how."""
+    engine = V09Engine(variant, Role.SERVER, terms, capabilities)
+    engine.connection = ServerConnection(engine, authenticator)
+    return engine

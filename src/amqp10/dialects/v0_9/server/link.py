@@ -1,0 +1,56 @@
+"""What a server's links share: each stands for a consumer, for all publishes of a channel, or for its transactions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ....engine import LinkAttached, LinkTerms
+from ....errors import LocalProtocolError
+from ....messaging import Error
+from ..._kit.links import PlainLink
+
+if TYPE_CHECKING:
+    from ..engine import V09Engine
+    from .owners import SessionCore
+
+
+class ServerLink(PlainLink):
+    """A link that the client's methods made; the owner answers it."""
+
+    session: SessionCore
+
+    def __init__(self, session: SessionCore, remote: LinkTerms) -> None:
+        self.session = session
+        self.remote: LinkTerms = remote
+
+    @property
+    def engine(self) -> V09Engine:
+        return self.session.connection.engine
+
+    @property
+    def name(self) -> str:
+        return self.remote.name
+
+    @property
+    def settled_by_sender(self) -> bool:
+        return self.remote.settle_mode == "settled"
+
+    def announce(self) -> None:
+        """Tell the owner of the link; nothing else happens on the channel until the owner answers."""
+        self.session.hold(self)
+        self.engine.emit(LinkAttached(self))
+
+    def attach(self, terms: LinkTerms, *, resuming: Any = None) -> None:
+        if self.terms is not None:
+            raise LocalProtocolError(f"the link {self.name!r} does not wait for an answer")
+        self.terms = terms
+        if self not in self.session.links():
+            return  # the channel ended while the answer was on its way
+        self.attached = True
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin to use the link, because the owner has accepted it."""
+
+    def refuse(self, error: Error) -> None:
+        raise LocalProtocolError(f"the link {self.name!r} cannot be refused")

@@ -1,0 +1,89 @@
+"""What links of a server use of the channel and the connection that they are on."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+from ....engine import Session
+from ..channel import Channel
+from ..connection import Connection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ....engine import Link, OutgoingDelivery
+    from ....messaging import Error
+    from ..engine import V09Engine
+    from ..wire.method_table import Method
+
+
+class ConnectionCore(Connection):
+    """A server's channel 0, as the other channels see it.
+
+    Attributes:
+        takes_cancel_notify: the client takes basic.cancel.
+    """
+
+    engine: V09Engine
+    takes_cancel_notify: bool
+
+    @property
+    @abstractmethod
+    def blocking_channels(self) -> bool:
+        """Return whether channels are told by channel.flow that nothing is taken at present."""
+
+    @abstractmethod
+    def waits(self, octets: int, frames: int, *, goes_on: bool = False) -> None:
+        """Count what waits on channels: `octets` and `frames` more, or less if they are negative."""
+
+
+class TransactionWork:
+    """The work of a channel's present transaction.
+
+    Attributes:
+        txn_id: the id of the transaction; None outside of one.
+        acked: the deliveries that were settled in it.
+        at_commit: calls to make before its commit is answered.
+    """
+
+    def __init__(self) -> None:
+        self.txn_id: bytes | None = None
+        self.acked: list[OutgoingDelivery] = []
+        self.at_commit: list[Callable[[], None]] = []
+
+
+class SessionCore(Session, Channel):
+    """A server's channel, as its links see it.
+
+    Attributes:
+        confirming: whether publishes are confirmed.
+        replies_at: the queue that stands for the pseudo-queue of replies on this channel; "" for no queue.
+        work: the work of the present transaction.
+    """
+
+    engine: V09Engine
+    connection: ConnectionCore
+    confirming: bool
+    replies_at: str
+    work: TransactionWork
+
+    @abstractmethod
+    def links(self) -> list[Link]:
+        """Return all links of the channel."""
+
+    @abstractmethod
+    def hold(self, reason: object) -> None:
+        """Look at nothing that comes until `reason` is released."""
+
+    @abstractmethod
+    def release(self, reason: object) -> None:
+        """Go on with what waits, unless another reason holds it."""
+
+    @abstractmethod
+    def refuse_method(self, error: Error, method: Method, code: int = 0) -> None:
+        """Close the channel, for the owner refused what `method` asks for."""
+
+    @abstractmethod
+    def replies_end(self, queue: str) -> None:
+        """Forget the queue of replies, if it is `queue`."""

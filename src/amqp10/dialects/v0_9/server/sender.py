@@ -1,0 +1,434 @@
+"""The consumers of a server's channel: each is a sender link, whose credit is what its prefetch leaves (0-9-1 §1.8.3).
+
+A cancelled consumer is sent nothing more, but what it has may still be acked: its link ends with the last ack.
+"""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+from ....engine import (
+    CreditChanged,
+    LinkEnded,
+    LinkTerms,
+    OutcomesReceived,
+    OutgoingDelivery,
+    route_address,
+)
+from ....errors import EncodeError, LocalProtocolError
+from ....messaging import (
+    RELEASED,
+    DeliveryState,
+    Error,
+    Modified,
+    Source,
+    Target,
+    TransactionalState,
+    unapplied_filters,
+)
+from ....types import Symbol
+from ..._kit.links import WholeMessageSender
+from ..channel import BASIC
+from ..codes import Fault
+from ..message.streams import stream_filters
+from ..message.to_basic import Route, ToBasic, as_encoded_sections
+from ..states import ChannelState
+from ..wire.fields import write_shortstr
+from ..wire.framing import METHOD
+from ..wire.methods import BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicGet, BasicGetEmpty, BasicGetOk
+from ..wire.tables import Latin1, octets_of
+from .link import ServerLink
+
+if TYPE_CHECKING:
+    from ....engine import Link
+    from .owners import SessionCore
+
+ACK, NACK, REJECT = b"\0\x3c\0\x50", b"\0\x3c\0\x78", b"\0\x3c\0\x5a"
+DELIVER = b"\0\x3c\0\x3c"
+NO_LIMIT = 0x7FFF_FFFF
+# A failed attempt: the message is to have the bit "redelivered" the next time.
+FAILED = Modified(delivery_failed=True)
+
+
+class Consumers:
+    """The consumers of one channel, and the deliveries that are out to them.
+
+    Attributes:
+        unacked: number -> delivery without an ack, oldest first.
+    """
+
+    def __init__(self, session: SessionCore) -> None:
+        self.session = session
+        self.unacked: dict[int, OutgoingDelivery] = {}
+        self.number = 0  # of the last delivery
+        self._by_tag: dict[str, ServerSender] = {}
+        self._links: dict[ServerSender, None] = {}
+        self._prefetch = 0  # limit of each consumer to come
+        self._shared = 0  # limit of all consumers together; 0 for no limit
+        self._paused = False
+        self._tags = 0
+
+    def links(self) -> list[Link]:
+        return list(self._links)
+
+    def clear(self) -> None:
+        self._links.clear()
+        self._by_tag.clear()
+        self.unacked.clear()
+
+    # Beginning, and ending
+
+    def limit(self, count: int, shared: bool) -> None:
+        """Set the prefetch (basic.qos) of consumers to come or, if `shared`, of the whole channel."""
+        if shared:
+            self._shared = count
+            self.admit()
+        else:
+            self._prefetch = count
+
+    def consume(self, method: BasicConsume) -> None:
+        tag = method.consumer_tag
+        if not tag:
+            self._tags += 1
+            tag = f"amq.ctag-{self.session.number}-{self._tags}"
+        if tag in self._by_tag:
+            raise Fault(530, f"attempt to reuse consumer tag '{tag}'", method.code)
+        properties: dict[Any, Any] = {}
+        arguments = method.arguments or {}
+        priority = arguments.get("x-priority")
+        if isinstance(priority, int):
+            properties[Symbol("priority")] = priority
+        timeout = arguments.get("x-consumer-timeout")
+        if isinstance(timeout, int):
+            properties[Symbol("rabbitmq:consumer-timeout")] = timeout
+        if method.exclusive:
+            properties[Symbol("exclusive")] = True
+        link = ServerSender(self, method, tag, method.queue, method.no_ack, properties, stream_filters(arguments))
+        link.limit = self._prefetch or NO_LIMIT
+        self._by_tag[tag] = link
+        self._links[link] = None
+        link.announce()
+
+    def get(self, method: BasicGet) -> None:
+        self._tags += 1
+        name = f"get-{self.session.number}-{self._tags}"
+        link = GetLink(self, method, name, method.queue, method.no_ack, {Symbol("x-opt-get"): True})
+        self._links[link] = None
+        link.announce()
+
+    def cancel(self, method: BasicCancel) -> None:
+        link = self._by_tag.pop(method.consumer_tag, None)
+        if link is not None:
+            link.cancelled = True
+            link.credit = 0
+            self.session.replies_end(link.queue)
+            self.end_if_done(link)
+        if not method.nowait:
+            self.session.write(BasicCancelOk(method.consumer_tag))
+
+    def end_if_done(self, link: ServerSender) -> None:
+        """End a consumer that was cancelled, or was a get, with its last ack, once that ack cannot be rolled back."""
+        if link.cancelled and not link.unsettled and not link.revocable and link in self._links:
+            self.forget(link)
+            self.session.engine.emit(LinkEnded(link, True, None))
+
+    def forget(self, link: ServerSender) -> None:
+        link.attached = False
+        self.session.replies_end(link.queue)
+        self._links.pop(link, None)
+        if self._by_tag.get(link.name) is link:
+            del self._by_tag[link.name]
+
+    # Credit
+
+    def pause(self, paused: bool) -> None:
+        """Stop sending to the client, or go on, as it asks by channel.flow."""
+        self._paused = paused
+        self.admit()
+
+    def credit_of(self, link: ServerSender) -> int:
+        """Return how many deliveries the consumer may be sent now."""
+        if self._paused or link.cancelled:
+            return 0
+        left = link.limit - len(link.unsettled)
+        return min(left, self._shared - len(self.unacked)) if self._shared else left
+
+    def admit(self) -> None:
+        """See what each consumer may be sent by now."""
+        for link in list(self._links):
+            link.admit()
+
+    # Settling
+
+    def settle(self, number: int, multiple: bool, verb: bytes, state: DeliveryState | None) -> None:
+        """Settle the delivery `number`, or all up to it if `multiple`, as the client's method `verb` asks.
+
+        `state` None: they are put back, and nobody says whether they failed.
+        """
+        unacked = self.unacked
+        if multiple:
+            numbers = list(takewhile(number.__ge__, unacked) if number else unacked)  # they are in order
+        else:
+            numbers = [number]
+        if (not numbers and number) or (not multiple and number not in unacked):
+            raise Fault(406, f"unknown delivery tag {number}", (60, verb[3]), soft=True)
+        self.take(numbers, state)
+
+    def take(self, numbers: list[int], outcome: DeliveryState | None) -> None:
+        """Settle the deliveries `numbers`; in a transaction this takes effect when it is committed."""
+        work = self.session.work
+        settled: dict[ServerSender, list[OutgoingDelivery]] = {}
+        for number in numbers:
+            delivery = self.unacked.pop(number)
+            link = delivery.link
+            assert isinstance(link, ServerSender)
+            state = link.put_back if outcome is None else outcome
+            if work.txn_id is not None:
+                delivery.remote_state = TransactionalState(work.txn_id, state)
+                work.acked.append(delivery)
+                link.revocable += 1
+            else:
+                delivery.remote_state = state
+                delivery.remote_settled = delivery.local_settled = True
+            link.unsettled.pop(delivery.tag, None)
+            settled.setdefault(link, []).append(delivery)
+        for link, deliveries in settled.items():
+            self.session.engine.emit(OutcomesReceived(link, deliveries))
+            self.end_if_done(link)
+        if self._shared:
+            self.admit()
+        else:
+            for link in settled:
+                link.admit()
+
+    def recover(self) -> None:
+        """Requeue all deliveries without an ack, so that they come again."""
+        self.take(list(self.unacked), None)
+
+    def committed(self, deliveries: list[OutgoingDelivery]) -> None:
+        """Make the acks of a committed transaction final."""
+        for link in {each.link: None for each in deliveries}:
+            assert isinstance(link, ServerSender)
+            link.revocable = 0
+            self.end_if_done(link)
+
+    def give_back(self, deliveries: list[OutgoingDelivery]) -> None:
+        """Undo the acks of a transaction that was rolled back."""
+        for delivery in deliveries:
+            link = delivery.link
+            if isinstance(link, ServerSender) and link in self._links and delivery.delivery_id is not None:
+                self.unacked[delivery.delivery_id] = delivery
+                link.unsettled[delivery.tag] = delivery
+                link.revocable = 0
+        self.unacked = dict(sorted(self.unacked.items()))
+
+
+class ServerSender(ServerLink, WholeMessageSender):
+    """See `SenderLink` for the contract."""
+
+    def __init__(
+        self,
+        consumers: Consumers,
+        method: BasicConsume | BasicGet,
+        name: str,
+        queue: str,
+        no_ack: bool,
+        properties: dict[Any, Any],
+        filters: dict[Any, Any] | None = None,
+    ) -> None:
+        super().__init__(
+            consumers.session,
+            LinkTerms(
+                name,
+                Source(route_address("", queue), filter=filters),
+                Target(None),
+                settle_mode="settled" if no_ack else "unsettled",
+                properties=properties,
+                on_demand=False,
+            ),
+        )
+        self.unsettled: dict[bytes, OutgoingDelivery] = {}
+        self.frame_room = self.engine.max_payload
+        self.limit = NO_LIMIT
+        self.queue = queue
+        self.cancelled = False
+        self.revocable = 0  # acks in a transaction that is not over
+        self._told_late = False  # its client knows that an ack took too long
+        self._consumers = consumers
+        self._method = method
+        self._no_ack = no_ack
+        self._mapping = ToBasic(
+            self.engine.variant.tables, "", queue, forwarded=True, max_payload=self.engine.max_payload
+        )
+        prefix = bytearray(DELIVER)
+        write_shortstr(prefix, name, self.engine.variant.tables)
+        self._prefix = bytes(prefix)
+        self._routes: dict[tuple[str, str], bytes] = {}
+
+    @property
+    def put_back(self) -> DeliveryState:
+        """The outcome of what is put back without a word on whether it failed: its source has one for that."""
+        source = self.terms.source if self.terms is not None else None
+        return RELEASED if source is not None and source.default_outcome == RELEASED else FAILED
+
+    def begin(self) -> None:
+        assert isinstance(self._method, BasicConsume)
+        asked, source = self.remote.source, self.terms.source if self.terms is not None else None
+        if asked is not None and unapplied_filters(asked.filter, source.filter if source is not None else None):
+            error = Error("amqp:precondition-failed", "invalid arg 'x-stream-...': the queue is no stream")
+            self.session.refuse_method(error, self._method)
+            return
+        if not self._method.nowait:
+            self.session.write(BasicConsumeOk(self.name))
+        self.session.release(self)
+        self.admit()
+
+    def admit(self) -> None:
+        """Update the credit, because the number of deliveries that may be sent may have changed."""
+        if not self.attached:
+            return
+        before, self.credit = self.credit, max(0, self._consumers.credit_of(self))
+        if self.credit > before:
+            self.engine.emit(CreditChanged(self))
+
+    def refuse(self, error: Error) -> None:
+        self._consumers.forget(self)
+        self.terms = self.remote
+        code = (error.info or {}).get("reply-code")
+        self.session.refuse_method(error, self._method, code if isinstance(code, int) else 0)
+
+    # Sending
+
+    def send(
+        self,
+        payload: bytes,
+        *,
+        settled: bool = False,
+        tag: bytes | None = None,
+        message_format: int = 0,
+        state: DeliveryState | None = None,
+        batchable: bool = False,
+        more: bool = False,
+    ) -> OutgoingDelivery:
+        if self.credit <= 0 or not self.attached or more:
+            raise LocalProtocolError(f"no credit on the link {self.name!r}, or not attached; or a message in parts")
+        consumers, engine = self._consumers, self.engine
+        try:
+            route, body = self._mapping.map(payload)
+        except EncodeError:
+            route, body = as_encoded_sections(payload, engine.variant.tables)
+        consumers.number = number = consumers.number + 1
+        octets = number.to_bytes(8, "big")
+        delivery = self.delivery_type(self, octets, payload, settled or self._no_ack, message_format)
+        delivery.delivery_id = number
+        delivery.state = state
+        self._write(number, octets, route)
+        framing, channel = engine.variant.framing, self.session.number
+        engine.write(framing.message(channel, BASIC, route.properties, body, engine.max_payload, route.children))
+        delivery.on_wire = True
+        if not self._no_ack:
+            self.unsettled[octets] = delivery
+            consumers.unacked[number] = delivery
+            self.credit -= 1
+            if consumers._shared:
+                consumers.admit()
+        return delivery
+
+    def _write(self, number: int, octets: bytes, route: Route) -> None:
+        """Write the method that comes before the content."""
+        odd = Latin1 in (type(route.exchange), type(route.key))  # a Latin1 is equal to a str of other octets
+        place = self._routes.get((route.exchange, route.key)) if not odd else None
+        if place is None:
+            end = bytearray()
+            for text in (route.exchange, route.key):
+                data = octets_of(text)[:255]
+                end.append(len(data))
+                end += data
+            if len(self._routes) > 1000:
+                self._routes.clear()
+            place = bytes(end)
+            if not odd:
+                self._routes[route.exchange, route.key] = place
+        redelivered = b"\1" if route.redelivered else b"\0"
+        payload = b"".join((self._prefix, octets, redelivered, place))
+        self.engine.write(self.engine.variant.framing.frame(METHOD, self.session.number, payload))
+
+    def settle(self, delivery: OutgoingDelivery, state: DeliveryState | None = None) -> None:
+        if delivery.local_settled:
+            return
+        delivery.local_settled = True
+        self.unsettled.pop(delivery.tag, None)
+        if delivery.delivery_id is not None:
+            self._consumers.unacked.pop(delivery.delivery_id, None)
+        self._consumers.end_if_done(self)
+        self.admit()
+
+    def take_back(self, delivery: OutgoingDelivery) -> None:
+        """Cancel the consumer, as RabbitMQ 4.3 does; where it has no tag any more the channel is closed.
+
+        What it has may still be acked, which counts for nothing.
+        """
+        session = self.session
+        if session.state is not ChannelState.OPEN or self._told_late:
+            return
+        self._told_late = True
+        if session.connection.takes_cancel_notify and not self.cancelled:
+            session.write(BasicCancel(self.name, nowait=True))
+            self._consumers.cancel(BasicCancel(self.name, nowait=True))
+        else:
+            reason = f"delivery acknowledgement on channel {session.number} timed out"
+            session.end(Error(Symbol("amqp:precondition-failed"), reason))
+
+    def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
+        """End the link, mostly because its queue is gone; tell a client that understands basic.cancel."""
+        if not self.attached:
+            return
+        self._consumers.forget(self)
+        session = self.session
+        if session.state is ChannelState.OPEN and session.connection.takes_cancel_notify and not self.cancelled:
+            session.write(BasicCancel(self.name, nowait=True))
+        self.engine.emit(LinkEnded(self, closed, None))
+
+
+class GetLink(ServerSender):
+    """One basic.get: a credit of one, drained."""
+
+    more = 0  # how many more messages there are
+
+    def begin(self) -> None:
+        self.credit = 1
+        self.drain = True
+        self.engine.emit(CreditChanged(self))
+
+    def admit(self) -> None:
+        pass
+
+    def _write(self, number: int, octets: bytes, route: Route) -> None:
+        self.session.write(BasicGetOk(number, route.redelivered, route.exchange, route.key, self.more))
+
+    def offer(self, available: int) -> None:
+        self.more = available
+
+    def send(self, payload: bytes, **options: Any) -> OutgoingDelivery:
+        delivery = super().send(payload, **options)
+        self._answered()
+        return delivery
+
+    def drained(self, available: int = 0) -> None:
+        if self.drain:
+            self.session.write(BasicGetEmpty())
+            self._answered()
+            self._consumers.end_if_done(self)
+
+    def _answered(self) -> None:
+        self.credit = 0
+        self.drain = False
+        self.cancelled = True
+        self.session.release(self)
+
+    def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
+        if self.attached and self.drain:
+            self.drained()
+        elif self.attached:
+            super().detach(closed=closed, error=error)

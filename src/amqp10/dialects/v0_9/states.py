@@ -1,0 +1,85 @@
+"""The state machines of connections, channels and consumers (0-9-1 §1.4, §1.5, §1.8), as tables (`_kit.machine`)."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from .._kit.machine import HAPPENED, RECEIVED, SENT
+from .._kit.machine import Step as AnyStep
+
+
+class Step(AnyStep):
+    """What moves connections, channels and consumers on: the protocol header or a method."""
+
+    START = HAPPENED, "call of start() on a server"
+    SEND_HEADER = SENT, "header"
+    RECEIVE_HEADER = RECEIVED, "header"
+    SEND_OPEN_OK = SENT, "open-ok"
+    RECEIVE_OPEN_OK = RECEIVED, "open-ok"
+    SEND_CLOSE = SENT, "close"
+    RECEIVE_CLOSE = RECEIVED, "close"
+    RECEIVE_CLOSE_OK = RECEIVED, "close-ok"
+    OPEN = HAPPENED, "channel.open, sent or received"
+    SEND_CONSUME = SENT, "consume"
+    RECEIVE_CONSUME_OK = RECEIVED, "consume-ok"
+    SEND_CANCEL = SENT, "cancel"
+    RECEIVE_CANCEL_OK = RECEIVED, "cancel-ok"
+    END = HAPPENED, "end of the transport, or of its use"
+
+
+class ConnectionState(Enum):
+    """Where a connection is."""
+
+    IDLE = "start() was not called"
+    HEADER = "the client's header is to come"
+    OPENING = "from the header to open-ok"
+    OPENED = "open"
+    CLOSING = "our close is out: everything but the answer is dropped"
+    OVER = "nothing more is read"
+
+
+class ChannelState(Enum):
+    """Where a channel is."""
+
+    CLOSED = "closed, or not opened yet"
+    OPEN = "open, or being opened"
+    CLOSING = "our close is out: everything but the answer is dropped"
+
+
+class ConsumerState(Enum):
+    """Where a client's consumer is."""
+
+    NONE = "there is no consumer"
+    STARTING = "our consume is out, consume-ok is to come"
+    CONSUMING = "deliveries come"
+    CANCELLING = "our cancel is out, cancel-ok is to come"
+
+
+_C, _H, _R = ConnectionState, ChannelState, ConsumerState
+
+CONNECTION: Final[dict[tuple[ConnectionState, Step], ConnectionState]] = {
+    (_C.IDLE, Step.START): _C.HEADER,
+    (_C.IDLE, Step.SEND_HEADER): _C.OPENING,
+    (_C.HEADER, Step.RECEIVE_HEADER): _C.OPENING,
+    (_C.OPENING, Step.SEND_OPEN_OK): _C.OPENED,
+    (_C.OPENING, Step.RECEIVE_OPEN_OK): _C.OPENED,
+    (_C.OPENING, Step.SEND_CLOSE): _C.CLOSING,
+    (_C.OPENED, Step.SEND_CLOSE): _C.CLOSING,
+    **{(state, Step.END): _C.OVER for state in ConnectionState if state is not _C.OVER},
+}
+
+CHANNEL: Final[dict[tuple[ChannelState, Step], ChannelState]] = {
+    (_H.CLOSED, Step.OPEN): _H.OPEN,
+    (_H.OPEN, Step.SEND_CLOSE): _H.CLOSING,
+    (_H.OPEN, Step.RECEIVE_CLOSE): _H.CLOSED,
+    (_H.CLOSING, Step.RECEIVE_CLOSE): _H.CLOSING,  # both closed at once: the answer to ours is still to come
+    (_H.CLOSING, Step.RECEIVE_CLOSE_OK): _H.CLOSED,
+}
+
+CONSUMER: Final[dict[tuple[ConsumerState, Step], ConsumerState]] = {
+    (_R.NONE, Step.SEND_CONSUME): _R.STARTING,
+    (_R.STARTING, Step.RECEIVE_CONSUME_OK): _R.CONSUMING,
+    (_R.CONSUMING, Step.SEND_CANCEL): _R.CANCELLING,
+    (_R.CANCELLING, Step.RECEIVE_CANCEL_OK): _R.NONE,
+}

@@ -1,0 +1,1 @@
+"""The ends of links, and what they count: credit, windows, dispositions."""

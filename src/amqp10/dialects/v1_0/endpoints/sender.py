@@ -1,0 +1,447 @@
+"""The sending end of a link: credit, and messages cut into transfer frames (§2.6.7, §2.6.12, §2.6.14, §2.7.5)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from secrets import randbits
+from typing import TYPE_CHECKING, Any
+
+from ....engine import CreditChanged, OutgoingDelivery, Unsettled, count_unsettled
+from ....errors import LocalProtocolError
+from ....messaging import OUTCOMES, RELEASED, Declared, TransactionalState, outlives_connection
+from ....messaging.payloads import LARGE
+from ....types import SERIAL_MASK, encode
+from ..credit import SenderCredit
+from ..link import SessionFault
+from ..resumption.sender import GENERIC, OutgoingPart, ResumingSender
+from ..states import LinkState
+from ..unsettled_map import Place
+from ..wire.frames import TransferTemplate, encode_frame
+from ..wire.performatives import Flow, Transfer
+from .posted import tag_of
+
+if TYPE_CHECKING:
+    from ....messaging import DeliveryState
+    from ....messaging.payloads import Pieces
+    from ..owners import SessionCore
+
+_FINAL_STATES = (*OUTCOMES, Declared)
+
+
+class SenderEndpoint(ResumingSender):
+    """See `SenderLink` for the contract."""
+
+    is_sender = True
+
+    def __init__(self, session: SessionCore, name: str) -> None:
+        super().__init__(session, name)
+        self.delivery_type = OutgoingDelivery
+        self._streamed = 0  # bytes of the delivery that is sent in parts
+        self._place = Place()  # where it has got to
+        self._settled_half: tuple[OutgoingDelivery, DeliveryState | None] | None = None
+        self.frame_room = 0
+        self._max_joined = 0  # of frames that are joined with others
+        self._may_settle = False
+
+    @property
+    def credit(self) -> int:  # type: ignore[override]
+        return 0 if self.incomplete else self.flow_state.credit
+
+    @property
+    def drain(self) -> bool:  # type: ignore[override]
+        return self.flow_state.drain
+
+    @property
+    def settled_by_sender(self) -> bool:
+        return self._must_settle
+
+    def count_unsettled(self) -> Unsettled:
+        counted = count_unsettled(self._unsettled)
+        return self.session.count_posted(self, counted) if self.posted else counted
+
+    def begin_counting(self) -> None:
+        if self.terms is None:
+            return
+        if self.session.channel >= 0 and (self.remote is None or self.state is LinkState.ATTACHED):
+            self._template = TransferTemplate(self.session.channel, self.handle)
+        if self.flow_state.delivery_count == 0 and not self.unsettled:
+            # Credit may have come before our attach: a receiver pipelines its flow.
+            before, self.flow_state = self.flow_state, SenderCredit(self.terms.initial_delivery_count)
+            self.flow_state.credit, self.flow_state.drain = before.credit, before.drain
+            self.flow_state.asked = before.asked
+        # The sender's own word on settling is the one in force (§2.7.3).
+        self._must_settle = self.terms.settle_mode == "settled"
+        self._settled = self._must_settle
+        self._may_settle = self.terms.settle_mode != "unsettled"
+        answer = self.remote if self.remote is not None else self.terms
+        if not self._next_tag and outlives_connection(
+            self.terms.source, self.terms.target, answer.source, answer.target
+        ):
+            # Whoever else attaches a link of this name meanwhile makes other tags (§2.6.1): what is said of its
+            # deliveries, when this link is resumed, is not taken for a word on ours.
+            self._next_tag = randbits(63)
+        remote = self.session.engine.remote
+        if remote is not None:
+            self.frame_room = remote.max_frame_size - self._template.overhead
+            self._max_joined = min(self.frame_room, LARGE)
+
+    # Sending
+
+    def send(
+        self,
+        payload: bytes,
+        *,
+        settled: bool = False,
+        tag: bytes | None = None,
+        message_format: int = 0,
+        state: DeliveryState | None = None,
+        batchable: bool = False,
+        more: bool = False,
+    ) -> OutgoingDelivery:
+        flow, session = self.flow_state, self.session
+        if flow.credit <= 0 or not self.attached or settled != self._settled or self._streaming is not None:
+            self._check_sendable(settled)
+        limit = self.remote.max_message_size  # type: ignore[union-attr]
+        if limit is not None and len(payload) > limit:
+            raise LocalProtocolError(
+                f"the message has {len(payload)} bytes, and the peer takes {limit} at most (max-message-size)"
+            )
+        unsettled = self.unsettled if self.posted else self._unsettled
+        if tag is None:
+            number = self._next_tag
+            tag = number.to_bytes(4 if number < 0x1_0000_0000 else 8, "big")
+            while tag in unsettled:  # of an earlier attachment, or the owner made one like it
+                number += 1
+                tag = tag_of(number)
+            self._next_tag = number + 1
+        elif len(tag) > 32:
+            raise LocalProtocolError(f"a delivery-tag has 32 bytes at most, not {len(tag)}")
+        elif tag in unsettled:
+            raise LocalProtocolError(f"the delivery-tag {tag!r} is in use by an unsettled delivery")
+        else:
+            session.flush()  # of the delivery before with this tag, which the receiver is to have first
+        if state is not None:
+            session.engine.check_state(state, self._template.overhead + GENERIC + 1)
+        delivery = self.delivery_type(self, tag, payload, settled, message_format)
+        flow.sent()
+        if not settled:
+            unsettled[tag] = delivery
+        window = session.window
+        if (
+            window.remote_incoming_window > 0
+            and len(payload) <= self._max_joined
+            and state is None
+            and not (more or batchable or session.pending_parts)
+        ):
+            # The path of nearly every message: one frame, from the template. benchmarks/run.py, "send".
+            head = self._template.head(
+                session.new_delivery_id(delivery), tag, settled, len(payload), False, message_format
+            )
+            window.sent()
+            engine = session.engine
+            engine.output.append(head)
+            engine.output.append(payload)
+            engine.output_size += len(head) + len(payload)
+            delivery.on_wire = True
+            return delivery
+        delivery.state = state
+        if more:
+            self._streaming = delivery
+            self._streamed = len(payload)
+            delivery.past = 4
+            self._place = Place()
+            self._place.feed(payload)
+        session.transmit(OutgoingPart(self, delivery, payload, True, more, batchable))
+        return delivery
+
+    def post(self, payload: bytes, waiter: Any, *, settled: bool = False) -> OutgoingDelivery | None:
+        """See `SenderLink`. The path of nearly every message of `send_many`. benchmarks/run.py, "send"."""
+        flow, session = self.flow_state, self.session
+        window, size = session.window, len(payload)
+        number = self._next_tag
+        tag = number.to_bytes(4 if number < 0x1_0000_0000 else 8, "big")
+        if (
+            flow.credit <= 0
+            or not self.attached
+            or settled != self._settled
+            or self._streaming is not None
+            or window.remote_incoming_window <= 0
+            or session.pending_parts
+            or size > self._max_joined
+            or ((limit := self.remote.max_message_size) is not None and size > limit)  # type: ignore[union-attr]
+            or tag in self._unsettled
+        ):
+            return super().post(payload, waiter, settled=settled)
+        self._next_tag = number + 1
+        flow.sent()
+        window.sent()
+        delivery_id = session.next_delivery_id
+        session.next_delivery_id = delivery_id + 1 & SERIAL_MASK
+        if not settled:
+            session.keep_posted(self, payload, waiter, delivery_id, number)
+        head = self._template.head(delivery_id, tag, settled, size)
+        engine = session.engine
+        engine.output.append(head)
+        engine.output.append(payload)
+        engine.output_size += len(head) + size
+        return None
+
+    def send_more(self, delivery: OutgoingDelivery, payload: bytes, *, more: bool = False) -> None:
+        if self._streaming is not delivery:
+            raise LocalProtocolError("send_more is for the delivery begun last with more=True")
+        if not self.attached:
+            raise LocalProtocolError(f"the link {self._name!r} is not attached")
+        self._streamed += len(payload)
+        limit = self.remote.max_message_size  # type: ignore[union-attr]
+        if limit is not None and self._streamed > limit:
+            self._streamed -= len(payload)
+            raise LocalProtocolError(
+                f"the message has more than {self._streamed} bytes; the peer takes {limit} at most (max-message-size)"
+            )
+        self._place.feed(payload)
+        if not more:
+            self._streaming = None
+        part = OutgoingPart(self, delivery, payload, False, more, False)
+        part.state = None if more else self._place.received
+        self.session.transmit(part)
+        if self._waiting:
+            self._pump()
+
+    def _check_sendable(self, settled: bool) -> None:
+        if not self.attached:
+            raise LocalProtocolError(f"the link {self._name!r} is not attached")
+        if self._streaming is not None:
+            raise LocalProtocolError(
+                "the delivery before is not complete: call send_more() to its end, or abort() it first"
+            )
+        if self.credit <= 0:
+            raise LocalProtocolError(f"no credit on the link {self._name!r}")
+        if settled and not self._may_settle:
+            raise LocalProtocolError("the link's settle mode is 'unsettled': send with settled=False")
+        if not settled and self._must_settle:
+            raise LocalProtocolError("the link's settle mode is 'settled': send with settled=True")
+
+    def write_frame_of(self, part: OutgoingPart) -> None:
+        delivery, session, offset = part.delivery, self.session, part.offset
+        if part.abort:
+            part.done = True
+            # With `more`, which counts for nothing beside `aborted` (§2.7.5): a peer that does not know the latter, as
+            # RabbitMQ does not, would take what came so far for the whole message.
+            if delivery.delivery_id is None:  # resumed only to be aborted
+                number = session.new_delivery_id(delivery)
+                frame = Transfer(handle=self.handle, delivery_id=number, delivery_tag=delivery.tag, resume=True)
+            else:
+                frame = Transfer(handle=self.handle, delivery_id=delivery.delivery_id)
+            frame.more = frame.aborted = True
+            self._write(frame, b"")
+            return
+        first = part.first and offset == 0
+        chunk = self.frame_room
+        # Whatever else is said in the first frame only, every frame says which transaction it is of (§4.4.1).
+        state = delivery.state if first or type(delivery.state) is TransactionalState else None
+        if part.resume:
+            state = part.state if first else None
+        generic = state is not None or (first and (part.batchable or part.resume))
+        if generic:
+            chunk -= GENERIC + (len(encode(state)) if state is not None else 0)
+        left = len(part.payload) - offset
+        size = min(left, chunk)
+        part.done = size == left
+        more = part.more or not part.done
+        payload: bytes | memoryview = part.payload
+        if size < len(payload):
+            payload = memoryview(payload)[offset : offset + size]
+        part.offset = offset + size
+        if not first:
+            if generic:
+                self._write(Transfer(handle=self.handle, more=more, state=state), payload)
+            else:
+                session.engine.write(self._template.continuation(size, more))
+                session.engine.write(payload)
+        else:
+            number = session.new_delivery_id(delivery)
+            if not generic:
+                session.engine.write(
+                    self._template.head(
+                        number, delivery.tag, delivery.local_settled, size, more, delivery.message_format
+                    )
+                )
+                session.engine.write(payload)
+            else:
+                self._write(
+                    Transfer(
+                        handle=self.handle,
+                        delivery_id=number,
+                        delivery_tag=delivery.tag,
+                        message_format=delivery.message_format,
+                        settled=delivery.local_settled,
+                        more=more,
+                        state=state,
+                        resume=part.resume,
+                        batchable=part.batchable,
+                    ),
+                    payload,
+                )
+        delivery.on_wire = not more
+        if delivery.streamed and not more and delivery.state is None:
+            delivery.state = part.state
+        if not more and self._settled_half is not None and self._settled_half[0] is delivery:
+            session.dispose(False, delivery.delivery_id, True, self._settled_half[1])  # type: ignore[arg-type]
+            self._settled_half = None
+            session.flush()  # before the next delivery, which may have its tag
+
+    def _write(self, frame: Transfer, payload: bytes | memoryview) -> None:
+        self.session.engine.write(encode_frame(self.session.channel, frame, payload))
+
+    # Aborting (§2.6.14: "aborted deliveries are implicitly settled")
+
+    def abort(self, delivery: OutgoingDelivery) -> None:
+        session = self.session
+        pending_parts = [part for part in session.pending_parts if part.delivery is delivery]
+        if self._abort_waiting(delivery):
+            return
+        if not self.attached or not (self._streaming is delivery or (pending_parts and not pending_parts[0].abort)):
+            raise LocalProtocolError("only a delivery that is not whole on the wire can be aborted, and only once")
+        if self._streaming is delivery:
+            self._streaming = None
+        if self._settled_half is not None and self._settled_half[0] is delivery:
+            self._settled_half = None
+        if not delivery.local_settled:  # else its tag may be another's by now
+            self._forget(delivery)
+        if delivery.delivery_id is None and not (pending_parts and pending_parts[0].resume):
+            session.pending_parts = deque(part for part in session.pending_parts if part.delivery is not delivery)
+            self.flow_state.unsent()
+            if self.drain_owed:
+                self.drained(self.flow_state.available)
+            return
+        last = OutgoingPart(self, delivery, b"", False, False, False)
+        last.abort = True
+        if pending_parts:  # in its own place: others of the link may wait behind it
+            session.pending_parts[session.pending_parts.index(pending_parts[0])] = last
+            session.pending_parts = deque(
+                part for part in session.pending_parts if part is last or part.delivery is not delivery
+            )
+        else:
+            session.transmit(last)
+        if self._waiting:
+            self._pump()
+
+    def abandon(self) -> None:
+        session = self.session
+        self._waiting.clear()
+        cut_off = [part for part in session.pending_parts if part.link is self]
+        if self._streaming is not None:
+            cut_off.append(OutgoingPart(self, self._streaming, b"", False, False, False))
+            self._streaming = None
+        session.pending_parts = deque(part for part in session.pending_parts if part.link is not self)
+        # Not settled by that: whoever owns them is to know that they never arrived. At most one is half on the wire;
+        # where the window has no room to say that it is aborted, the detach says it.
+        for part in cut_off:
+            if part.delivery.delivery_id is not None and self.attached and session.sendable:
+                part.abort = True
+                session.transmit(part)
+                break
+
+    # Settling
+
+    def settle(self, delivery: OutgoingDelivery, state: DeliveryState | None = None) -> None:
+        if delivery.local_settled:
+            return
+        number = delivery.delivery_id
+        over = self.gone if self.lingers else self.detach_sent or self._ended
+        if not delivery.remote_settled and number is not None and not over:
+            if delivery.on_wire:
+                self.session.dispose(False, number, True, state)
+            else:  # the receiver knows of it when it is whole
+                self._settled_half = delivery, state
+        if state is not None:
+            delivery.state = state
+        self._forget(delivery)
+
+    def take_back(self, delivery: OutgoingDelivery) -> None:
+        if self.attached and delivery.on_wire and not (delivery.local_settled or delivery.remote_settled):
+            delivery.state = RELEASED
+            self.session.dispose(False, delivery.delivery_id, False, RELEASED)  # type: ignore[arg-type]
+
+    def _forget(self, delivery: OutgoingDelivery) -> None:
+        delivery.local_settled = True
+        self.unsettled.pop(delivery.tag, None)
+        if delivery.delivery_id is not None:
+            self.session.outgoing.pop(delivery.delivery_id, None)
+
+    def receive_states(self, deliveries: Sequence[Any], state: DeliveryState | None, settled: bool) -> Sequence[Any]:
+        if settled:
+            unsettled, outgoing = self._unsettled, self.session.outgoing
+            for delivery in deliveries:
+                if state is not None:
+                    delivery.remote_state = state
+                delivery.remote_settled = delivery.local_settled = True
+                unsettled.pop(delivery.tag, None)
+                outgoing.pop(delivery.delivery_id, None)
+        else:
+            settle = self.auto_settle and isinstance(state, _FINAL_STATES)
+            provisional = self.auto_settle and isinstance(state, TransactionalState) and state.outcome is not None
+            for delivery in deliveries:
+                delivery.remote_state = state
+                # What was sent in a transaction has its outcome with that. The outcome that a transaction is to give
+                # to anything else may come to nothing, and the delivery has to outlive it (§4.4.4.2).
+                if settle or (provisional and type(delivery.state) is TransactionalState):
+                    try:
+                        self.settle(delivery, state)
+                    except LocalProtocolError:  # the peer said more than it takes itself
+                        self.settle(delivery)
+        return deliveries
+
+    # Flow
+
+    def receive_flow(self, frame: Flow) -> None:
+        self.check_errant("flow")
+        if self.detach_sent:
+            return
+        if frame.link_credit is not None:
+            self.flow_state.flow_received(frame.delivery_count, frame.link_credit, frame.drain)
+        if self._waiting:
+            self._pump()
+        self.properties = frame.properties or {}
+        self.session.engine.emit(CreditChanged(self))
+        if frame.echo and self.terms is not None:
+            self.session.send_flow(self)
+
+    def fill_flow(self, frame: Flow) -> None:
+        flow = self.flow_state
+        # Deliveries held back completely have used their credit here, but the receiver counts them only when they come.
+        unbegun = self._unbegun
+        frame.handle = self.handle
+        frame.delivery_count = flow.delivery_count - unbegun & 0xFFFF_FFFF
+        frame.link_credit = flow.credit + unbegun
+        frame.available = flow.available
+        frame.drain = flow.asked
+
+    @property
+    def _unbegun(self) -> int:
+        """The number of deliveries that the session holds back before their first frame."""
+        return sum(
+            part.link is self and part.delivery.delivery_id is None for part in self.session.pending_parts if part.first
+        )
+
+    def drained(self, available: int = 0) -> None:
+        self.flow_state.available = available
+        if self.flow_state.drain and self.attached:
+            self.drain_owed = self._unbegun > 0  # held deliveries go first; the session calls this again
+            if self.drain_owed:
+                return
+            self.flow_state.drained()
+            self.session.send_flow(self)
+
+    def offer(self, available: int) -> None:
+        if self.attached and self.flow_state.available != available:
+            self.flow_state.available = available
+            self.session.send_flow(self)
+
+    def tell(self, properties: Mapping[Any, Any]) -> None:
+        if self.attached:
+            self.session.send_flow(self, properties=properties)
+
+    def receive_transfer(self, frame: Transfer, payload: bytes | Pieces) -> None:
+        raise SessionFault("amqp:not-allowed", f"a transfer on the link {self._name!r}, whose sender is this side")

@@ -1,0 +1,425 @@
+"""The facade: bytes in, events out, bytes out; protocol headers, the SASL layer, and time (§2.2, §2.3, §2.4.5, §5.3).
+
+    receive_data ──> FrameReader ──> header? ──> SASL frame? ──> sasl_layer
+                                             └─> AMQP frame  ──> connection ──> session ──> endpoints: sender | receiver
+    data_to_send <── the list of frames that any of these wrote
+
+The peer's faults are caught here, in one place: whatever the layers below raise ends the connection with its condition.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from ...engine import Authenticated, ConnectionEnded, ConnectionTerms, Event, Role, SessionTerms, foreign_header
+from ...errors import (
+    AmqpError,
+    AuthenticationFailed,
+    ConnectionLost,
+    DecodeError,
+    LocalProtocolError,
+    RemoteProtocolError,
+)
+from ...messaging import Error
+from ...messaging.payloads import LARGE
+from ...types import encode
+from .._kit.machine import Machine
+from .connection import ConnectionEndpoint
+from .link import LEAST_FRAME
+from .owners import EngineCore
+from .sasl_layer import ClientSasl, ServerSasl
+from .states import TRANSPORT, ConnectionState, Step, TransportState
+from .wire.all_fields import MOST_ADDED, with_all_fields
+from .wire.frames import AMQP_HEADER, FRAME_AMQP, FRAME_SASL, HEARTBEAT, SASL_HEADER, FrameReader, encode_frame
+from .wire.performatives import Close, Detach, End
+
+if TYPE_CHECKING:
+    from ...messaging import DeliveryState
+    from ...sasl import Authenticator, Mechanism
+    from ...types import Composite
+    from .owners import SessionCore
+    from .session import SessionEndpoint
+
+CAPABILITIES = frozenset(
+    {
+        "abort",
+        "anonymous-terminus",
+        "browse",
+        "drain",
+        "durable-subscriptions",
+        "dynamic",
+        "filters",
+        "modified",
+        "multi-frame",
+        "rejected",
+        "released",
+        "resume",
+        "settle-second",
+        "stream-filters",
+        "streaming",
+        "transactions",
+    }
+)
+
+# How large a SASL frame may be: §5.3.1 says 512, but OAuth tokens are larger and real servers take them.
+MAX_SASL_FRAME = 65_536
+# How large a frame may be before the peer's open: §2.4.1 says 512, but the properties of real clients need more.
+MAX_FIRST_FRAME = 16_384
+# Seconds between our heartbeats at least, however impatient the peer says it is.
+SHORTEST_PAUSE = 0.005
+
+
+class V1Engine(EngineCore, Machine[TransportState]):
+    """One end of an AMQP 1.0 connection (see `Engine` for the contract).
+
+    Args:
+        role: client or server.
+        terms: what this side says in its open.
+        sasl: the SASL layer; None for a client without one.
+        bare_allowed: server: a peer may skip SASL and begin with the bare AMQP header.
+    """
+
+    noun = "transport"
+    transitions = TRANSPORT
+
+    def __init__(
+        self,
+        role: Role,
+        terms: ConnectionTerms,
+        sasl: ClientSasl | ServerSasl | None,
+        *,
+        bare_allowed: bool = True,
+    ) -> None:
+        self.role = role
+        self.terms = terms
+        self.remote: ConnectionTerms | None = None
+        self.identity: str | None = None
+        self.capabilities = CAPABILITIES
+        self.opened = False
+        self.output_size = 0
+        self.partial = 0  # octets of deliveries that are not whole
+        self.connection = ConnectionEndpoint(self)
+        self._sasl = sasl
+        self._bare_allowed = bare_allowed
+        self.state = TransportState.IDLE
+        self._reader = FrameReader(reuses=True)
+        self.output: list[bytes | memoryview] = []
+        self._large_output = False  # something in it is not worth joining
+        self._events: list[Event] = []
+        self._dirty: list[SessionCore] = []
+        self._delayed: list[tuple[int, Composite]] = []  # answers to what the peer pipelined after an open
+        self._open_asked = False
+        self._open_sent = False
+        self._header_sent = False
+
+    # Opening
+
+    def start(self) -> None:
+        if self.state is not TransportState.IDLE:
+            raise LocalProtocolError("the engine was started already")
+        if self.role is Role.SERVER:
+            self.advance(Step.START)
+        elif self._sasl is not None:
+            self.advance(Step.SEND_SASL_HEADER)
+            self.write(SASL_HEADER)
+        else:
+            self.advance(Step.SEND_HEADER)
+            self._send_header()
+            self._open_if_asked()
+
+    def open(self, terms: ConnectionTerms | None = None) -> None:
+        if self._open_asked:
+            raise LocalProtocolError("the connection was opened already")
+        if self.state is TransportState.OVER:
+            return  # it ended while the answer was on its way: `ConnectionEnded` is among the same events
+        if terms is not None:
+            self.terms = terms
+        self._open_asked = True
+        self._open_if_asked()
+
+    def _open_if_asked(self) -> None:
+        """Send our open once our header is sent, without waiting for the peer's (§2.4.1, pipelined open)."""
+        if self._open_asked and self._header_sent and not self._open_sent:
+            self._open_sent = True
+            self.connection.send_open(self.terms)
+
+    def _send_header(self) -> None:
+        self._header_sent = True
+        self.connection.advance(Step.SEND_HEADER)
+        self.write(AMQP_HEADER)
+
+    def begin(self, terms: SessionTerms | None = None) -> SessionEndpoint:
+        return self.connection.begin(terms)
+
+    # Bytes in
+
+    def receive_data(self, data: bytes) -> None:
+        if self.state is TransportState.OVER:
+            return
+        self._reader.feed(data)
+        try:
+            self._read()
+        except RemoteProtocolError as error:
+            self.fail(error)
+        except DecodeError as error:
+            self.fail(RemoteProtocolError(str(error), error.condition))
+        except AmqpError as error:
+            self.fail(error)
+        # Silence is when no frames come (§2.4.5): single bytes of one may come for ever.
+        self._note_input(len(data), self._reader.within_frame)
+
+    def _read(self) -> None:
+        reader, connection = self._reader, self.connection
+        while self.state is not TransportState.FRAMES:
+            if self.state is TransportState.SASL:
+                frame = reader.next()
+                if frame is None:
+                    return
+                if frame[0] != FRAME_SASL:
+                    raise RemoteProtocolError("an AMQP frame before SASL was done")
+                self._receive_sasl(frame[2])
+            else:
+                header = None if self.state in (TransportState.IDLE, TransportState.OVER) else reader.header()
+                if header is None:
+                    return
+                self._receive_header(bytes(header))
+        while (frame := reader.next()) is not None:
+            kind, channel, performative, payload = frame
+            if kind != FRAME_AMQP:
+                raise RemoteProtocolError(f"a frame of type {kind} among AMQP frames")
+            if performative is None:
+                connection.check_channel(channel)
+                continue
+            connection.receive(channel, performative, payload)
+            if reader.alike is not None:
+                connection.receive_alike(channel, reader, reader.alike)
+            if self.over:
+                return
+
+    def _receive_header(self, header: bytes) -> None:
+        if self.state is TransportState.SASL_HEADER and header == SASL_HEADER:
+            if self._sasl is None:
+                self._refuse_header(header)
+                return
+            if self.role is Role.SERVER:
+                self.write(SASL_HEADER)
+            self._reader.max_frame_size = MAX_SASL_FRAME
+            self.advance(Step.RECEIVE_SASL_HEADER)
+            self.write(self._sasl.frames())
+        elif header == AMQP_HEADER and (
+            self.state is TransportState.HEADER or (self.role is Role.SERVER and self._bare_allowed)
+        ):
+            self.connection.advance(Step.RECEIVE_HEADER)
+            if not self._header_sent:
+                self._send_header()
+            self._reader.max_frame_size = min(MAX_FIRST_FRAME, self.terms.max_frame_size)
+            self.advance(Step.RECEIVE_HEADER)
+            self._open_if_asked()
+        else:
+            self._refuse_header(header)
+
+    def take_large_frames(self) -> None:
+        self._reader.max_frame_size = self.terms.max_frame_size
+
+    def _refuse_header(self, header: bytes) -> None:
+        """Answer a header that we do not accept with the one that we do, and end (§2.2)."""
+        if self.role is Role.SERVER and not self._header_sent:
+            self.write(SASL_HEADER if self._sasl is not None else AMQP_HEADER)
+        if header == SASL_HEADER:
+            self._end(AuthenticationFailed("the peer asks for SASL, which this side does not do"))
+        else:
+            self._end(foreign_header(header))
+
+    def _receive_sasl(self, performative: Composite | None) -> None:
+        layer = self._sasl
+        assert layer is not None
+        if performative is None:
+            raise RemoteProtocolError("an empty frame among SASL frames")
+        layer.receive(performative)
+        self.write(layer.frames())
+        if layer.error is not None:
+            self._end(layer.error)
+        elif layer.done:
+            self.identity = layer.identity if self.role is Role.SERVER else None
+            self._events.append(Authenticated(layer.mechanism or "", self.identity))
+            self._reader.max_frame_size = 512
+            self.advance(Step.RECEIVE_OUTCOME if self.role is Role.CLIENT else Step.SEND_OUTCOME)
+            if self.role is Role.CLIENT:
+                self._send_header()
+                self._open_if_asked()
+
+    def receive_eof(self) -> None:
+        if self.state is TransportState.OVER:
+            return
+        if self.connection.close_sent:
+            self._end(None)
+        elif self.state is TransportState.FRAMES:
+            self._end(ConnectionLost("the peer ended the transport without closing the connection"))
+        else:
+            self._end(ConnectionLost(f"the peer ended the transport while this side waited for {self.state.value}"))
+
+    @property
+    def over(self) -> bool:
+        return self.state is TransportState.OVER
+
+    # Events out, bytes out
+
+    def emit(self, event: Event) -> None:
+        self._events.append(event)
+
+    def events(self) -> list[Event]:
+        events, self._events = self._events, []
+        return events
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Queue bytes, which must not be changed afterwards. Frames must be complete and not interleaved."""
+        if data:
+            self.output.append(data)
+            self.output_size += len(data)
+            self._large_output = self._large_output or len(data) >= LARGE
+
+    def write_frame(self, channel: int, performative: Composite, payload: bytes = b"") -> None:
+        if self.connection.state is ConnectionState.OPEN_RCVD:
+            self._delayed.append((channel, performative))  # our open has to come first
+            return
+        frame = encode_frame(channel, performative, payload)
+        limit = self.frame_limit
+        if len(frame) > limit and isinstance(performative, Detach | End | Close) and performative.error is not None:
+            told = performative.error
+            performative.error = Error(told.condition, (told.description or "")[:100])
+            frame = encode_frame(channel, performative)
+        if len(frame) > limit:
+            what = f"{type(performative).__name__.lower()} frame of {len(frame)} bytes; the peer takes {limit}"
+            if self.remote is None:
+                what += " until it has opened (§2.4.1): shorten the container id, the hostname or the properties"
+            error = LocalProtocolError(what)
+            error.condition = "amqp:frame-size-too-small"
+            raise error
+        self.write(frame)
+
+    @property
+    def frame_limit(self) -> int:
+        return self.remote.max_frame_size if self.remote is not None else LEAST_FRAME
+
+    def write_delayed(self) -> None:
+        delayed, self._delayed = self._delayed, []
+        for channel, performative in delayed:
+            self.write_frame(channel, performative)
+
+    def check_state(self, state: DeliveryState, room: int = 64) -> int:
+        size, limit = len(encode(state)), self.frame_limit
+        if size + room > limit:
+            raise LocalProtocolError(f"a delivery state of {size} bytes does not fit a frame; the peer takes {limit}")
+        return size
+
+    def flush_later(self, session: SessionCore) -> None:
+        self._dirty.append(session)
+        self.output_size += 1
+
+    def flush(self) -> None:
+        dirty, self._dirty = self._dirty, []
+        for session in dirty:
+            session.flush()
+
+    def data_to_send(self) -> bytes:
+        return b"".join(self._take_output())
+
+    def buffers_to_send(self) -> list[bytes | memoryview]:
+        large = self._large_output
+        output = self._take_output()
+        if not large:
+            return [b"".join(output)] if output else []
+        # Of a large payload sent with `sendmsg` no copy is made: benchmarks/run.py, "send 64 KiB".
+        buffers: list[bytes | memoryview] = []
+        for apart, run in groupby(output, lambda data: len(data) >= LARGE):
+            together = list(run)
+            buffers += together if apart else [b"".join(together)]
+        return buffers
+
+    def _take_output(self) -> list[bytes | memoryview]:
+        if self._dirty:
+            self.flush()
+        output, self.output = self.output, []
+        self.output_size = 0
+        self._large_output = False
+        self._sent = self._sent or bool(output)
+        return output
+
+    # Time
+
+    def tick(self, now: float) -> float | None:
+        if self.state is TransportState.OVER:
+            return None
+        theirs = self.remote.idle_timeout if self.remote is not None else None
+        # A quarter of their time, so as to be on the early side for what we owe (§2.4.5).
+        return self._beat(now, self.terms.idle_timeout, max(theirs / 4, SHORTEST_PAUSE) if theirs else None)
+
+    def _fell_silent(self, limit: float) -> None:
+        self.fail(
+            ConnectionLost(f"the peer was silent for {limit:g} s"),
+            Error("amqp:resource-limit-exceeded", f"idle timeout: nothing was received for {limit:g} s"),
+        )
+
+    def _send_heartbeat(self) -> None:
+        if self.connection.heartbeats:
+            self.write(HEARTBEAT)
+
+    # Closing
+
+    def close(self, error: Error | None = None) -> None:
+        if self.state is TransportState.OVER or self.connection.close_sent:
+            return
+        if not self._header_sent or not self._open_asked:
+            # Nothing was opened, so there is nothing to close: the transport's end says all (§2.4.3).
+            self._end(None)
+            return
+        self.connection.send_close(error)
+
+    def fail(self, error: AmqpError, reason: Error | None = None) -> None:
+        """End the connection, because the peer broke the protocol or is gone; tell it why if that may be said."""
+        if self.state is TransportState.OVER:
+            return
+        if reason is None:
+            reason = Error(getattr(error, "condition", None) or "amqp:internal-error", str(error))
+        self.connection.close_after_fault(reason)
+        self._end(error)
+
+    def finish(self, error: AmqpError | None) -> None:
+        self._end(error)
+
+    def _end(self, error: AmqpError | None) -> None:
+        if self.state is TransportState.OVER:
+            return
+        self.advance(Step.LOSE_TRANSPORT)
+        self.opened = False
+        self._dirty.clear()
+        self.connection.drop_all(error)
+        self._events.append(ConnectionEnded(error))
+
+
+class CompleteEngine(V1Engine):
+    """One whose frames have all their fields (`ConnectionTerms.all_fields`)."""
+
+    spare = MOST_ADDED
+
+    def close(self, error: Error | None = None) -> None:
+        if error is not None and error.info is None:
+            error = Error(error.condition, error.description or "", {})
+        super().close(error)
+
+    def _take_output(self) -> list[bytes | memoryview]:
+        output = super()._take_output()
+        return [with_all_fields(b"".join(output))] if output else output
+
+
+def client(terms: ConnectionTerms, mechanisms: tuple[Mechanism, ...] | None, secure: bool) -> V1Engine:
+    """Make a client engine; without `mechanisms` it does not use SASL. `secure`: secrets may cross in the clear."""
+    sasl = None if mechanisms is None else ClientSasl(mechanisms, terms.hostname, secure)
+    return V1Engine(Role.CLIENT, terms, sasl)
+
+
+def server(terms: ConnectionTerms, authenticator: Authenticator) -> V1Engine:
+    """Make a server engine; the authenticator decides who may connect, and how."""
+    kind = CompleteEngine if terms.all_fields else V1Engine
+    return kind(Role.SERVER, terms, ServerSasl(authenticator), bare_allowed=authenticator.anonymous_allowed)

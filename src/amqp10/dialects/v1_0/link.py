@@ -1,0 +1,371 @@
+"""What both link endpoints share: attach, refusal, detach, and how they end (§2.6.3 to §2.6.6, §2.7.3, §2.7.7)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ...engine import Link, LinkEnded, LinkIncomplete, LinkTerms
+from ...errors import AmqpError, LocalProtocolError, RemoteProtocolError
+from ...messaging import Error, outlives_link
+from .._kit.machine import RECEIVED, Machine
+from .._kit.machine import Step as AnyStep
+from .states import LINK, LinkState, Step
+from .unsettled_map import cut, well_formed
+from .wire.frames import encode_frame
+from .wire.performatives import Attach, Detach, Flow, Transfer
+
+if TYPE_CHECKING:
+    from ...messaging import DeliveryState
+    from ...messaging.payloads import Pieces
+    from .owners import LinkName, SessionCore
+    from .wire.frames import Alike
+
+# Octets that a map adds to an attach beyond its entries: its own head, and the wider head of the list it is in.
+MAP_HEAD = 16
+# The frame size that every peer takes before its open tells its limit (§2.8.19).
+LEAST_FRAME = 512
+SENDER_MODES = ("unsettled", "settled", "mixed")
+RECEIVER_MODES = ("first", "second")
+# A link starts in DETACHED without a step; entered by a step, DETACHED is the end of the link.
+_DETACH_SENT = frozenset({LinkState.DETACH_PIPE, LinkState.DETACH_SENT, LinkState.DETACHED})
+
+
+class SessionFault(Exception):
+    """The peer broke a rule that costs it the session (§2.5.4); the session ends itself with this condition."""
+
+    def __init__(self, condition: str, description: str) -> None:
+        super().__init__(description)
+        self.condition = condition
+        self.description = description
+
+
+def attach_terms(frame: Attach) -> LinkTerms:
+    """Return the terms of an attach, in the engine's types."""
+    if frame.snd_settle_mode > 2 or frame.rcv_settle_mode > 1:
+        raise SessionFault("amqp:invalid-field", "a settle mode that does not exist")
+    if not well_formed(frame.unsettled):
+        raise SessionFault("amqp:invalid-field", "an unsettled map with a key that is no delivery-tag")
+    return LinkTerms(
+        name=frame.name,
+        source=frame.source,
+        target=frame.target,
+        settle_mode=SENDER_MODES[frame.snd_settle_mode],  # type: ignore[arg-type]
+        receiver_settle_mode=RECEIVER_MODES[frame.rcv_settle_mode],  # type: ignore[arg-type]
+        unsettled=frame.unsettled,
+        incomplete_unsettled=frame.incomplete_unsettled,
+        initial_delivery_count=frame.initial_delivery_count or 0,
+        max_message_size=frame.max_message_size or None,
+        offered_capabilities=frame.offered_capabilities,
+        desired_capabilities=frame.desired_capabilities,
+        properties=frame.properties or {},
+    )
+
+
+def drop_name(links: dict[LinkName, dict[LinkEndpoint, None]], link: LinkEndpoint) -> None:
+    """Remove a link from the table by name."""
+    key = link.name, link.is_sender
+    named = links.get(key)
+    if named is not None and link in named:
+        del named[link]
+        if not named:
+            del links[key]
+
+
+class LinkEndpoint(Link, Machine[LinkState]):
+    """One end of a link. Handles are -1 until they are known.
+
+    Attributes:
+        detach_sent: our detach is sent; further input for the link is dropped.
+        gone: the link is closed, or its session is over: its deliveries can no longer be settled on the wire.
+        resumes: this side's attach had an unsettled map, which may be empty (§2.6.13).
+        errant: our detach told a fault of the peer: any further input but its detach ends the session (§2.6.5).
+    """
+
+    noun = "link"
+    transitions = LINK
+    session: SessionCore
+    # On the class until they are true: an object with more than thirty attributes is slower to access.
+    errant = False
+    gone = False
+    incomplete = False
+    lingers = False
+    resumes = False
+    _refused = False  # the peer's attach has null for the terminus that ours asks for
+    _reduced_reported = False
+    _numbers: list[tuple[Any, int]] | None = None  # of deliveries in earlier attachments: table and delivery-id
+
+    def __init__(self, session: SessionCore, name: str) -> None:
+        self.session = session
+        self._name = name
+        self.handle = -1
+        self.remote_handle = -1
+        self.terms: LinkTerms | None = None
+        self.remote: LinkTerms | None = None
+        self.attached = False
+        self.properties: Any = {}
+        self.state = LinkState.DETACHED
+        self.detach_sent = False
+        self._ended = False
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    # Attaching
+
+    def attach(self, terms: LinkTerms, *, resuming: Iterable[Any] | None = None) -> None:
+        if self.terms is not None or self.remote is None:
+            raise LocalProtocolError(f"the link {self._name!r} does not wait for an answer")
+        if terms.name != self._name:
+            raise LocalProtocolError(f"the answer to link {self._name!r} must have its name, not {terms.name!r}")
+        if self._ended:
+            return  # the link ended meanwhile: `LinkEnded` is among the same events
+        if self.session.terms is None:
+            raise LocalProtocolError(f"the session of the link {self._name!r} is to be answered first")
+        self._answer(terms, resuming)
+        self.compare()
+
+    def _answer(self, terms: LinkTerms, resuming: Iterable[Any] | None = None) -> None:
+        self.session.give_handle(self)
+        try:
+            self.send_attach(terms, resuming)
+        except Exception:  # the answer does not fit the peer's frames: take the handle back, so that nothing is changed
+            self.session.release_handle(self)
+            raise
+
+    def refuse(self, error: Error) -> None:
+        if self._ended:
+            return
+        if self.remote is None or self.terms is not None or self.session.terms is None:
+            raise LocalProtocolError(f"the link {self._name!r} does not wait for an answer")
+        # Our terminus is null, which tells the peer before the detach comes (§2.6.3).
+        ours = "source" if self.is_sender else "target"
+        try:
+            terms = replace(self.remote, initial_delivery_count=0, unsettled=None, incomplete_unsettled=False)
+            self.attach(replace(terms, **{ours: None}))  # type: ignore[arg-type]
+        except LocalProtocolError:
+            try:  # the peer's own terms do not fit its frame limit: leave all of them out
+                self.attach(LinkTerms(self._name))
+            except LocalProtocolError as unspeakable:  # the name alone is too large, or the peer has no handle left
+                self.session.end(Error(unspeakable.condition or "amqp:not-allowed", str(unspeakable)))
+                return
+        self.detach(closed=True, error=error)
+
+    def send_attach(self, terms: LinkTerms, resuming: Iterable[Any] | None = None) -> None:
+        """Write our attach; the subclass sets up the state that depends on it."""
+        frame = Attach(
+            name=self._name,
+            handle=self.handle,
+            role=not self.is_sender,
+            snd_settle_mode=SENDER_MODES.index(terms.settle_mode),
+            rcv_settle_mode=RECEIVER_MODES.index(terms.receiver_settle_mode),
+            source=terms.source,
+            target=terms.target,
+            unsettled=dict(terms.unsettled) if terms.unsettled is not None else None,
+            incomplete_unsettled=terms.incomplete_unsettled,
+            initial_delivery_count=terms.initial_delivery_count if self.is_sender else None,
+            max_message_size=terms.max_message_size,
+            offered_capabilities=terms.offered_capabilities,
+            desired_capabilities=terms.desired_capabilities,
+            properties=dict(terms.properties) or None,
+        )
+        deliveries = None if resuming is None else [each for each in resuming if not each.local_settled]
+        if deliveries is not None:
+            frame.unsettled, frame.incomplete_unsettled = None, True  # the largest form, without the map
+            limit = self.session.engine.frame_limit - len(encode_frame(0, frame)) - MAP_HEAD
+            frame.unsettled, frame.incomplete_unsettled = cut(self.states_of(deliveries), limit)
+            terms = replace(terms, unsettled=frame.unsettled, incomplete_unsettled=frame.incomplete_unsettled)
+        self.session.write(frame)  # before the step: too large a frame changes nothing
+        self.terms = terms
+        self.advance(Step.SEND_ATTACH)
+        self.begin_counting()
+        if deliveries is not None:
+            self.resumes = True
+            for delivery in deliveries:
+                self._take_over(delivery)
+            self.adopt(deliveries)
+
+    def _take_over(self, delivery: Any) -> None:
+        """Make a delivery part of this attachment.
+
+        Dispositions for its earlier delivery-id are valid until the peer has attached, but not on another connection.
+        """
+        before, number = delivery.link, delivery.delivery_id
+        if isinstance(before, LinkEndpoint) and number is not None:
+            table = before.session.outgoing if self.is_sender else before.session.incoming
+            if self._numbers is None:
+                self._numbers = []
+            self._numbers.append((table, number))
+            if before.session.engine is not self.session.engine:
+                self._drop_numbers()
+
+    def _drop_numbers(self) -> None:
+        """Ignore further dispositions for the delivery-ids of earlier attachments."""
+        if self._numbers is not None:
+            for table, number in self._numbers:
+                table.pop(number, None)
+            self._numbers = None
+
+    def receive_attach(self, remote: LinkTerms) -> bool:
+        """Take the peer's attach; return False if it refuses ours, with a null terminus and a detach to follow."""
+        if self.terms is not None:
+            ours, theirs = (self.terms.target, remote.target) if self.is_sender else (self.terms.source, remote.source)
+            self._refused = theirs is None and ours is not None
+        self.advance(Step.RECEIVE_ATTACH)
+        self.remote = remote
+        self.begin_counting()
+        return self.terms is None or self.attached
+
+    def entered(self, state: LinkState) -> None:
+        self.attached = state is LinkState.ATTACHED and not self.session.ended_locally and not self._refused
+        self.detach_sent = state in _DETACH_SENT
+
+    def illegal(self, step: AnyStep) -> Exception:
+        error = super().illegal(step)
+        return SessionFault("amqp:illegal-state", str(error)) if step.way == RECEIVED else error
+
+    @abstractmethod
+    def begin_counting(self) -> None:
+        """Set up the state that depends on an attach, ours or the peer's, which is known now."""
+
+    # Resuming (§2.6.13)
+
+    @abstractmethod
+    def states_of(self, deliveries: Sequence[Any]) -> Iterable[tuple[bytes, DeliveryState | None]]:
+        """Return the state of each delivery for our unsettled map, by tag."""
+
+    @abstractmethod
+    def adopt(self, deliveries: Sequence[Any]) -> None:
+        """Take over the deliveries of an earlier attachment."""
+
+    def compare(self) -> None:
+        """Find out what became of the deliveries that were taken over, when both attaches are exchanged."""
+        self._drop_numbers()
+        if not self.resumes or not self.attached or self.terms is None or self.remote is None:
+            return
+        theirs = self.remote.unsettled
+        self.incomplete = theirs is not None and (self.terms.incomplete_unsettled or self.remote.incomplete_unsettled)
+        self.reconcile(theirs)
+        if self.incomplete:
+            self.check_reduced()
+
+    def goes_on(self, number: int) -> bool:
+        """Return whether a transfer with the delivery-id `number` continues a delivery that has begun."""
+        return False
+
+    @abstractmethod
+    def reconcile(self, theirs: Mapping[bytes, DeliveryState | None] | None) -> None:
+        """Decide on each delivery that was taken over, by the peer's map; None: the peer does not resume."""
+
+    @property
+    @abstractmethod
+    def reduced(self) -> bool:
+        """Return whether all deliveries that an incomplete link could resume are settled."""
+
+    def check_reduced(self) -> None:
+        """Tell the owner, once, that an incomplete link has nothing left to resume. Call it after each settlement."""
+        if self.incomplete and self.attached and not self._reduced_reported and self.reduced:
+            self._reduced_reported = True
+            self.session.engine.emit(LinkIncomplete(self))
+
+    def check_after(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap a method that settles with `check_reduced`; only incomplete links need it."""
+
+        def look(*args: Any, **options: Any) -> Any:
+            result = method(*args, **options)
+            self.check_reduced()
+            return result
+
+        return look
+
+    # Frames in
+
+    @abstractmethod
+    def fill_flow(self, frame: Flow) -> None:
+        """Add the link's state to a flow of ours (§2.7.4)."""
+
+    @abstractmethod
+    def receive_flow(self, frame: Flow) -> None: ...
+
+    @abstractmethod
+    def receive_transfer(self, frame: Transfer, payload: bytes | Pieces) -> None: ...
+
+    def room_for_messages(self) -> int:
+        """Return how many transfers of whole messages may come now without any effect but their count."""
+        return 0
+
+    def receive_messages(self, like: Transfer, run: list[Alike], expected: int) -> bool:
+        """Receive whole messages from the id `expected` on; return False, and do nothing, if one is out of order."""
+        return False
+
+    @abstractmethod
+    def receive_states(self, deliveries: Sequence[Any], state: DeliveryState | None, settled: bool) -> Sequence[Any]:
+        """Apply the peer's disposition to `deliveries`; return those that the owner should hear of."""
+
+    def receive_settled_part(self, first: int, count: int, state: DeliveryState | None) -> None:
+        """Note that the sender settled a range of delivery-ids; a delivery received in part may be in it."""
+
+    def check_errant(self, what: str) -> None:
+        if self.errant:
+            raise SessionFault("amqp:session:errant-link", f"a {what} for a link that was detached with an error")
+
+    # Detaching
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Abort a delivery sent in part, and drop one received in part, before a detach."""
+
+    def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
+        if self.detach_sent or self._ended:
+            return
+        if self.terms is None:
+            raise LocalProtocolError(f"the link {self._name!r} was not attached")
+        self.abandon()
+        self.session.flush()
+        self.advance(Step.SEND_DETACH)
+        self.gone = closed
+        self.session.write(Detach(handle=self.handle, closed=closed, error=error))
+
+    def receive_detach(self, closed: bool, cause: AmqpError | None) -> None:
+        self.advance(Step.RECEIVE_DETACH)
+        if not self.detach_sent:
+            if self.terms is None:
+                self._answer_to_end()
+            self.detach(closed=closed)
+        self.gone = self.gone or closed
+        self.session.forget(self, lingers=self.lingers and not self.gone)
+        self._end(closed, cause)
+
+    def _answer_to_end(self) -> None:
+        """Attach, so that we may detach; leave out the peer's terms, which may be too large for its frame limit."""
+        try:
+            self._answer(LinkTerms(self._name))
+        except LocalProtocolError as unspeakable:
+            raise SessionFault(unspeakable.condition or "amqp:not-allowed", str(unspeakable)) from unspeakable
+
+    def fail(self, condition: str, description: str) -> None:
+        """Detach the link with an error, because the peer broke a rule that costs it the link (§2.6.5).
+
+        A durable terminus is not closed: that would end it with the messages that wait there.
+        """
+        if self.terms is None:
+            self._answer_to_end()
+        lasts = self.terms is not None and outlives_link(self.terms.source, self.terms.target)
+        self.detach(closed=not lasts, error=Error(condition, description))
+        self.errant = True
+        self._end(True, RemoteProtocolError(description, condition))
+
+    def over(self, cause: AmqpError | None) -> None:
+        """End the link, because its session or connection is over."""
+        self.gone = True
+        self._end(False, cause)
+
+    def _end(self, closed: bool, cause: AmqpError | None) -> None:
+        self.attached = False
+        self._drop_numbers()
+        if not self._ended:
+            self._ended = True
+            self.session.engine.emit(LinkEnded(self, closed, cause))

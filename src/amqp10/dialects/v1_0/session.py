@@ -1,0 +1,476 @@
+"""The session endpoint: windows, handles, delivery ids (§2.5, §2.7.2, §2.7.4, §2.7.8); see `dispositions`, too.
+
+Two counters that clients confuse are separate here: a *transfer-id* counts transfer frames, for the windows
+(`window`); a *delivery-id* counts deliveries, for dispositions.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any
+
+from ...engine import LinkAttached, LinkTerms, SessionTerms, SessionUnmapped, WindowOpened
+from ...errors import AmqpError, LinkDetached, LocalProtocolError, RemoteProtocolError, SessionEnded
+from ...messaging import Error
+from ...types import SERIAL_MASK, Described
+from .._kit.machine import Machine
+from .endpoints.dispositions import SettlingSession
+from .endpoints.receiver import ReceiverEndpoint
+from .endpoints.sender import SenderEndpoint
+from .link import LinkEndpoint, SessionFault, attach_terms, drop_name
+from .resumption.sender import OutgoingPart
+from .states import SESSION, SessionState, Step
+from .window import SessionWindow
+from .wire.performatives import Attach, Begin, Detach, Disposition, End, Flow, Transfer
+
+if TYPE_CHECKING:
+    from ...engine import IncomingDelivery, OutgoingDelivery
+    from ...messaging.payloads import Pieces
+    from ...types import Composite
+    from .owners import ConnectionCore, LinkName
+    from .wire.frames import Alike
+    from .wire.transfer import TransferLayout
+
+# Frames still taken between our end and the peer's: those about links and deliveries that we began.
+_ABOUT_OURS = frozenset({Disposition, Detach})
+
+
+class SessionEndpoint(SettlingSession, Machine[SessionState]):
+    """One session. `channel` is ours, `remote_channel` the peer's; each -1 until it is known."""
+
+    noun = "session"
+    transitions = SESSION
+
+    def __init__(self, connection: ConnectionCore, channel: int) -> None:
+        super().__init__(connection, channel)
+        self.remote_channel = -1
+        self.terms: SessionTerms | None = None
+        self.remote: SessionTerms | None = None
+        self.begun = False
+        self.state = SessionState.UNMAPPED
+        self.window = SessionWindow(0, 0)
+        self.pending_parts: deque[OutgoingPart] = deque()
+        self._expected_id: int | None = None  # the delivery-id of the peer's next delivery; the first may be any
+        self._by_handle: dict[int, LinkEndpoint] = {}
+        self._by_name: dict[LinkName, dict[LinkEndpoint, None]] = {}  # links with a handle
+        self._free_handles: list[int] = []  # a heap of released handles, all below those never used
+        self._end_asked = False
+        self._dropped = False
+        self._end_error: Error | None = None
+        self._delayed: list[Composite] = []  # answers to what the peer pipelined after a begin that is not answered yet
+
+    @property
+    def peer_window(self) -> int:
+        return self.window.remote_incoming_window
+
+    @property
+    def strict_window(self) -> bool:
+        return self.window.strict
+
+    @strict_window.setter
+    def strict_window(self, strict: bool) -> None:
+        self.window.strict = strict
+
+    @property
+    def sendable(self) -> bool:
+        return not self.pending_parts and self.window.remote_incoming_window > 0 and not self.ended_locally
+
+    # Beginning
+
+    def begin(self, terms: SessionTerms | None = None) -> None:
+        terms = terms if terms is not None else SessionTerms()
+        if self._dropped:
+            return  # it ended while the answer was on its way: `SessionUnmapped` is among the same events
+        if self.terms is not None:
+            raise LocalProtocolError("the session was begun already")
+        if self.channel < 0:
+            self.connection.answer_channel(self)
+        begin = Begin(
+            remote_channel=self.remote_channel if self.remote is not None else None,
+            next_outgoing_id=terms.next_outgoing_id,
+            incoming_window=terms.incoming_window,
+            outgoing_window=terms.outgoing_window,
+            handle_max=terms.handle_max,
+            offered_capabilities=terms.offered_capabilities,
+            desired_capabilities=terms.desired_capabilities,
+            properties=dict(terms.properties) or None,
+        )
+        if not self.ended_locally:
+            self.engine.write_frame(self.channel, begin)  # before the step: too large a frame changes nothing
+        self.advance(Step.SEND_BEGIN)
+        self.terms = terms
+        self.window.begin(terms.incoming_window, terms.outgoing_window, terms.next_outgoing_id)
+        self.connection.map_local(self)
+        delayed, self._delayed = self._delayed, []
+        for frame in delayed:
+            self.write(frame)
+
+    def receive_begin(self, frame: Begin) -> None:
+        self.advance(Step.RECEIVE_BEGIN)
+        self.remote = SessionTerms(
+            incoming_window=frame.incoming_window,
+            outgoing_window=frame.outgoing_window,
+            handle_max=frame.handle_max,
+            next_outgoing_id=frame.next_outgoing_id,
+            offered_capabilities=frame.offered_capabilities,
+            desired_capabilities=frame.desired_capabilities,
+            properties=frame.properties or {},
+        )
+        self.window.begin_received(frame.next_outgoing_id, frame.incoming_window, frame.outgoing_window)
+        if self._end_asked:
+            self.end(self._end_error)
+
+    def entered(self, state: SessionState) -> None:
+        self.begun = state is SessionState.MAPPED and not self.ended_locally
+
+    def write(self, frame: Composite) -> None:
+        if self.state is SessionState.BEGIN_RCVD:
+            self._delayed.append(frame)
+        elif not self.ended_locally:
+            self.engine.write_frame(self.channel, frame)
+
+    # Frames in
+
+    def receive(self, frame: Composite, payload: bytes | Pieces) -> None:
+        """Receive one frame on this session, by the table of §2.5 and §2.6."""
+        kind = type(frame)
+        if (
+            self.ended_locally
+            and kind is not End
+            and (self.state is SessionState.DISCARDING or kind not in _ABOUT_OURS)
+        ):
+            return
+        try:
+            if kind is Transfer:
+                self._receive_transfer(frame, payload)  # type: ignore[arg-type]
+            elif kind is Disposition:
+                self._receive_disposition(frame)  # type: ignore[arg-type]
+            elif kind is Flow:
+                self._receive_flow(frame)  # type: ignore[arg-type]
+            elif kind is Attach:
+                self._receive_attach(frame)  # type: ignore[arg-type]
+            elif kind is Detach:
+                self._receive_detach(frame)  # type: ignore[arg-type]
+            elif kind is End:
+                self._receive_end(frame)  # type: ignore[arg-type]
+            else:
+                raise RemoteProtocolError(
+                    f"the peer sent {kind.__name__.lower()} on a session that is begun", "amqp:illegal-state"
+                )
+        except SessionFault as fault:
+            if not self.ended_locally:
+                self._fail(fault)
+
+    def _fail(self, fault: SessionFault) -> None:
+        """End this session and nothing else: the peer broke a rule of sessions (§2.5.4)."""
+        cause = RemoteProtocolError(fault.description, fault.condition)
+        if self.terms is None:
+            self.begin()
+        self._end(Error(fault.condition, fault.description))
+        self._drop(cause)
+        self.engine.emit(SessionUnmapped(self, cause))
+
+    # Transfers out (§2.5.6: each frame takes a transfer-id and a place in the peer's window)
+
+    def transmit(self, part: OutgoingPart) -> None:
+        if self.pending_parts or not self._send_frames(part):
+            self.pending_parts.append(part)
+
+    def _send_frames(self, part: OutgoingPart) -> bool:
+        window = self.window
+        while window.remote_incoming_window > 0:
+            part.link.write_frame_of(part)
+            window.sent()
+            if part.done:
+                return True
+        return False
+
+    def send_pending(self) -> None:
+        pending_parts = self.pending_parts
+        while pending_parts and self._send_frames(pending_parts[0]):
+            link = pending_parts.popleft().link
+            if link.drain_owed:
+                link.drained(link.flow_state.available)
+            if link.incomplete:
+                link.check_reduced()
+
+    def new_delivery_id(self, delivery: OutgoingDelivery) -> int:
+        number = self.next_delivery_id
+        self.next_delivery_id = (number + 1) & SERIAL_MASK
+        delivery.delivery_id = number
+        if not delivery.local_settled:
+            self.outgoing[number] = delivery
+        return number
+
+    # Transfers in
+
+    def _receive_transfer(self, frame: Transfer, payload: bytes | Pieces) -> None:
+        window = self.window
+        if self.terms is None:
+            # We have not sent our begin, so the peer has no window yet. Skip the window check: the link refuses the
+            # transfer for lack of credit.
+            window.next_incoming_id = window.next_incoming_id + 1 & SERIAL_MASK
+        elif not window.received():
+            raise SessionFault(
+                "amqp:session:window-violation", "a transfer came although our incoming window is used up"
+            )
+        link = self._by_remote_handle.get(frame.handle)
+        if link is None:
+            raise self._unattached(frame.handle, "transfer")
+        number = frame.delivery_id
+        if number == self._expected_id and number is not None:
+            self._expected_id = (number + 1) & SERIAL_MASK
+        elif number is not None and not link.goes_on(number):
+            self._begin_counting(number)
+        link.receive_transfer(frame, payload)
+        if window.needs_refresh and self.state is SessionState.MAPPED:
+            # On the session, not on a link: the window counts even while no link grants credit.
+            self.send_flow()
+
+    def room_for(self, layout: TransferLayout) -> int:
+        """Return how many transfers of this layout may come now without any effect but their count."""
+        link = self._by_remote_handle.get(layout.transfer.handle)
+        if link is None or self.ended_locally or self._expected_id is None:
+            return 0
+        return min(self.window.before_refresh, link.room_for_messages())
+
+    def receive_alike(self, layout: TransferLayout, run: list[Alike]) -> bool:
+        """Receive transfers within `room_for`; return False, and do nothing, if one is out of order."""
+        link = self._by_remote_handle[layout.transfer.handle]
+        assert self._expected_id is not None
+        if not link.receive_messages(layout.transfer, run, self._expected_id):
+            return False
+        self._expected_id = self._expected_id + len(run) & SERIAL_MASK
+        window = self.window
+        window.received_many(len(run))
+        if window.needs_refresh and self.state is SessionState.MAPPED:
+            self.send_flow()
+        return True
+
+    def _begin_counting(self, number: int) -> None:
+        """Take the session's first delivery-id; raise `SessionFault` if a later one is not the next."""
+        if self._expected_id is not None:
+            raise SessionFault(
+                "amqp:invalid-field", f"a delivery with the id {number}, where {self._expected_id} is the next"
+            )
+        self._expected_id = (number + 1) & SERIAL_MASK
+
+    def let_go(self, count: int, starved: bool) -> None:
+        if self.window.let_go(count, starved) and self.state is SessionState.MAPPED and not self._dropped:
+            self.send_flow()
+
+    def _unattached(self, handle: int, what: str) -> SessionFault:
+        self._check_handle(handle)
+        return SessionFault("amqp:session:unattached-handle", f"a {what} for handle {handle}, which has no link")
+
+    def _check_handle(self, handle: int) -> None:
+        limit = self.terms.handle_max if self.terms is not None else SERIAL_MASK
+        if handle > limit:
+            raise RemoteProtocolError(f"handle {handle} is above our handle-max {limit}")
+
+    # Flow
+
+    def send_flow(self, link: LinkEndpoint | None = None, *, echo: bool = False, properties: Any = None) -> None:
+        window = self.window
+        window.refresh()
+        frame = Flow(
+            next_incoming_id=window.next_incoming_id if self.remote is not None else None,
+            incoming_window=max(0, window.incoming_window),
+            next_outgoing_id=window.next_outgoing_id,
+            outgoing_window=window.outgoing_window,
+            echo=echo,
+        )
+        if link is not None:
+            link.fill_flow(frame)
+            frame.properties = dict(properties) if properties else None
+        self.write(frame)
+
+    def _receive_flow(self, frame: Flow) -> None:
+        was_sendable = self.sendable
+        link = None
+        if frame.handle is not None:
+            link = self._by_remote_handle.get(frame.handle)
+            if link is None:
+                raise self._unattached(frame.handle, "flow")
+        if not self.window.flow_received(
+            frame.next_incoming_id, frame.incoming_window, frame.next_outgoing_id, frame.outgoing_window
+        ):
+            raise SessionFault("amqp:session:window-violation", "a flow names a next-incoming-id that was not sent yet")
+        self.send_pending()
+        if self.sendable and not was_sendable:
+            self.engine.emit(WindowOpened(self))
+        if link is not None:
+            link.receive_flow(frame)
+        elif frame.echo and self.state is SessionState.MAPPED:
+            self.send_flow()
+
+    # Links
+
+    def attach_sender(self, terms: LinkTerms, *, resuming: Iterable[OutgoingDelivery] | None = None) -> SenderEndpoint:
+        link = SenderEndpoint(self, terms.name)
+        self._attach(link, terms, resuming)
+        return link
+
+    def attach_receiver(
+        self, terms: LinkTerms, *, resuming: Iterable[IncomingDelivery] | None = None
+    ) -> ReceiverEndpoint:
+        link = ReceiverEndpoint(self, terms.name)
+        self._attach(link, terms, resuming)
+        return link
+
+    def _attach(self, link: LinkEndpoint, terms: LinkTerms, resuming: Iterable[Any] | None) -> None:
+        if self.state not in (SessionState.BEGIN_SENT, SessionState.MAPPED):
+            raise LocalProtocolError(f"no link can attach in session state {self.state.name}")
+        named = self._by_name.get((terms.name, link.is_sender), ())
+        if not all(other.detach_sent for other in named):
+            raise LocalProtocolError(f"the session has a link {terms.name!r} of this direction already")
+        self.give_handle(link)
+        try:
+            link.send_attach(terms, resuming)
+        except Exception:  # it cannot be said: nothing was done
+            self.release_handle(link)
+            raise
+
+    def give_handle(self, link: LinkEndpoint) -> None:
+        limit = self.remote.handle_max if self.remote is not None else SERIAL_MASK
+        free = self._free_handles
+        handle = free[0] if free else len(self._by_handle)
+        if handle > limit:
+            raise LocalProtocolError(
+                f"the peer takes {limit + 1} links on a session, and all are in use: detach one, or begin a session"
+            )
+        if free:
+            heappop(free)
+        link.handle = handle
+        self._by_handle[handle] = link
+        self._by_name.setdefault((link.name, link.is_sender), {})[link] = None
+
+    def release_handle(self, link: LinkEndpoint) -> None:
+        if self._by_handle.get(link.handle) is link:
+            del self._by_handle[link.handle]
+            heappush(self._free_handles, link.handle)
+            drop_name(self._by_name, link)
+
+    def _receive_attach(self, frame: Attach) -> None:
+        self._check_handle(frame.handle)
+        if frame.handle in self._by_remote_handle:
+            raise SessionFault("amqp:session:handle-in-use", f"handle {frame.handle} has a link already")
+        if not frame.role and frame.initial_delivery_count is None:
+            raise SessionFault("amqp:invalid-field", "a sender's attach without initial-delivery-count")
+        we_send = frame.role  # the peer's role is receiver
+        link = self._waiting(frame.name, we_send)
+        if link is None:
+            self._steal(frame.name, we_send)
+            link = (SenderEndpoint if we_send else ReceiverEndpoint)(self, frame.name)
+        self._by_remote_handle[frame.handle] = link
+        self.connection.links_by_name.setdefault((link.name, link.is_sender), {})[link] = None
+        link.remote_handle = frame.handle
+        attached = link.receive_attach(attach_terms(frame))
+        if isinstance(frame.source, Described) or isinstance(frame.target, Described):
+            link.fail("amqp:not-implemented", "a source or target of a type that is not known here")
+        elif attached:
+            self.engine.emit(LinkAttached(link))
+            link.compare()
+
+    def _waiting(self, name: str, we_send: bool) -> LinkEndpoint | None:
+        """Return our link of that name that waits for the peer's attach; None if there is no such link."""
+        for link in self._by_name.get((name, we_send), ()):
+            if link.remote is None:
+                return link
+        return None
+
+    def _steal(self, name: str, we_send: bool) -> None:
+        """Detach the earlier attachments of a link, because it is attached again on this connection (§2.6.1)."""
+        for link in self.connection.links_by_name.pop((name, we_send), ()):
+            if not link.detach_sent:
+                link.fail("amqp:link:stolen", f"the link {name!r} was attached again")
+
+    def _receive_detach(self, frame: Detach) -> None:
+        link = self._by_remote_handle.get(frame.handle)
+        if link is None:
+            raise self._unattached(frame.handle, "detach")
+        error = frame.error
+        cause: AmqpError | None = None
+        if error is not None:
+            cause = LinkDetached(error.condition, error.description, error.info)
+        elif not link.detach_sent:
+            cause = LinkDetached()
+        link.receive_detach(frame.closed, cause)
+
+    def forget(self, link: LinkEndpoint, *, lingers: bool) -> None:
+        self.release_handle(link)
+        if self._by_remote_handle.get(link.remote_handle) is link:
+            del self._by_remote_handle[link.remote_handle]
+            drop_name(self.connection.links_by_name, link)
+        self.pending_parts = deque(part for part in self.pending_parts if part.link is not link)
+        self.make_posted()
+        if lingers:
+            return
+        tables: tuple[dict[int, Any], ...] = (self.outgoing, self.incoming)
+        for table in tables:
+            for number in [number for number, delivery in table.items() if delivery.link is link]:
+                del table[number]
+
+    # Ending
+
+    def end(self, error: Error | None = None) -> None:
+        if self.state is SessionState.BEGIN_SENT:  # the end has to wait for the peer's begin (§2.5.5)
+            self._end_asked, self._end_error = True, error
+        elif self.state in (SessionState.MAPPED, SessionState.END_RCVD):
+            self._end(error)
+
+    def _end(self, error: Error | None) -> None:
+        self.flush()
+        with_error = error is not None and self.may(Step.SEND_END_WITH_ERROR)
+        self.advance(Step.SEND_END_WITH_ERROR if with_error else Step.SEND_END)
+        self.write(End(error=error))
+        self.end_locally()
+
+    def _receive_end(self, frame: End) -> None:
+        if self.terms is None:  # begin and end came together: the table has no such state, but the intent is clear
+            self.begin()
+        was = self.state
+        self.advance(Step.RECEIVE_END)
+        error = frame.error
+        cause: AmqpError | None = None
+        if error is not None:
+            cause = SessionEnded(error.condition, error.description, error.info)
+        elif was is SessionState.MAPPED:
+            cause = SessionEnded()
+        if self.state is SessionState.END_RCVD:
+            self._end(None)
+        self.connection.unmap(self)
+        self.over(cause)  # has no effect if we ended the session after a fault of the peer, which was told then
+
+    def end_locally(self) -> None:
+        """Write nothing more on this session: our end or close was sent."""
+        self.ended_locally = True
+        self.begun = False
+        self.pending_parts.clear()
+        self._dispositions.clear()
+        self.last_outcome = self
+        for link in self._by_handle.values():
+            link.attached = False
+
+    def over(self, cause: AmqpError | None) -> None:
+        """End the session, for its own reason or its connection's."""
+        if self._dropped:
+            return
+        self._drop(cause)
+        self.engine.emit(SessionUnmapped(self, cause))
+
+    def _drop(self, cause: AmqpError | None) -> None:
+        self._dropped = True
+        self.begun = False
+        for link in list({id(x): x for t in (self._by_handle, self._by_remote_handle) for x in t.values()}.values()):
+            link.over(cause)
+        for link in self._by_remote_handle.values():
+            drop_name(self.connection.links_by_name, link)
+        self.pending_parts.clear()
+        self.make_posted()  # into the `unsettled` of their links, which the owners may still read
+        self.outgoing.clear()
+        self.incoming.clear()
+        self._dispositions.clear()
+        self.last_outcome = self

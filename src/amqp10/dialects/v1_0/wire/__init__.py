@@ -1,0 +1,1 @@
+"""Frames and performatives as octets; `bulk` reads many at a time."""

@@ -1,0 +1,94 @@
+"""Runs of transfers that look alike, read many at a time: their common octets are compared once for many (§2.7.5).
+
+Each function returns the same as repeated calls of `FrameReader.next`. benchmarks/budget.py, "receive";
+benchmarks/run.py, "receive settled": a tenth.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .transfer import TransferLayout
+
+Alike = tuple[int, bytes, bytes]
+"""One transfer of a run: delivery-id, delivery-tag and payload."""
+
+FEWEST: Final = 24
+"""The number of frames of one size from which on it pays to compare all of them at once, octet by octet."""
+
+
+def read_run(
+    data: bytes, at: int, channel: int, layout: TransferLayout, most: int, largest: int
+) -> tuple[list[Alike], int]:
+    """Return the complete frames from `at` on, of this channel, layout and at most `largest` octets, and their end.
+
+    Args:
+        most: the greatest number of frames to return.
+    """
+    length, _, before, between, after, _, unpack = layout
+    before = b"\x02\x00" + channel.to_bytes(2, "big") + before
+    length += 8
+    end_of_data = len(data)
+    last = end_of_data - length
+    found: list[Alike] = []
+    if at <= last:
+        size = unpack(data, at)[0]
+        if length <= size <= largest and min(most, (end_of_data - at) // size) >= FEWEST and _same(data, at, size):
+            tag = length - 8 - len(before) - len(between) - len(after)
+            found, at = _read_even(data, at, size, most, (before, 4, between, tag, after))
+            most -= len(found)
+    while at <= last and most:
+        size, same, number, still, tag_, always = unpack(data, at)
+        end = at + size
+        if same != before or still != between or always != after or not length <= size <= largest:
+            break
+        if end > end_of_data:
+            break
+        found.append((number, tag_, data[at + length : end]))
+        at = end
+        most -= 1
+    return found, at
+
+
+def _same(data: bytes, at: int, size: int) -> bool:
+    """Return whether the second frame, and the last of the fewest, would have the size of this one."""
+    written, last = data[at : at + 4], at + (FEWEST - 1) * size
+    return data[at + size : at + size + 4] == written == data[last : last + 4]
+
+
+def _read_even(
+    data: bytes, at: int, size: int, most: int, form: tuple[bytes, int, bytes, int, bytes]
+) -> tuple[list[Alike], int]:
+    """Return the frames of one size, as long as there are many of them."""
+    columns, unpack_all = _columns(size, form)
+    count = min(most, (len(data) - at) // size)
+    for offset, octet in columns:
+        first = at + offset
+        column = data[first : first + count * size - size + 1 : size]
+        if column != octet * count:
+            count -= len(column.lstrip(octet))
+            if count < FEWEST:
+                return [], at
+    end = at + count * size
+    return list(unpack_all(memoryview(data)[at:end])), end
+
+
+@lru_cache(maxsize=256)
+def _columns(
+    size: int, form: tuple[bytes, int, bytes, int, bytes]
+) -> tuple[list[tuple[int, bytes]], Callable[[memoryview], Iterator[Alike]]]:
+    """Return the octets that all frames share, by place, and what cuts out the rest of each."""
+    before, number, between, tag, after = form
+    same = [(place, bytes((octet,))) for place, octet in enumerate(size.to_bytes(4, "big") + before)]
+    at = len(same) + number
+    same += [(place, bytes((octet,))) for place, octet in enumerate(between, at)]
+    at += len(between) + tag
+    same += [(place, bytes((octet,))) for place, octet in enumerate(after, at)]
+    at += len(after)
+    cut = Struct(f">{4 + len(before)}xI{len(between)}x{tag}s{len(after)}x{size - at}s")
+    return sorted(same, key=lambda each: each[0] != 3), cut.iter_unpack

@@ -1,0 +1,300 @@
+"""The frames of the message path, by hand: transfers out of a template and in by a walk, dispositions out (§2.7.5-6).
+
+Each has its generic twin, the composite's own codec, and may only be a faster way to the same result: `read_transfer`
+gives None for whatever it does not know at sight. benchmarks/run.py measures them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from struct import Struct
+from typing import Any, Final, NamedTuple
+
+from ....messaging import ACCEPTED, Accepted, Released
+from .performatives import Disposition, Transfer
+
+_ACCEPTED: Final = b"\x00\x53\x24\x45"
+_U32 = Struct(">I")
+_read_u32 = _U32.unpack_from
+_read_sizes = Struct(">II").unpack_from
+_new_transfer = Transfer.__new__
+
+
+def read_transfer(data: bytes, at: int, end: int) -> tuple[Transfer, int] | None:
+    """Read the transfer whose fields begin at `at`, and its payload's offset; None: ask the generic decoder."""
+    try:
+        code = data[at]
+        if code == 0xC0:
+            stop = at + 2 + data[at + 1]
+            count = data[at + 2]
+            p = at + 3
+        elif code == 0xD0:
+            size, count = _read_sizes(data, at + 1)
+            stop = at + 5 + size
+            p = at + 9
+        else:
+            return None
+        if stop > end or not 1 <= count <= 11:
+            return None
+        delivery_id = delivery_tag = message_format = settled = state = None
+        more = batchable = False
+        # handle
+        code = data[p]
+        if code == 0x43:
+            handle = 0
+            p += 1
+        elif code == 0x52:
+            handle = data[p + 1]
+            p += 2
+        elif code == 0x70:
+            handle = _read_u32(data, p + 1)[0]
+            p += 5
+        else:
+            return None
+        if count > 1:  # delivery-id
+            code = data[p]
+            if code == 0x70:
+                delivery_id = _read_u32(data, p + 1)[0]
+                p += 5
+            elif code == 0x52:
+                delivery_id = data[p + 1]
+                p += 2
+            elif code == 0x43:
+                delivery_id = 0
+                p += 1
+            elif code == 0x40:
+                p += 1
+            else:
+                return None
+        if count > 2:  # delivery-tag
+            code = data[p]
+            if code == 0xA0:
+                after = p + 2 + data[p + 1]
+                delivery_tag = data[p + 2 : after]
+                p = after
+            elif code == 0x40:
+                p += 1
+            else:
+                return None
+        if count > 3:  # message-format
+            code = data[p]
+            if code == 0x43:
+                message_format = 0
+                p += 1
+            elif code == 0x40:
+                p += 1
+            elif code == 0x52:
+                message_format = data[p + 1]
+                p += 2
+            elif code == 0x70:
+                message_format = _read_u32(data, p + 1)[0]
+                p += 5
+            else:
+                return None
+        if count > 4:  # settled
+            code = data[p]
+            if code == 0x42:
+                settled = False
+            elif code == 0x41:
+                settled = True
+            elif code != 0x40:
+                return None
+            p += 1
+        if count > 5:  # more
+            code = data[p]
+            if code == 0x41:
+                more = True
+            elif code != 0x42 and code != 0x40:
+                return None
+            p += 1
+        if count > 6:  # rcv-settle-mode, state, resume, aborted: null or false, or else not our business
+            for index in range(6, min(count, 10)):
+                code = data[p]
+                if index == 7 and data[p : p + 4] == _ACCEPTED:  # Broker-J says so in whatever it sends settled
+                    state = ACCEPTED
+                    p += 4
+                    continue
+                if code != 0x40 and (code != 0x42 or index < 8):
+                    return None
+                p += 1
+            if count > 10:  # batchable
+                code = data[p]
+                if code == 0x41:
+                    batchable = True
+                elif code != 0x42 and code != 0x40:
+                    return None
+                p += 1
+        if p != stop:
+            return None
+    except Exception:  # an index or struct past the end: malformed, and the generic decoder says how
+        return None
+    transfer = _new_transfer(Transfer)
+    transfer.handle = handle
+    transfer.delivery_id = delivery_id
+    transfer.delivery_tag = delivery_tag
+    transfer.message_format = message_format
+    transfer.settled = settled
+    transfer.more = more
+    transfer.rcv_settle_mode = None
+    transfer.state = state
+    transfer.resume = False
+    transfer.aborted = False
+    transfer.batchable = batchable
+    return transfer, p
+
+
+class TransferLayout(NamedTuple):
+    """How a transfer looked that came before: those that look the same differ in delivery-id, tag and payload alone.
+
+    A sender forms its transfers in one way, so nearly all of them are read by this: one look at the constant bytes in
+    place of a walk through the fields. benchmarks/budget.py, "receive": four tenths of the steps.
+
+    Attributes:
+        size: bytes of the performative.
+        unpack: cuts them into the three constant parts, with delivery-id and delivery-tag between them.
+        before, between, after: the constant parts.
+        transfer: the fields, to be filled with the two that differ.
+        unpack_frame: cuts a frame from its size to the end of the performative, in the same way.
+    """
+
+    size: int
+    unpack: Callable[[bytes, int], tuple[bytes, int, bytes, bytes, bytes]]
+    before: bytes
+    between: bytes
+    after: bytes
+    transfer: Transfer
+    unpack_frame: Callable[[bytes, int], tuple[int, bytes, int, bytes, bytes, bytes]]
+
+
+def layout_of(data: bytes, body: int, transfer: Transfer, payload: int) -> TransferLayout | None:
+    """Return the layout of a transfer that `read_transfer` has read; None for one that others will not be like.
+
+    Args:
+        body: where the performative begins.
+        payload: where it ends.
+    """
+    if transfer.more or data[body + 3] != 0xC0 or transfer.delivery_id is None or transfer.delivery_tag is None:
+        return None
+    handle = body + 6
+    number = handle + {0x43: 1, 0x52: 2}.get(data[handle], 5)
+    if data[number] != 0x70:
+        return None  # a small one, and the next ones will be longer
+    tag = number + 7
+    after = tag + len(transfer.delivery_tag)
+    parts = (data[body : number + 1], data[number + 5 : tag], data[after:payload])
+    before, between, rest = parts
+    cut = f"I{len(between)}s{after - tag}s{len(rest)}s"
+    unpack = Struct(f">{len(before)}s{cut}").unpack_from
+    unpack_frame = Struct(f">I{4 + len(before)}s{cut}").unpack_from
+    return TransferLayout(payload - body, unpack, *parts, copy(transfer), unpack_frame)
+
+
+def _uint(value: int) -> bytes:
+    if value == 0:
+        return b"\x43"
+    return bytes((0x52, value)) if value < 256 else b"\x70" + _U32.pack(value)
+
+
+class TransferTemplate:
+    """The transfer frames of one link: what never changes is formed once."""
+
+    overhead: Final = 8 + 6 + 5 + 5 + 34 + 5 + 1 + 1  # header, list8, handle, delivery-id, tag, format, settled, more
+
+    def __init__(self, channel: int, handle: int) -> None:
+        frame = b"\x02\x00" + channel.to_bytes(2, "big")
+        self._frame = frame
+        self._handle = number = _uint(handle)
+        # handle, delivery-id (uint), a tag of 4 octets, message-format 0, settled
+        fields = 1 + len(number) + 5 + 6 + 2
+        self._prefix = frame + b"\x00\x53\x14\xc0" + bytes((fields, 5)) + number + b"\x70"
+        self._pack = Struct(f">I{len(self._prefix)}sI2s4s2s").pack
+        self._size = 4 + len(self._prefix) + 4 + 8
+        last = b"\x00\x53\x14\xc0" + bytes((1 + len(number), 1)) + number
+        more = b"\x00\x53\x14\xc0" + bytes((1 + len(number) + 5, 6)) + number + b"\x40\x40\x40\x40\x41"
+        self._last, self._more = frame + last, frame + more
+
+    def head(
+        self, delivery_id: int, tag: bytes, settled: bool, size: int, more: bool = False, message_format: int = 0
+    ) -> bytes:
+        """Encode header and performative of a delivery's first frame, for a payload of `size` bytes to follow."""
+        if len(tag) == 4 and not more and not message_format:
+            flags = b"\x43\x41" if settled else b"\x43\x42"
+            return self._pack(self._size + size, self._prefix, delivery_id, b"\xa0\x04", tag, flags)
+        fields = b"".join(
+            (
+                self._handle,
+                b"\x70",
+                _U32.pack(delivery_id),
+                b"\xa0",
+                bytes((len(tag),)),
+                tag,
+                _uint(message_format),
+                b"\x41" if settled else b"\x42",
+                b"\x41" if more else b"",
+            )
+        )
+        head = self._frame + b"\x00\x53\x14\xc0" + bytes((1 + len(fields), 6 if more else 5)) + fields
+        return _U32.pack(4 + len(head) + size) + head
+
+    def continuation(self, size: int, more: bool) -> bytes:
+        """Encode header and performative of a later frame, for a payload of `size` bytes to follow."""
+        head = self._more if more else self._last
+        return _U32.pack(4 + len(head) + size) + head
+
+
+_STATES: Final[dict[type[Any], bytes]] = {
+    type(None): b"\x40",
+    Accepted: _ACCEPTED,
+    Released: b"\x00\x53\x26\x45",
+}
+_disposition = Struct(">I2sHBBBBBBBBI").pack
+
+
+def encode_disposition(
+    channel: int, as_receiver: bool, first: int, last: int, settled: bool, state: Any = None
+) -> bytes:
+    """Encode a disposition frame for the deliveries from `first` to `last`."""
+    known = _STATES.get(type(state))
+    if known is None:
+        body = Disposition(role=as_receiver, first=first, last=last, settled=settled, state=state).encode()
+        return _U32.pack(8 + len(body)) + b"\x02\x00" + channel.to_bytes(2, "big") + body
+    rest = (b"\x40" if first == last else b"\x70" + _U32.pack(last)) + (b"\x41" if settled else b"\x42") + known
+    role = 0x41 if as_receiver else 0x42
+    size = 20 + len(rest)
+    return _disposition(size, b"\x02\x00", channel, 0, 0x53, 0x15, 0xC0, 7 + len(rest), 5, role, 0x70, first) + rest
+
+
+def join_dispositions(merged: Disposition, data: bytes, at: int, body: int, end: int) -> int:
+    """Extend a disposition of one delivery by the frames behind it with the same state for the next ones (§2.7.6).
+
+    Artemis sends one for each message: benchmarks/run.py --single, "send": a half less.
+
+    Args:
+        at: the beginning of the disposition's frame.
+        body: the beginning of its performative.
+        end: the end of the frame.
+
+    Returns:
+        The end of the last frame that the disposition now includes.
+    """
+    number = merged.first
+    first = body + (8 if data[body + 3] == 0xC0 else 14)  # behind the constructor of a wide uint, or it is another form
+    known = data[body : body + 3] == b"\x00\x53\x15" and data[first - 1 : first + 4] == b"\x70" + _U32.pack(number)
+    if not known or merged.last not in (None, number):
+        return end
+    before, between, after = data[at:first], b"", data[first + 4 : end]
+    if merged.last is not None:
+        if after[:5] != b"\x70" + _U32.pack(number):
+            return end
+        between, after = after[:1], after[5:]
+    while True:
+        following = _U32.pack(number + 1 & 0xFFFF_FFFF)
+        frame = before + following + (between + following if between else b"") + after
+        if not data.startswith(frame, end):
+            break
+        number = number + 1 & 0xFFFF_FFFF
+        end += len(frame)
+    if number != merged.first:
+        merged.last = number
+    return end

@@ -1,0 +1,126 @@
+"""The contract between protocol and world: the fast lane. Everything works without it, but many messages cost more.
+
+Each member has a default that is right for every dialect. An engine without a fast lane does not override it, and an
+owner that does not use one never sees it.
+
+    send without objects          SenderLink.post              an accepted and settled message never becomes a delivery
+    the owner's own deliveries    delivery_type                the user holds the engine's object
+    receive without objects       by_portions, waiting, bring  deliveries are made as they are taken
+    settle like the last one      ReceiverLink.joins           no check of states, one range on the wire
+    write without copies          Engine.buffers_to_send       large payloads are written from where they lie
+    count without objects         Link.count_unsettled         for whoever looks at a connection's health
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from ._deliveries import IncomingDelivery, OutgoingDelivery
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..messaging import DeliveryState
+
+
+class _Writes(Protocol):
+    def data_to_send(self) -> bytes: ...
+
+
+class _Sends(Protocol):
+    def send(self, payload: bytes, *, settled: bool = False) -> OutgoingDelivery: ...
+
+
+class EngineFastLane:
+    """The members of an engine for speed."""
+
+    def buffers_to_send(self: _Writes) -> list[bytes | memoryview]:
+        """Return the bytes of `data_to_send` in several buffers, so that large payloads are not copied.
+
+        Rule: the buffers must not be changed afterwards. An empty list means that there is nothing to send.
+        """
+        data = self.data_to_send()
+        return [data] if data else []
+
+
+class SenderFastLane:
+    """The members of a sending link for speed.
+
+    Attributes:
+        delivery_type: the class of the deliveries that `send` makes. Rule: the owner may set a subclass before
+            the first message is sent.
+    """
+
+    delivery_type: type[OutgoingDelivery] = OutgoingDelivery
+
+    def post(self: _Sends, payload: bytes, waiter: Any, *, settled: bool = False) -> OutgoingDelivery | None:
+        """Send a message like `send`, for an owner that only counts outcomes and does not hold deliveries.
+
+        Rule: if no delivery is returned, all of the message is on the wire. It becomes a delivery in `unsettled` if
+        anything else happens to it than "accepted and settled", or if `unsettled` is read.
+
+        Args:
+            payload: the encoded message.
+            waiter: counts the outcomes, as the `waiter` of a delivery or by `PostsAccepted`.
+            settled: send it settled.
+
+        Returns:
+            The delivery; None if none was made.
+
+        Raises:
+            LocalProtocolError: as for `send`.
+        """
+        delivery = self.send(payload, settled=settled)
+        delivery.waiter = None if settled else waiter
+        return delivery
+
+
+class ReceiverFastLane:
+    """The members of a receiving link for speed.
+
+    Attributes:
+        delivery_type: the class of the deliveries in `incoming`. Rule: the owner may set a subclass before `flow`. A
+            server of a dialect with exchanges has `RoutedDelivery` from the beginning.
+        by_portions: True leaves deliveries out of `incoming` until `bring` asks for them, if the dialect can do that;
+            until then they need not be objects. False puts all there at once. Rule: set it before `flow`.
+        waiting: the number of deliveries that are here after those in `incoming`.
+    """
+
+    delivery_type: type[IncomingDelivery] = IncomingDelivery
+    by_portions = False
+    waiting = 0
+
+    def bring(self, most: int) -> None:
+        """Append the next `most` of the waiting deliveries to `incoming`. Rule: the end of the link appends all."""
+
+    def joins(self, number: int | None, tag: bytes, state: DeliveryState) -> bool:
+        """Settle a delivery with `state`, if the last one was settled with the same and that is not written yet.
+
+        Rule: only for a delivery without any state so far. The connection's task is not woken again: settling the last
+        delivery woke it.
+
+        Returns:
+            False if nothing was done: call `settle` instead.
+        """
+        return False
+
+
+class Unsettled(NamedTuple):
+    """What a link has unsettled, in numbers.
+
+    Attributes:
+        total: how many deliveries.
+        first, last: the delivery-ids of the oldest and the newest of them; None without any, or without an id yet.
+    """
+
+    total: int
+    first: int | None
+    last: int | None
+
+
+def count_unsettled(unsettled: Mapping[bytes, Any]) -> Unsettled:
+    """Return the numbers of a link's table of deliveries."""
+    if not unsettled:
+        return Unsettled(0, None, None)
+    first, last = next(iter(unsettled.values())), next(reversed(unsettled.values()))  # type: ignore[call-overload]
+    return Unsettled(len(unsettled), first.delivery_id, last.delivery_id)

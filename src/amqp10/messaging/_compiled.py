@@ -1,0 +1,13 @@
+"""The compiled reader and writer of messages: `fast`, the module `_fast`, or None where that is not compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+fast: Any = None
+try:
+    from . import _fast
+except ImportError:
+    pass
+else:
+    fast = _fast

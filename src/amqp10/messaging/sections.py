@@ -1,0 +1,56 @@
+"""The sections of an encoded message: where they are, and how each is read and written by itself.
+
+For packages that work on encoded messages: dialects that map theirs on AMQP 1.0, and readers that decode a part only.
+"""
+
+from __future__ import annotations
+
+from ._codec import DATA_HEADS as DATA_HEADS
+from ._codec import read_body as read_body
+from ._codec import write_body as write_body
+from ._codec import write_head as write_head
+from ._codec import write_map as write_map
+from ._fields import HEADER_FIELDS as HEADER_FIELDS
+from ._fields import MAPS as MAPS
+from ._fields import PROPERTIES_FIELDS as PROPERTIES_FIELDS
+from ._layout import AMQP_SEQUENCE as AMQP_SEQUENCE
+from ._layout import AMQP_VALUE as AMQP_VALUE
+from ._layout import APPLICATION_PROPERTIES as APPLICATION_PROPERTIES
+from ._layout import BODY as BODY
+from ._layout import DATA as DATA
+from ._layout import DELIVERY_ANNOTATIONS as DELIVERY_ANNOTATIONS
+from ._layout import FOOTER as FOOTER
+from ._layout import HEADER as HEADER
+from ._layout import MESSAGE_ANNOTATIONS as MESSAGE_ANNOTATIONS
+from ._layout import PROPERTIES as PROPERTIES
+from ._layout import Place as Place
+from ._layout import descriptor_at as descriptor_at
+from ._layout import scan as scan
+from ._layout import section_at as section_at
+from ._message import may_hold as may_hold
+
+__all__ = (
+    "AMQP_SEQUENCE",
+    "AMQP_VALUE",
+    "APPLICATION_PROPERTIES",
+    "BODY",
+    "DATA",
+    "DATA_HEADS",
+    "DELIVERY_ANNOTATIONS",
+    "FOOTER",
+    "HEADER",
+    "HEADER_FIELDS",
+    "MAPS",
+    "MESSAGE_ANNOTATIONS",
+    "PROPERTIES",
+    "PROPERTIES_FIELDS",
+    "Place",
+    "descriptor_at",
+    "may_hold",
+    "read_body",
+    "scan",
+    "section_at",
+    "write_body",
+    "write_head",
+    "write_map",
+)

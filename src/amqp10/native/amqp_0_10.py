@@ -1,0 +1,100 @@
+"""What 0-10 has beyond the topology: looking at bindings, acquiring what was browsed, distributed transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import anyio
+
+from ..client import Connection, Delivery, Session
+from ..client.internals import SessionCore, ask
+from ..engine import Acquire, BindingFacts, DeclareQueue, QueryBinding, QueueFacts, Request, RequestResult
+from ..errors import LocalProtocolError
+from .topology import Topology
+from .xa import XA
+
+
+class Native(Topology):
+    """The connection's own words; `connection.native`.
+
+    Every method raises, besides what it says:
+
+    - `RequestRefused`: the server refused; `condition` and `description` say why, `info["reply-code"]` in its numbers.
+      Or this side did not ask, because a name has more than 255 octets (`amqp:invalid-field`);
+    - `SessionEnded`, `ConnectionClosed`, `ConnectionLost`: no answer came, and it may have been done;
+    - `LocalProtocolError`: the request cannot be encoded: no map can have one of its arguments.
+
+    In 0-10 a request that fails ends its session. To avoid that, what can be known is asked before: whether a queue is
+    there, and in use. If the server refuses all the same, it ends the session of these requests, not that of the links:
+    the next request begins another. With `reconnect`, what was declared and bound here is declared again after
+    a loss (`Reconnect.declare_again`). Any number of tasks may use it at a time.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self._session: Session | None = None
+        self._opening = anyio.Lock()
+
+    async def _ask(self, request: Request[RequestResult]) -> RequestResult:
+        async with self._opening:
+            session = self._session
+            if session is None or not session.open:
+                session = self._connection.session()
+                await session.__aenter__()
+                self._session = session
+        return await ask(session, request)
+
+    async def _declare_queue(self, request: DeclareQueue) -> QueueFacts:
+        # An exclusive queue belongs to the session that made it: senders and receivers have to be on the same.
+        return await (self._ask_own(request) if request.exclusive else self._ask(request))
+
+    async def binding(
+        self,
+        exchange: str,
+        queue: str,
+        key: str | None = None,
+        *,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> BindingFacts:
+        """Return what there is of a binding; `key` and `arguments` do not matter where they are None.
+
+        Raises:
+            SessionEnded, ConnectionClosed, ConnectionLost, LocalProtocolError: see the class.
+
+        Cancelling: nothing is changed.
+        """
+        return await self._ask(QueryBinding(exchange, queue, key, arguments))
+
+    # Messages
+
+    async def acquire(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+        """Acquire messages that a browser was shown; return those that could be had, which then have to be settled.
+
+        Args:
+            deliveries: those of one receiver of `Source(queue, distribution_mode="copy")`, not settled yet. Those of
+                `connection.browser()` are settled already.
+
+        Raises:
+            LocalProtocolError: they are of several receivers, or settled; nothing was asked. Or see the class.
+            SessionEnded, ConnectionClosed, ConnectionLost: see the class.
+
+        Cancelling: the messages may have been acquired.
+        """
+        shown = list(deliveries)
+        if not shown:
+            return []
+        link = shown[0].link
+        if any(each.link is not link for each in shown):
+            raise LocalProtocolError("messages of one receiver are acquired at a time")
+        if any(each.local_settled for each in shown):
+            raise LocalProtocolError("what is settled can not be acquired, nor what a `browser()` was shown")
+        session: SessionCore = link.session.owner  # type: ignore[assignment]
+        acquired = await session.request(Acquire(tuple(shown)))
+        return [each for each in shown if each in acquired]
+
+    # Distributed transactions
+
+    def xa(self) -> XA:
+        """Return a session for branches of distributed transactions: `async with connection.native.xa() as xa`."""
+        return XA(self._connection)

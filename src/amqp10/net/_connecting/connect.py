@@ -1,0 +1,98 @@
+"""The client's side of streams: TCP or a tunnel through a proxy, TLS on it, a WebSocket in that; or a Unix socket."""
+
+from __future__ import annotations
+
+import ssl
+
+import anyio
+from anyio.abc import ByteStream, SocketAttribute
+from anyio.streams.tls import TLSAttribute
+
+from ...errors import ConnectionLost, Unsupported
+from .._fork import keep_from_children
+from .._streams.base import PLAIN_URL, STREAM_ERRORS, StreamFacts, TLSSettings, client_context, describe, set_options
+from .._streams.socket import take_over
+from .._streams.tls import TLSStream
+from .._streams.tls_settings import TLS, end_point_of
+from .._url import Endpoint, is_loopback
+from .options import Route, WebSocket
+from .proxy import connect_through
+from .tls_upgrade import ask_for_tls
+
+DIRECT = Route()
+
+
+async def connect(
+    endpoint: Endpoint, tls: TLSSettings | None = None, route: Route = DIRECT
+) -> tuple[ByteStream, StreamFacts]:
+    """Connect, and secure the stream if the URL says amqps or wss (or if `tls` is given for another TCP URL).
+
+    All addresses of the host are tried, the next before the last has given up (RFC 8305).
+
+    Raises:
+        ConnectionLost: the host is unknown, does not answer or refuses, or TLS could not be agreed on; the cause is in
+            `__cause__`. `HandshakeRefused` where a proxy or a WebSocket's server answered with its status.
+        Unsupported: the peer takes no TLS by AMQP's header, or the package for WebSockets is not installed.
+        RemoteProtocolError: what answered AMQP's TLS header is not AMQP.
+        OSError: a file of `tls` cannot be read; nothing was connected.
+        ValueError: a PKCS#12 file cannot be opened with its password, or the settings do not fit together.
+
+    Cancelling: nothing is left open.
+    """
+    route.check(endpoint, tls)
+    if endpoint.websocket:
+        require_wsproto()
+    secure = endpoint.tls or route.tls_upgrade or tls is not None
+    context = client_context(tls) if secure else None
+    end_point = None
+    try:
+        if endpoint.unix:
+            stream = await take_over(await anyio.connect_unix(endpoint.path))
+            return stream, StreamFacts(secure=True, peer=endpoint.path)
+        stream, local = await _reach(endpoint, route)
+        try:
+            if route.tls_upgrade:
+                await ask_for_tls(stream, str(endpoint))
+            if context is not None:
+                name = (tls.server_hostname if isinstance(tls, TLS) else None) or endpoint.name or endpoint.host
+                stream = await TLSStream.wrap(stream, context, hostname=name)
+                end_point = end_point_of(stream.extra(TLSAttribute.ssl_object).getpeercert(True))
+            if endpoint.websocket:
+                from .websocket_handshake import open_websocket
+
+                stream = await open_websocket(stream, endpoint, route.websocket or WebSocket())
+        except BaseException:
+            await anyio.aclose_forcefully(stream)
+            raise
+    except (*STREAM_ERRORS, UnicodeError) as error:  # the last: a host that can be no name
+        said = describe(error)
+        if not endpoint.tls:  # TLS was asked for by `tls`
+            said = said.replace(PLAIN_URL, "leave out tls=, or name the port that does")
+        raise ConnectionLost(f"cannot connect to {endpoint}: {said}") from error
+    # TLS with a server that nobody checked is TLS with whoever sits between.
+    checked = context is not None and context.verify_mode != ssl.CERT_NONE
+    return stream, StreamFacts(secure=checked or local, tls=secure, end_point=end_point, peer=str(endpoint))
+
+
+async def _reach(endpoint: Endpoint, route: Route) -> tuple[ByteStream, bool]:
+    """Open a TCP stream to the endpoint; return it and whether it stays on this machine."""
+    if route.proxy is not None:
+        return await connect_through(route.proxy, endpoint), False
+    stream = await take_over(await anyio.connect_tcp(endpoint.host, endpoint.port))
+    keep_from_children(stream, stream)  # while it is secured, and until it has an owner
+    set_options(stream)
+    # By the address that was reached, for a name may lead anywhere. None: the peer is gone already.
+    address = stream.extra(SocketAttribute.remote_address, None)
+    return stream, address is not None and is_loopback(str(address[0]))
+
+
+def require_wsproto() -> None:
+    """Say early, and in words of ours, that an optional package is missing.
+
+    Raises:
+        Unsupported: it is.
+    """
+    try:
+        import wsproto  # noqa: F401
+    except ImportError as error:
+        raise Unsupported("WebSockets need wsproto: pip install 'amqp10[websocket]'") from error

@@ -1,0 +1,105 @@
+"""Which dialect does a server speak? It is asked by their headers, each on a connection of its own (§2.2)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import anyio
+from anyio.abc import ByteStream
+
+from ...engine import Dialect
+from ...errors import ConnectionLost, InsecureTransport, Unsupported
+from .._streams.base import STREAM_ERRORS, StreamFacts, TLSSettings
+from .._url import Endpoint
+from .connect import connect
+from .options import Route
+
+ANSWER_WAIT: Final = 5.0
+"""Seconds that a server may think about a header."""
+
+ATTEMPTS: Final = 3
+"""Connections on which a header is said, where it matters that nobody keeps its answer back."""
+
+
+async def ask(stream: ByteStream, dialect: Dialect, wait: float = ANSWER_WAIT) -> bool | None:
+    """Send a dialect's header, and see whether it is answered as one who speaks it does; None for no answer at all.
+
+    Cancelling: the stream is of no more use, as it is in any case.
+    """
+    answer = b""
+    try:
+        with anyio.move_on_after(wait):
+            await stream.send(dialect.headers[0])
+            while (spoken := dialect.spoken(answer)) is None:
+                answer += await stream.receive()
+            return spoken
+    except STREAM_ERRORS:
+        pass  # hanging up is an answer where others are answered in words
+    return False if answer else None
+
+
+async def choose_dialect(
+    candidates: list[Dialect], endpoint: Endpoint, tls: TLSSettings | None, route: Route, *, secret: bool
+) -> Dialect:
+    """Return the first of the candidates that the server speaks.
+
+    Args:
+        candidates: the best one first.
+        secret: there are credentials, or a mechanism is named, so the server must be the one it claims to be.
+
+    Raises:
+        InsecureTransport: the server claims not to speak the best one, in the clear or over TLS without a check of the
+            server, and there is a secret to send. An attacker in between could claim so to get the secret in a weaker
+            way.
+        Unsupported: the server speaks another protocol than the candidates.
+        ConnectionLost: the server answers no candidate; or, over TLS or with a secret, it answers one but was silent
+            to a better one, an answer that an attacker in between could hold back. Or see `connect`, as for the other
+            errors.
+
+    Cancelling: nothing is left open.
+    """
+    best, silent = candidates[0], list[Dialect]()
+    for dialect in candidates:
+        spoken, facts = await _asked(dialect, endpoint, tls, route, secret=secret)
+        if spoken is None:
+            silent.append(dialect)
+        elif spoken:
+            right = f"name the dialect ({dialect.name!r}) if that is right"
+            if dialect is not best and secret and not facts.secure:
+                raise InsecureTransport(
+                    f"{endpoint} speaks {dialect.name} and not {best.name}, as somebody says without TLS, or with "
+                    f"verify=False: use TLS that checks the server, or {right}"
+                )
+            if silent and (secret or facts.tls):
+                raise ConnectionLost(
+                    f"{endpoint} speaks {dialect.name}, and says nothing to the header of {silent[0].name}: {right}"
+                )
+            return dialect
+    if len(silent) == len(candidates):
+        hint = (
+            "" if facts.tls or endpoint.unix else ": if that port speaks TLS, its URL begins with amqps:// (or wss://)"
+        )
+        raise ConnectionLost(f"{endpoint} answers no header of AMQP{hint}")
+    names = ", ".join(dialect.name for dialect in candidates)
+    raise Unsupported(f"{endpoint} speaks none of the dialects {names}")
+
+
+async def _asked(
+    dialect: Dialect, endpoint: Endpoint, tls: TLSSettings | None, route: Route, *, secret: bool
+) -> tuple[bool | None, StreamFacts]:
+    """Return whether the server speaks a dialect; ask again if no answer came, as one may be lost with a connection."""
+    for _ in range(ATTEMPTS):
+        stream, facts = await connect(endpoint, tls, route)
+        try:
+            spoken = await ask(stream, dialect)
+        finally:
+            await anyio.aclose_forcefully(stream)
+        if spoken is not None or not (secret or facts.tls):
+            break
+    return spoken, facts
+
+
+def automatic(dialects: list[Dialect], route: Route) -> list[Dialect]:
+    """Return the dialects that `dialect="auto"` chooses from, the best one first."""
+    # Only AMQP 1.0 is secured by a header, and no draft is chosen by accident.
+    return [each for each in dialects if "draft" not in each.name and (not route.tls_upgrade or each.name == "1.0")]

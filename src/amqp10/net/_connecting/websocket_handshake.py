@@ -1,0 +1,160 @@
+"""The HTTP handshake of a WebSocket, from both sides (RFC 6455 §4; OASIS AMQP WebSocket Binding 1.0)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from http import HTTPStatus
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import urlsplit
+
+from anyio.abc import ByteStream
+from wsproto.connection import ConnectionType
+from wsproto.events import AcceptConnection, RejectConnection, RejectData, Request
+from wsproto.handshake import H11Handshake
+from wsproto.utilities import RemoteProtocolError
+
+from ...errors import ConnectionLost, HandshakeRefused
+from .._streams.websocket import WebSocketStream
+from .._url import PORTS, Endpoint
+from .options import WebSocket
+from .proxy import says
+
+SUBPROTOCOLS: Final = ("amqp", "AMQPWSB10")
+"""What the server's side takes: the binding's name, and that of its drafts, which Azure's clients ask for."""
+
+HTTP: Final = b"HTTP/1."
+"""What an answer begins with."""
+
+
+# Client
+
+
+async def open_websocket(stream: ByteStream, endpoint: Endpoint, settings: WebSocket) -> WebSocketStream:
+    """Ask for a WebSocket over a stream.
+
+    Raises:
+        HandshakeRefused: the server answered with another HTTP status than 101.
+        ConnectionLost: it does not speak WebSocket, or not the subprotocol.
+        EndOfStream, BrokenResourceError: the stream ended.
+
+    Cancelling: the stream is of no use any more.
+    """
+    handshake = H11Handshake(ConnectionType.CLIENT)
+    host = endpoint.authority.removesuffix(f":{PORTS[endpoint.scheme]}")
+    headers = [(name.encode("ascii"), value.encode("latin-1")) for name, value in settings.headers.items()]
+    request = Request(host, endpoint.target, subprotocols=[settings.subprotocol], extra_headers=headers)
+    await stream.send(handshake.send(request))
+    try:
+        received = b""
+        while True:
+            data = await stream.receive()
+            received = (received + data)[: len(HTTP)]
+            if not HTTP.startswith(received):
+                raise ConnectionLost(f"cannot connect to {endpoint}: the server does not answer as HTTP")
+            handshake.receive_data(data)
+            for event in handshake.events():
+                if isinstance(event, RejectConnection):
+                    raise _refused(endpoint, event)
+                if isinstance(event, AcceptConnection) and event.subprotocol != settings.subprotocol:
+                    raise ConnectionLost(
+                        f"cannot connect to {endpoint}: the server does not take the subprotocol {settings.subprotocol}"
+                    )
+            if handshake.connection is not None:
+                return WebSocketStream(stream, handshake.connection)
+    except (RemoteProtocolError, ValueError) as error:  # the latter: bytes in its headers that are no text
+        raise ConnectionLost(f"cannot connect to {endpoint}: no WebSocket there: {error}") from error
+
+
+def _refused(endpoint: Endpoint, event: RejectConnection) -> HandshakeRefused:
+    message = f"cannot connect to {endpoint}: the server {says(event.status_code)}"
+    location = next((value for name, value in event.headers if name.lower() == b"location"), None)
+    if 300 <= event.status_code < 400 and location is not None:
+        # Without its query, where redirects to a login keep secrets. Not followed: credentials go where they were sent.
+        message += f", which leads to {location.partition(b'?')[0].decode('latin-1')!r}; redirects are not followed"
+    return HandshakeRefused(message, event.status_code)
+
+
+# Server
+
+
+class Refused(Exception):
+    """The request was answered with a status other than 101."""
+
+
+async def upgrade(
+    stream: ByteStream, received: bytes, origins: Collection[str], *, names: bool = False
+) -> WebSocketStream:
+    """Answer a request whose beginning was read already.
+
+    Args:
+        origins: from where pages may come in, beside the host that the request is for.
+        names: that host may be any name, not only an address or "localhost".
+
+    Raises:
+        Refused: it is no request for a WebSocket that we take; it was answered, and the stream closed.
+        EndOfStream, BrokenResourceError: the stream ended.
+
+    Cancelling: the stream is of no use any more.
+    """
+    handshake = H11Handshake(ConnectionType.SERVER)
+    try:
+        handshake.receive_data(received)
+        while (request := next(handshake.events(), None)) is None:
+            handshake.receive_data(await stream.receive())
+        assert isinstance(request, Request)
+        answer = _judge(request, origins, names)
+    except (RemoteProtocolError, ValueError) as error:  # the latter: bytes in its headers that are no text
+        hint = error.event_hint if isinstance(error, RemoteProtocolError) else None
+        status = hint.status_code if isinstance(hint, RejectConnection) else HTTPStatus.BAD_REQUEST
+        answer = str(error), status
+    if isinstance(answer, AcceptConnection):
+        await stream.send(handshake.send(answer))
+        assert handshake.connection is not None
+        return WebSocketStream(stream, handshake.connection)
+    reason, status = answer
+    body = f"AMQP over WebSocket: {reason}\n".encode()
+    headers = [
+        (b"Content-Type", b"text/plain; charset=utf-8"),
+        (b"Content-Length", str(len(body)).encode()),
+        (b"Connection", b"close"),
+        (b"Sec-WebSocket-Version", b"13"),
+    ]
+    await stream.send(
+        handshake.send(RejectConnection(status, headers, has_body=True)) + handshake.send(RejectData(body))
+    )
+    await stream.aclose()
+    raise Refused(f"{reason} ({status})")
+
+
+def _judge(request: Request, origins: Collection[str], names: bool) -> AcceptConnection | tuple[str, int]:
+    """Take the request, or say why not, and with what status."""
+    came_from = [value.decode("latin-1") for name, value in request.extra_headers if name == b"origin"]
+    if "*" not in origins and not all(
+        origin in origins or _is_of_host(origin, request.host, names) for origin in came_from
+    ):
+        return f"pages of {', '.join(came_from)!r} may not come in", HTTPStatus.FORBIDDEN
+    for name in SUBPROTOCOLS:
+        if name in request.subprotocols:
+            return AcceptConnection(name)
+    return f"the subprotocol must be one of {', '.join(SUBPROTOCOLS)}", HTTPStatus.BAD_REQUEST
+
+
+def _is_of_host(origin: str, host: str, names: bool) -> bool:
+    """Return whether an origin has the host and port that the request's `Host` has, which `names` may name."""
+    try:
+        page, asked = urlsplit(origin), urlsplit(f"//{host}")
+        usual = {"http": 80, "https": 443}[page.scheme]
+        same = (page.hostname, page.port or usual) == (asked.hostname, asked.port or usual)
+    except (KeyError, ValueError):
+        return False
+    return same and asked.hostname is not None and (names or _is_address(asked.hostname))
+
+
+def _is_address(host: str) -> bool:
+    """Return whether no name server has a say in where a host is."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return True

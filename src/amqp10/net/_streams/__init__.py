@@ -1,0 +1,1 @@
+"""Streams of bytes: sockets, TLS, WebSocket, and what traces them."""

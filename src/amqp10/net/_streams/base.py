@@ -1,0 +1,134 @@
+"""What both ends of a byte stream share: what is known of it, how it fails, and layers with words of their own."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+import anyio
+from anyio import TypedAttributeSet, typed_attribute
+from anyio.abc import ByteStream, SocketAttribute
+
+from .tls_settings import TLS
+
+TLSSettings = TLS | ssl.SSLContext
+
+STREAM_ERRORS: Final = (OSError, anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
+"""All that a stream raises when it is over; `ssl.SSLError` is an OSError."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFacts:
+    """What is known of a stream's other end.
+
+    Attributes:
+        secure: secrets may cross as they are: TLS with a server whose certificate was checked, loopback, or a Unix
+            socket.
+        tls: TLS is on.
+        identity: who the verified client certificate is for; None without one.
+        end_point: what a login by SCRAM-PLUS is bound to: see `end_point_of`; None where that cannot be.
+        peer: the other end's address, for people.
+    """
+
+    secure: bool
+    tls: bool = False
+    identity: str | None = None
+    end_point: bytes | None = None
+    peer: str = ""
+
+
+class Layer(ABC):
+    """A protocol between the transport and AMQP that answers its own peer: a WebSocket with its pongs.
+
+    The task that drives the stream sets `on_owed`, and soon after it was called sends, even if only b"". So there is a
+    single writer, and a peer that does not read cannot stall the reading. If `on_owed` is None, the layer writes by
+    itself.
+
+    Attributes:
+        on_owed: called when there is something to send.
+    """
+
+    on_owed: Callable[[], None] | None = None
+
+    @property
+    @abstractmethod
+    def owed(self) -> bool:
+        """There is something to send; the next `send` takes it along."""
+
+
+class LayerAttribute(TypedAttributeSet):
+    """The layer of a stream, for whoever drives it; asked through whatever is wrapped around it."""
+
+    layer: Layer = typed_attribute()
+
+
+PLAIN_URL: Final = "the URL of a port without it begins with amqp:// (or ws://)"
+_NO_TLS = f"what answers there does not speak TLS: {PLAIN_URL}"
+_WANTED = "wants a client certificate: TLS(certificate=..., key=...)"
+_NO_COMMON = f"the peer found no TLS version or cipher in common, or {_WANTED}"
+_NOT_TAKEN = "the peer does not accept the client certificate"
+_TLS_FAULTS: Final = {
+    # What OpenSSL makes of octets that are no records (which of these depends on its version).
+    "WRONG_VERSION_NUMBER": _NO_TLS,
+    "RECORD_LAYER_FAILURE": _NO_TLS,
+    "PACKET_LENGTH_TOO_LONG": _NO_TLS,
+    "UNKNOWN_PROTOCOL": _NO_TLS,
+    "HTTP_REQUEST": _NO_TLS,
+    # Alerts (RFC 8446 §6.2): TLS 1.3 has them come after the client's handshake is over.
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": f"the peer {_WANTED}",
+    "TLSV1_ALERT_UNKNOWN_CA": f"{_NOT_TAKEN}: it does not know the authority that signed it",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": f"{_NOT_TAKEN}: it has expired",
+    "SSLV3_ALERT_CERTIFICATE_REVOKED": f"{_NOT_TAKEN}: it was revoked",
+    "SSLV3_ALERT_BAD_CERTIFICATE": _NOT_TAKEN,
+    "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": f"{_NOT_TAKEN}: it is of another kind, or for another purpose",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": _NOT_TAKEN,
+    "SSLV3_ALERT_HANDSHAKE_FAILURE": _NO_COMMON,
+    "TLSV1_ALERT_INSUFFICIENT_SECURITY": _NO_COMMON,
+    "TLSV1_ALERT_PROTOCOL_VERSION": "the peer speaks no TLS version that this side does",
+}
+
+
+def describe(error: BaseException) -> str:
+    """Describe an error of the network in one line; a group, one attempt for each address, by its members."""
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(sorted({describe(one) for one in error.exceptions}))
+    cause = error.__cause__
+    if isinstance(cause, BaseExceptionGroup) or (isinstance(cause, OSError) and not getattr(error, "errno", None)):
+        return describe(cause)
+    if isinstance(error, ssl.SSLError) and (said := _TLS_FAULTS.get(error.reason or "")):
+        return f"{said} ({error.reason})"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate is not valid: {error.verify_message}"
+    if isinstance(error, anyio.EndOfStream):
+        return "the peer closed the connection"
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError | socket.gaierror) and error.errno:
+        return os.strerror(error.errno)  # one text for one error, whatever the backend made of it
+    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).strip()
+
+
+def set_options(stream: ByteStream) -> None:
+    """Set what every connection wants of TCP.
+
+    - TCP_NODELAY: small frames go out at once. Nagle against delayed acknowledgments costs 40 ms a round trip.
+    - SO_KEEPALIVE: a peer that is gone is noticed in the end, also where no idle timeout was agreed upon (§2.4.5).
+    """
+    raw = stream.extra(SocketAttribute.raw_socket, None)
+    if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
+        with suppress(OSError):  # the peer may be gone already; reading will say so
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+def client_context(tls: TLSSettings | None) -> ssl.SSLContext:
+    """Make the context of a client; without settings the system's authorities are trusted.
+
+    Raises:
+        OSError, ValueError: as for `TLS.client_context`.
+    """
+    return tls if isinstance(tls, ssl.SSLContext) else (tls or TLS()).client_context()

@@ -1,0 +1,15 @@
+"""OpenTelemetry: spans and metrics of connections, with the context of each message (the extra `amqp10[otel]`).
+
+    from amqp10.otel import instrument
+
+    instrument()    # all connections of the process; or instrument(connection)
+
+Nothing of it is imported, and no step is spent on it, where it is not asked for.
+"""
+
+from ._context import extract as extract
+from ._context import inject as inject
+from ._instrument import instrument as instrument
+from ._instrument import uninstrument as uninstrument
+
+__all__ = ("extract", "inject", "instrument", "uninstrument")

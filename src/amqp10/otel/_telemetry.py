@@ -1,0 +1,318 @@
+"""Spans and metrics by OpenTelemetry's conventions for messaging, version 1.44.0 (docs/operate/opentelemetry.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.metadata import version
+from time import perf_counter, time_ns
+from types import TracebackType
+from typing import Any, Final
+from weakref import WeakSet
+
+from opentelemetry import context, metrics, trace
+from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, TracerProvider
+
+from ..client import Connection, Health
+from ..client.internals import endpoint_of, terminus_of
+from ..errors import DecodeError, LocalProtocolError
+from ..messaging import Message
+from ._context import span_context
+
+SCHEMA: Final = "https://opentelemetry.io/schemas/1.44.0"
+
+SYSTEMS: Final = {
+    "activemq": "activemq",
+    "artemis": "activemq",
+    "rabbitmq": "rabbitmq",
+    "service-bus": "servicebus",
+    "event-hubs": "eventhubs",
+}
+"""`messaging.system` by the name of a broker's profile; what the conventions have no name for is "amqp"."""
+
+LONGEST: Final = 1024
+"""Characters of an attribute that a peer wrote."""
+
+BOUNDARIES: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
+
+GAUGES: Final[tuple[tuple[str, str, str, Callable[[Health], float | None]], ...]] = (
+    ("amqp10.connection.credit", "{message}", "The credit of the sender that has least", lambda h: h.credit),
+    ("amqp10.connection.unsettled", "{message}", "Deliveries without an outcome", lambda h: h.unsettled),
+    ("amqp10.connection.oldest_unsettled", "s", "Age of the oldest of these", lambda h: h.oldest_unsettled),
+    ("amqp10.connection.window", "{frame}", "Transfer frames that the peer takes", lambda h: h.window),
+    ("amqp10.connection.reconnects", "{reconnect}", "How often it was restored", lambda h: h.reconnects),
+    ("amqp10.connection.queued", "By", "Bytes that wait to be written", lambda h: h.queued),
+    ("amqp10.connection.token.expires_in", "s", "Until the token ends", lambda h: h.token_expires_in),
+)
+"""Gauges of our own: name, unit, description, and where the value is from."""
+
+
+class Operation:
+    """A span that is the current one in a block.
+
+    Args:
+        ended: told of the seconds that it took, and of the error that it ended with.
+    """
+
+    def __init__(self, span: Span, ended: Callable[[float, BaseException | None], None]) -> None:
+        self._span = span
+        self._ended = ended
+        self._began = perf_counter()
+        self._token: Any = None
+
+    def __enter__(self) -> Span:
+        self._token = context.attach(trace.set_span_in_context(self._span))
+        return self._span
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        # A block of the synchronous form is entered and left in contexts of their own.
+        if trace.get_current_span() is self._span:
+            context.detach(self._token)
+        if exc is not None:
+            _fail(self._span, exc)
+        self._span.end()
+        self._ended(perf_counter() - self._began, exc)
+
+
+class Telemetry:
+    """What the links of instrumented connections report to.
+
+    Args:
+        tracer_provider, meter_provider: None: OpenTelemetry's global ones.
+    """
+
+    def __init__(self, tracer_provider: TracerProvider | None, meter_provider: MeterProvider | None) -> None:
+        self._tracer = trace.get_tracer("amqp10", version("amqp10"), tracer_provider, schema_url=SCHEMA)
+        meter = metrics.get_meter("amqp10", version("amqp10"), meter_provider, schema_url=SCHEMA)
+        self._duration = meter.create_histogram(
+            "messaging.client.operation.duration",
+            "s",
+            "Duration of messaging operation initiated by a producer or consumer client.",
+            explicit_bucket_boundaries_advisory=BOUNDARIES,
+        )
+        self._process_duration = meter.create_histogram(
+            "messaging.process.duration",
+            "s",
+            "Duration of processing operation.",
+            explicit_bucket_boundaries_advisory=BOUNDARIES,
+        )
+        self._sent = meter.create_counter(
+            "messaging.client.sent.messages",
+            "{message}",
+            "Number of messages producer attempted to send to the broker.",
+        )
+        self._consumed = meter.create_counter(
+            "messaging.client.consumed.messages",
+            "{message}",
+            "Number of messages that were delivered to the application.",
+        )
+        self.connections: WeakSet[Connection] = WeakSet()
+        for name, unit, description, read in GAUGES:
+            meter.create_observable_gauge(name, [self._observer(read)], unit, description)
+
+    def _observer(self, read: Callable[[Health], float | None]) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def observe(_: CallbackOptions) -> Iterable[Observation]:
+            for connection in list(self.connections):
+                try:
+                    value = read(connection.health())
+                except RuntimeError:
+                    continue  # it changed while it was looked at, from the exporter's thread
+                if value is not None:
+                    yield Observation(value, {**_server(connection), "amqp10.container_id": connection.container_id})
+
+        return observe
+
+    # Operations
+
+    def operation(
+        self,
+        link: Any,
+        name: str,
+        kind: SpanKind,
+        *,
+        type_: str | None = None,
+        message: Message | None = None,
+        made_by: Sequence[Message] = (),
+    ) -> Operation:
+        """Return what makes a span, which is the current one in its block, and measures how long that takes.
+
+        Args:
+            name: of the operation; `type_`: what the conventions call it, if that is another word.
+            message: that it is about.
+            made_by: messages to whose making the span is linked.
+        """
+        attributes = self._attributes(link, name, type_ or name, message)
+        span = self._tracer.start_span(
+            _span_name(link, name, attributes), kind=kind, attributes=attributes, links=_links(made_by)
+        )
+        return Operation(span, lambda seconds, error: self._measure(link, attributes, seconds, error))
+
+    def create(self, link: Any, message: Message) -> trace.SpanContext:
+        """Make the span of a message's making, for messages that are sent many at a time."""
+        attributes = self._attributes(link, "create", "create", message)
+        span = self._tracer.start_span(
+            _span_name(link, "create", attributes), kind=SpanKind.PRODUCER, attributes=attributes
+        )
+        span.end()
+        return span.get_span_context()
+
+    def sent(self, link: Any, name: str, count: int, error: BaseException | None = None) -> None:
+        """Count messages that were sent, or were to be."""
+        self._sent.add(count, _for_metrics(link, self._attributes(link, name, "send", None), error))
+
+    def received(self, link: Any, deliveries: Sequence[Any], began_ns: int, *, batch: bool) -> None:
+        """Make the span of a receive that has ended: which messages it brought, is known only now."""
+        messages = [message for each in deliveries if (message := readable(each)) is not None]
+        attributes = self._attributes(link, "receive", "receive", None if batch or not messages else messages[0])
+        if batch:
+            attributes["messaging.batch.message_count"] = len(deliveries)
+        span = self._tracer.start_span(
+            _span_name(link, "receive", attributes),
+            kind=SpanKind.CONSUMER,
+            attributes=attributes,
+            links=_links(messages),
+            start_time=began_ns,
+        )
+        span.end()
+        self._measure(link, attributes, (time_ns() - began_ns) / 1e9, None)
+        self._consumed.add(len(deliveries), _for_metrics(link, attributes, None))
+
+    def receive_failed(self, link: Any, error: Exception, began_ns: int) -> None:
+        """Make the span of a receive that brought nothing but an error."""
+        attributes = self._attributes(link, "receive", "receive", None)
+        span = self._tracer.start_span(
+            _span_name(link, "receive", attributes), kind=SpanKind.CONSUMER, attributes=attributes, start_time=began_ns
+        )
+        _fail(span, error)
+        span.end()
+        self._measure(link, attributes, (time_ns() - began_ns) / 1e9, error)
+
+    def _measure(self, link: Any, attributes: Mapping[str, Any], seconds: float, error: BaseException | None) -> None:
+        process = attributes["messaging.operation.type"] == "process"
+        (self._process_duration if process else self._duration).record(seconds, _for_metrics(link, attributes, error))
+
+    def _attributes(self, link: Any, name: str, type_: str, message: Message | None) -> dict[str, Any]:
+        connection: Connection = link.connection
+        attributes: dict[str, Any] = {
+            "messaging.system": _system(connection),
+            "messaging.operation.name": name,
+            "messaging.operation.type": type_,
+            **_server(connection),
+        }
+        address, temporary = _destination(link)
+        if address is None and message is not None:
+            address = message.to
+        if address is not None:
+            attributes["messaging.destination.name"] = _brief(address)
+        if temporary:
+            attributes["messaging.destination.temporary"] = True
+        if message is not None:
+            if message.message_id is not None:
+                attributes["messaging.message.id"] = _brief(message.message_id)
+            if message.correlation_id is not None:
+                attributes["messaging.message.conversation_id"] = _brief(message.correlation_id)
+        return attributes
+
+
+def readable(delivery: Any) -> Message | None:
+    """Return a delivery's message; None where that is not one."""
+    try:
+        message: Message = delivery.message
+        _ = message.message_annotations, message.application_properties, message.message_id, message.to
+    except DecodeError:
+        return None
+    return message
+
+
+def readable_payload(payload: bytes) -> Message | None:
+    """Return the message that is encoded; None where none is."""
+    try:
+        message = Message.decode(payload)
+        _ = message.message_annotations, message.application_properties, message.message_id, message.to
+    except DecodeError:
+        return None
+    return message
+
+
+def error_type(error: BaseException) -> str:
+    """Return what names an error: the condition that AMQP has for it, or else its class."""
+    condition = getattr(error, "condition", None)
+    return _brief(condition) if condition is not None else type(error).__qualname__
+
+
+def _fail(span: Span, error: BaseException) -> None:
+    span.set_attribute("error.type", error_type(error))
+    if isinstance(error, Exception):  # being cancelled is no fault
+        span.set_status(Status(StatusCode.ERROR, _brief(str(error))))
+
+
+def _links(messages: Sequence[Message]) -> list[Link]:
+    found = [span_context(message) for message in messages]
+    return [Link(each) for each in found if each is not None]
+
+
+def _brief(value: object) -> str:
+    """Return what a message says as an attribute: a peer wrote it, and it can be as long as a message."""
+    return str(value[:LONGEST] if isinstance(value, str | bytes) else value)[:LONGEST]
+
+
+def _has_name(link: Any) -> bool:
+    """Return whether the link leads to one address that lasts: of those of single messages there is no end."""
+    address, temporary = _destination(link)
+    return address is not None and not temporary
+
+
+def _span_name(link: Any, operation: str, attributes: Mapping[str, Any]) -> str:
+    destination = attributes.get("messaging.destination.name")
+    if not _has_name(link):
+        destination = f"{attributes.get('server.address', '')}:{attributes.get('server.port', '')}"
+    return f"{operation} {destination}"
+
+
+def _for_metrics(link: Any, attributes: Mapping[str, Any], error: BaseException | None) -> dict[str, Any]:
+    """Return the attributes that have few values; temporary nodes, and what messages say, have many."""
+    kept = {name: value for name, value in attributes.items() if name in _OF_METRICS}
+    if not _has_name(link):
+        kept.pop("messaging.destination.name", None)
+    if error is not None:
+        kept["error.type"] = error_type(error)
+    return kept
+
+
+_OF_METRICS: Final = frozenset(
+    {
+        "messaging.system",
+        "messaging.operation.name",
+        "messaging.operation.type",
+        "messaging.destination.name",
+        "server.address",
+        "server.port",
+    }
+)
+
+
+def _system(connection: Connection) -> str:
+    try:
+        return SYSTEMS.get(connection.profile.name, "amqp")
+    except LocalProtocolError:  # it was never open
+        return "amqp"
+
+
+def _server(connection: Connection) -> dict[str, Any]:
+    endpoint = endpoint_of(connection)
+    if endpoint is None:
+        return {}
+    return {
+        "server.address": endpoint.host or endpoint.path,
+        **({"server.port": endpoint.port} if endpoint.port else {}),
+    }
+
+
+def _destination(link: Any) -> tuple[str | None, bool]:
+    """Return the address that a link leads to, and whether its name was made up for it."""
+    terminus = terminus_of(link)
+    if terminus is None:
+        return None, False
+    return (link.address if terminus.dynamic and link.open else terminus.address), bool(terminus.dynamic)

@@ -1,0 +1,2357 @@
+"""The synchronous form of the client, made by tools/make_sync.py: run `make sync`."""
+
+# ruff: noqa: E501
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, BinaryIO, Literal, Self, Unpack
+
+from .. import client, rabbitmq
+from ..client import Address, CbsTokens, ConnectionEvent, DeliveryStore, DialectName, Health, LoginTokens, Reconnect
+from ..client import Connection as AsyncConnection
+from ..engine import ConnectionTerms, LinkTerms, ReceiverSettleMode, SenderSettleMode, SessionTerms
+from ..messaging import DeliveryState, Filter, Message, Outcome, Source, Target
+from ..net import Proxy, TLSSettings, WebSocket
+from ..profiles import Profile
+from ..rabbitmq import Binding, ExchangeType, QueueArguments, QueueInfo, QueueType
+from ..sasl import Mechanism
+from ._loop import FACADES, Facade, Opened, in_chunks
+
+
+class Connection(Opened):
+    """An AMQP connection; `with` opens it, owns all that runs in the background, and closes it.
+
+        with Connection("amqp://localhost:5672") as connection: ...
+
+    An exception of the block leaves it as it is, never inside an exception group. When the connection dies, whoever
+    waits on it gets the cause, and so does every later call; the block itself is not cancelled. With `reconnect` it
+    comes back with all its sessions and links, and who waits goes on waiting.
+
+    Args:
+        url: amqp://, amqps://, a WebSocket (ws://, wss://) or a Unix socket (amqp+unix://); user and password in it
+            choose the SASL mechanism. Several of them, tried in turn; or a callable, a coroutine function or not, that
+            returns one for each attempt, or `ConnectionDetails` with credentials of its own. Parameters of a URL, as in
+            amqps://host?idle_timeout=30&reconnect=true, hold in place of the arguments of these names.
+        reconnect: how to stay up; None: a connection that is lost is over.
+        delivery_store: what keeps the unsettled deliveries of links whose `name` is given, for links of that name and
+            this `container_id` in a later connection, or process: a `SQLiteDeliveryStore` for one. Nothing is written
+            before what it relies on is kept.
+        tls: a `TLS` or any `ssl.SSLContext`; with amqps:// and wss:// the system's authorities are trusted when None.
+        tls_upgrade: begin in the clear at an amqp:// port and secure the connection by AMQP's own header (§5.2.1);
+            a peer that answers with anything else is left.
+        proxy: the URL of an HTTP proxy, http://user:password@host:port, or a `Proxy`; the environment is not asked.
+        websocket: what the request of a ws:// or wss:// URL says, beyond what is usual: a `WebSocket`.
+        sasl: a mechanism, or several to choose from, the strongest that the peer offers. None: those that the URL's
+            credentials allow, ANONYMOUS without any. False: no SASL layer at all (§5.3).
+        tokens: tokens that are renewed: to log in with, `LoginTokens`, in place of `sasl`; or to put at the peer's node
+            `$cbs`, `CbsTokens`, as Azure Service Bus wants it.
+        container_id: this container's name (§2.4.1); made up when None.
+        hostname: the virtual host asked for (§2.7.1); when None, the name that TLS sends, which is the URL's host
+            unless `tls` says another. RabbitMQ wants "vhost:NAME"; dialects before 1.0 understand that, too, and the
+            URL's path, which comes before a name without "vhost:": amqp://host/NAME. To them the host's own name, as
+            the URL or `tls` has it, or "localhost" for this machine, is no virtual host.
+        idle_timeout: seconds of silence of the peer after which the connection is lost; None for never. Half of
+            it is what the peer is told (§2.4.5).
+        max_frame_size: the largest frame this side takes, bytes, 512 at least.
+        channel_max: the highest channel number this side takes, 0..65535.
+        properties: connection properties (§2.7.1).
+        offered_capabilities, desired_capabilities: extensions that this side has, and would use (§2.7.1).
+        incoming_window: transfer frames that the default session takes ahead (§2.5.6).
+        connect_timeout: seconds that connecting to one host may take: the name, TCP, the proxy, TLS, the login and the
+            peer's open. None: no limit. With `reconnect`, its `attempt_timeout` counts instead.
+        close_timeout: how long leaving may take, seconds: a link, a session or the connection, with what is left open
+            on it; and those of nested blocks, one after the other, all together.
+        dialect: the protocol: "1.0", or one of the older ones; "auto" asks the server by their headers and takes the
+            highest that it speaks, for as long as the connection lives. Where there is a secret to be told and no TLS,
+            an answer that it is not the highest of all raises `InsecureTransport`.
+        profile: what broker it is, by a name or a `Profile` of `amqp10.profiles`; None: as the peer says it is.
+
+    Raises:
+        ValueError: the URL cannot be understood, a limit is not valid, or settings do not fit together.
+        TypeError: an argument is of another type, as `tls=True` is.
+        LookupError: there is no such profile.
+        Unsupported: there is no such dialect.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        url: Address,
+        *,
+        reconnect: Reconnect | None = None,
+        delivery_store: DeliveryStore | None = None,
+        tls: TLSSettings | None = None,
+        tls_upgrade: bool = False,
+        proxy: str | Proxy | None = None,
+        websocket: WebSocket | None = None,
+        sasl: Mechanism | Sequence[Mechanism] | Literal[False] | None = None,
+        tokens: LoginTokens | CbsTokens | None = None,
+        container_id: str | None = None,
+        hostname: str | None = None,
+        idle_timeout: float | None = 60.0,
+        max_frame_size: int = 131072,
+        channel_max: int = 1023,
+        properties: Mapping[Any, Any] | None = None,
+        offered_capabilities: Sequence[str] = (),
+        desired_capabilities: Sequence[str] = (),
+        incoming_window: int = 2048,
+        connect_timeout: float | None = 20.0,
+        close_timeout: float = 5.0,
+        dialect: DialectName | str = "1.0",
+        profile: str | Profile | None = None,
+    ) -> None:
+        super().__init__(
+            AsyncConnection(
+                url,
+                reconnect=reconnect,
+                delivery_store=delivery_store,
+                tls=tls,
+                tls_upgrade=tls_upgrade,
+                proxy=proxy,
+                websocket=websocket,
+                sasl=sasl,
+                tokens=tokens,
+                container_id=container_id,
+                hostname=hostname,
+                idle_timeout=idle_timeout,
+                max_frame_size=max_frame_size,
+                channel_max=channel_max,
+                properties=properties,
+                offered_capabilities=offered_capabilities,
+                desired_capabilities=desired_capabilities,
+                incoming_window=incoming_window,
+                connect_timeout=connect_timeout,
+                close_timeout=close_timeout,
+                dialect=dialect,
+                profile=profile,
+            )
+        )
+
+    def __enter__(self) -> Self:
+        """Connect, secure, authenticate, open.
+
+        Raises:
+            ConnectionLost: no connection could be made, or its certificate is not trusted; the reason is
+                in `__cause__`. `HandshakeRefused`, one of these, where a proxy or WebSocket server said no.
+            Unsupported: the peer takes no TLS by AMQP's header; or WebSockets need a package that is not installed.
+            AuthenticationFailed: no mechanism fitted, or the peer refused the credentials.
+            InsecureTransport: a secret would have crossed the network in the clear; nothing was sent.
+            ConnectionClosed: the peer closed at once; `condition` and `description` say why.
+            RemoteProtocolError: the peer does not speak this protocol.
+            OSError, ValueError: a file of `tls` cannot be read or opened; nothing was connected.
+
+        Timeout: the transport is closed, nothing is left behind.
+        """
+        return self._enter()
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Leave the links that are left on it, all at once, and close the connection (§2.4.3).
+
+        Raises:
+            LocalProtocolError: another thread than the one that opened the connection closes it. The transport is cut.
+
+        Timeout: is not noticed; it takes `close_timeout` seconds at most, then the transport is cut.
+        """
+        self._leave(exc_type, exc, traceback)
+
+    def browser(
+        self, address: str | Source, *, filters: Iterable[Filter] = (), credit: int = 100, require_filters: bool = True
+    ) -> Browser:
+        """Make a receiver that looks at a queue and leaves it as it is (§3.5.7 "copy"); to be opened by `with`.
+
+        Iterating over it ends when all has been seen. A peer that does not browse raises `Unsupported` on entering.
+
+        Args:
+            address: the queue; a `Source` to say more.
+            filters: which messages to look at.
+            credit: deliveries that may be on their way or wait here.
+            require_filters: as for `receiver`.
+
+        Raises:
+            ValueError: `credit` is not positive.
+        """
+        result: Browser = self._do("browser", address, filters=filters, credit=credit, require_filters=require_filters)
+        return result
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What the dialect can do; asking for anything else raises `Unsupported`."""
+        value: frozenset[str] = self._get("capabilities")
+        return value
+
+    @property
+    def close_timeout(self) -> float:
+        """How long leaving may take, seconds."""
+        value: float = self._get("close_timeout")
+        return value
+
+    @property
+    def container_id(self) -> str:
+        """The name of this container."""
+        value: str = self._get("container_id")
+        return value
+
+    @property
+    def dialect(self) -> str:
+        """The name of the dialect spoken; "auto" while that is not known."""
+        value: str = self._get("dialect")
+        return value
+
+    def events(self) -> Iterator[ConnectionEvent]:
+        """Return an iterator of what happens from now on: interrupted, attempted, restored, given up.
+
+        It ends when the connection is over. The logger `amqp10.connection` has the same, and `health` counts it.
+        """
+        result: Iterator[ConnectionEvent] = self._do("events")
+        return result
+
+    def health(self) -> Health:
+        """Return how the connection is now: state, silence, credit, what is unsettled, how often what happened.
+
+        It is cheap: it waits for nothing, and looks at each link once. The page "Health and logs" has recipes.
+        """
+        result: Health = self._do("health")
+        return result
+
+    def management(self, node: str = "$management", *, reply_to: str | None = None) -> Management:
+        """Make a client of the peer's management node (AMQP Management, a draft); to be opened by `with`.
+
+        Args:
+            node: its address. RabbitMQ and the embedded broker have another kind: see `amqp10.rabbitmq`. Opening this
+                one there is `LinkDetached`.
+            reply_to: where responses come from, as for `requester`. At Azure it is the node's own address.
+        """
+        result: Management = self._do("management", node, reply_to=reply_to)
+        return result
+
+    @property
+    def mechanism(self) -> str | None:
+        """The SASL mechanism that was used; None before, and without a SASL layer."""
+        value: str | None = self._get("mechanism")
+        return value
+
+    @property
+    def native(self) -> Any:
+        """What the dialect has and AMQP 1.0 has no word for: declaring, binding, deleting; see the dialect's page.
+
+        Raises:
+            Unsupported: it has nothing of its own, as AMQP 1.0.
+        """
+        value: Any = self._get("native")
+        return value
+
+    @property
+    def offered_capabilities(self) -> tuple[str, ...]:
+        """The extensions that the peer offers (§2.7.1)."""
+        value: tuple[str, ...] = self._get("offered_capabilities")
+        return value
+
+    @property
+    def open(self) -> bool:
+        """It can be used now."""
+        value: bool = self._get("open")
+        return value
+
+    @property
+    def profile(self) -> Profile:
+        """What is known of the peer's product: how it spells addresses, what its answers mean (`amqp10.profiles`).
+
+        Raises:
+            LocalProtocolError: the connection is not open yet, and no profile was named.
+        """
+        value: Profile = self._get("profile")
+        return value
+
+    def receiver(
+        self,
+        address: str | Source | None = None,
+        *,
+        credit: int | None = None,
+        stream: bool = False,
+        name: str | None = None,
+        settle_mode: SenderSettleMode = "unsettled",
+        receiver_settle_mode: ReceiverSettleMode = "first",
+        dynamic: bool = False,
+        target: Target | None = None,
+        max_message_size: int | None = None,
+        require_filters: bool = True,
+        priority: int | None = None,
+        exclusive: bool = False,
+        restore: bool = True,
+        properties: Mapping[Any, Any] | None = None,
+        desired_capabilities: Sequence[str] = (),
+    ) -> Receiver:
+        """Make a receiver, to be attached by `with`.
+
+        Args:
+            address: where messages come from: an address or a `Source` to say more. One that names no outcomes asks for
+                all four.
+            credit: how many deliveries may be on their way or wait here, granted automatically; 0 for manual credit.
+                100 unless said, 1 with `stream`.
+            stream: hand a delivery out when its head is here; its body is read by `delivery.body()` while it comes in.
+                Such a receiver has a session of its own, whose window of 64 frames bounds what is in memory, unless it
+                is made on a session.
+            name: the link's name; made up when None. With a durable source it names the subscription.
+            settle_mode: what the sender is asked for: "unsettled" (at least once), "settled" (at most once), or
+                "mixed", as it likes (§2.8.2).
+            receiver_settle_mode: "first": an outcome given here settles; "second": when the sender settled (§2.8.3).
+            dynamic: let the peer make a node that lives as long as the link; `address` of the receiver names it.
+            target: the target as this side describes it (§3.5.4).
+            max_message_size: the largest message this side takes, bytes; None: the peer is told no limit, and a
+                message that comes in parts may have 512 MiB, or any size with `stream`.
+            require_filters: a filter of the source that the peer does not apply is an error (`FilterNotApplied`); False
+                to take what comes then, and look at `receiver.source.filter`.
+            priority: as long as a consumer of higher priority has credit, those of lower get nothing; 0 where nobody
+                says. A link property of Artemis, RabbitMQ, Broker-J and the embedded broker.
+            exclusive: be the only consumer of the queue. A peer that does not confirm it raises `Unsupported` on
+                entering; the embedded broker does, and refuses a second consumer with `amqp:resource-locked`.
+            restore: with `reconnect`, attach it again after a loss; False: it is over with its link, as befits one that
+                holds something at the peer which ends with that, such as a session of Azure Service Bus.
+            properties: link properties (§2.7.3).
+            desired_capabilities: extensions this side would use if the peer offers them.
+
+        Raises:
+            LocalProtocolError: neither an address nor `dynamic`, or both.
+            ValueError: a settle mode, size or credit is not valid; credit is at most 2^32 - 1.
+        """
+        result: Receiver = self._do(
+            "receiver",
+            address,
+            credit=credit,
+            stream=stream,
+            name=name,
+            settle_mode=settle_mode,
+            receiver_settle_mode=receiver_settle_mode,
+            dynamic=dynamic,
+            target=target,
+            max_message_size=max_message_size,
+            require_filters=require_filters,
+            priority=priority,
+            exclusive=exclusive,
+            restore=restore,
+            properties=properties,
+            desired_capabilities=desired_capabilities,
+        )
+        return result
+
+    @property
+    def remote(self) -> ConnectionTerms:
+        """What the peer said in its open (§2.7.1): container, limits, capabilities, properties.
+
+        Raises:
+            LocalProtocolError: the connection is not open yet.
+        """
+        value: ConnectionTerms = self._get("remote")
+        return value
+
+    @property
+    def remote_container_id(self) -> str:
+        """The name of the peer's container."""
+        value: str = self._get("remote_container_id")
+        return value
+
+    @property
+    def remote_properties(self) -> Mapping[Any, Any]:
+        """The peer's connection properties: product and version, mostly."""
+        value: Mapping[Any, Any] = self._get("remote_properties")
+        return value
+
+    def requester(
+        self,
+        address: str | Target | None,
+        *,
+        reply_to: str | Source | None = None,
+        on_lost: Literal["resend", "raise"] | None = None,
+        credit: int = 100,
+    ) -> Requester:
+        """Make a requester, which sends requests and waits for their replies; to be opened by `with`.
+
+        Args:
+            address: where requests go; None for an anonymous one, whose requests each say it in their `to`.
+            reply_to: where replies come from: an address, which no other requester may share, or a `Source` to say
+                more. None: a dynamic node, made by the peer for this requester. The address that requests go to: a node
+                that answers on a link of its own, as those for management at Azure do.
+            on_lost: what becomes of requests without a reply when the connection or a link is lost and restored, and
+                their dynamic node was lost with it, or it is not known whether they arrived: "resend" them, so that
+                they may be processed twice, or "raise" `DeliveryUncertain`. None: as `Reconnect.on_uncertain` says.
+            credit: replies that may be on their way; not the number of requests under way.
+
+        Raises:
+            ValueError: `credit` is not positive.
+        """
+        result: Requester = self._do("requester", address, reply_to=reply_to, on_lost=on_lost, credit=credit)
+        return result
+
+    def responder(self, address: str | Source, *, credit: int = 100) -> Responder:
+        """Make a responder, which receives requests and sends replies; to be opened by `with`.
+
+        Args:
+            address: where requests come from.
+            credit: requests that may be on their way or wait here.
+        """
+        result: Responder = self._do("responder", address, credit=credit)
+        return result
+
+    def sender(
+        self,
+        address: str | Target | None,
+        *,
+        name: str | None = None,
+        settle_mode: SenderSettleMode = "unsettled",
+        receiver_settle_mode: ReceiverSettleMode = "first",
+        source: Source | None = None,
+        properties: Mapping[Any, Any] | None = None,
+        desired_capabilities: Sequence[str] = (),
+    ) -> Sender:
+        """Make a sender, to be attached by `with`.
+
+        Args:
+            address: where messages go: an address, a `Target` to say more, or None for an anonymous sender whose
+                messages each say it in their `to`.
+            name: the link's name; made up when None.
+            settle_mode: "unsettled" (at least once), "settled" (at most once), or "mixed": each `send` says (§2.8.2).
+            receiver_settle_mode: "second": the receiver settles after this side did (§2.8.3).
+            source: the source as this side describes it (§3.5.3).
+            properties: link properties (§2.7.3).
+            desired_capabilities: extensions this side would use if the peer offers them.
+
+        Raises:
+            ValueError: a settle mode is not valid.
+        """
+        result: Sender = self._do(
+            "sender",
+            address,
+            name=name,
+            settle_mode=settle_mode,
+            receiver_settle_mode=receiver_settle_mode,
+            source=source,
+            properties=properties,
+            desired_capabilities=desired_capabilities,
+        )
+        return result
+
+    def session(
+        self, *, incoming_window: int = 2048, handle_max: int = 1023, properties: Mapping[Any, Any] | None = None
+    ) -> Session:
+        """Make a session of its own, to be begun by `with`.
+
+        Args:
+            incoming_window: transfer frames that it takes ahead before the engine refreshes the window (§2.5.6).
+            handle_max: the highest link handle this side takes.
+            properties: session properties (§2.7.2).
+
+        Raises:
+            ValueError: a limit is not valid.
+        """
+        result: Session = self._do(
+            "session", incoming_window=incoming_window, handle_max=handle_max, properties=properties
+        )
+        return result
+
+    def subscription(
+        self,
+        address: str | Source,
+        name: str,
+        *,
+        durable: bool = True,
+        shared: bool = False,
+        global_: bool = False,
+        filters: Iterable[Filter] = (),
+        timeout: int | None = None,
+        credit: int = 100,
+        require_filters: bool = True,
+        priority: int | None = None,
+    ) -> Receiver:
+        """Make a receiver of a topic's subscription, to be attached by `with` (§2.6.3, §3.5.6; JMS mapping).
+
+        A durable one stays when the block is left, and takes in what comes meanwhile; the next receiver of the same
+        name goes on with it. `close()` of its last receiver ends it, and so does `unsubscribe`. It is found again by
+        its name and the connection's `container_id`, but for a global one: by its name.
+
+        A peer that shares no subscriptions, or does not keep them as long as asked for, raises `Unsupported` on
+        entering.
+
+        Args:
+            address: the topic; a `Source` for more capabilities or filters.
+            name: the subscription's name, without "|".
+            durable: it outlives its links.
+            shared: several receivers take messages from it in turn, each message going to one.
+            global_: those of other containers, too.
+            filters: which messages come into it; with others the subscription is replaced.
+            timeout: a durable one ends that many seconds after its last receiver went; None for never.
+            credit: as for `receiver`, and so are `require_filters` and `priority`.
+
+        Raises:
+            ValueError: a durable one that is not global, where the connection's `container_id` is made up; global and
+                not shared; a name, timeout or credit is not valid.
+        """
+        result: Receiver = self._do(
+            "subscription",
+            address,
+            name,
+            durable=durable,
+            shared=shared,
+            global_=global_,
+            filters=filters,
+            timeout=timeout,
+            credit=credit,
+            require_filters=require_filters,
+            priority=priority,
+        )
+        return result
+
+    def transaction(self) -> Transaction:
+        """Make a transaction over links of this session, or of the default one; to be declared by `with`."""
+        result: Transaction = self._do("transaction")
+        return result
+
+    def unsubscribe(
+        self, name: str, *, shared: bool = False, global_: bool = False, timeout: float | None = None
+    ) -> None:
+        """End a durable subscription that no receiver uses just now; what waits in it is dropped (§2.6.6).
+
+        Args:
+            name, shared, global_: as the `subscription` was made.
+
+        Raises:
+            LinkDetached: it does not exist (`amqp:not-found`), or is in use elsewhere and stays.
+            LocalProtocolError: it is in use on this connection.
+            SessionEnded, ConnectionClosed, ConnectionLost: what it needs is gone.
+            ValueError: global and not shared, or the name is not valid.
+
+        Timeout: the subscription may be there still, or not.
+        """
+        self._wait(timeout, "unsubscribe", name, shared=shared, global_=global_)
+
+    @property
+    def url(self) -> str:
+        """Where the connection is, without credentials; or was last, or will be tried first."""
+        value: str = self._get("url")
+        return value
+
+
+class Session(Facade):
+    """A session (§2.5): links that share a window of transfer frames and an order; begun by `with`.
+
+    Most programs need none of their own: a connection begins one by itself. A second one keeps the flow of its links
+    apart from that of the others.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        """Begin the session.
+
+        Raises:
+            ConnectionClosed, ConnectionLost: the connection is gone.
+            SessionEnded: the peer ended the session at once.
+            LocalProtocolError: the peer takes no further session.
+
+        Timeout: the session is ended as soon as the peer's answer comes.
+        """
+        return self._enter()
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Leave the links that are left on it, all at once, and end the session.
+
+        Timeout: is not noticed; it takes `close_timeout` seconds at most.
+        """
+        self._leave(exc_type, exc, traceback)
+
+    def browser(
+        self, address: str | Source, *, filters: Iterable[Filter] = (), credit: int = 100, require_filters: bool = True
+    ) -> Browser:
+        """Make a receiver that looks at a queue and leaves it as it is (§3.5.7 "copy"); to be opened by `with`.
+
+        Iterating over it ends when all has been seen. A peer that does not browse raises `Unsupported` on entering.
+
+        Args:
+            address: the queue; a `Source` to say more.
+            filters: which messages to look at.
+            credit: deliveries that may be on their way or wait here.
+            require_filters: as for `receiver`.
+
+        Raises:
+            ValueError: `credit` is not positive.
+        """
+        result: Browser = self._do("browser", address, filters=filters, credit=credit, require_filters=require_filters)
+        return result
+
+    def management(self, node: str = "$management", *, reply_to: str | None = None) -> Management:
+        """Make a client of the peer's management node (AMQP Management, a draft); to be opened by `with`.
+
+        Args:
+            node: its address. RabbitMQ and the embedded broker have another kind: see `amqp10.rabbitmq`. Opening this
+                one there is `LinkDetached`.
+            reply_to: where responses come from, as for `requester`. At Azure it is the node's own address.
+        """
+        result: Management = self._do("management", node, reply_to=reply_to)
+        return result
+
+    @property
+    def open(self) -> bool:
+        """It can be used now."""
+        value: bool = self._get("open")
+        return value
+
+    def receiver(
+        self,
+        address: str | Source | None = None,
+        *,
+        credit: int | None = None,
+        stream: bool = False,
+        name: str | None = None,
+        settle_mode: SenderSettleMode = "unsettled",
+        receiver_settle_mode: ReceiverSettleMode = "first",
+        dynamic: bool = False,
+        target: Target | None = None,
+        max_message_size: int | None = None,
+        require_filters: bool = True,
+        priority: int | None = None,
+        exclusive: bool = False,
+        restore: bool = True,
+        properties: Mapping[Any, Any] | None = None,
+        desired_capabilities: Sequence[str] = (),
+    ) -> Receiver:
+        """Make a receiver, to be attached by `with`.
+
+        Args:
+            address: where messages come from: an address or a `Source` to say more. One that names no outcomes asks for
+                all four.
+            credit: how many deliveries may be on their way or wait here, granted automatically; 0 for manual credit.
+                100 unless said, 1 with `stream`.
+            stream: hand a delivery out when its head is here; its body is read by `delivery.body()` while it comes in.
+                Such a receiver has a session of its own, whose window of 64 frames bounds what is in memory, unless it
+                is made on a session.
+            name: the link's name; made up when None. With a durable source it names the subscription.
+            settle_mode: what the sender is asked for: "unsettled" (at least once), "settled" (at most once), or
+                "mixed", as it likes (§2.8.2).
+            receiver_settle_mode: "first": an outcome given here settles; "second": when the sender settled (§2.8.3).
+            dynamic: let the peer make a node that lives as long as the link; `address` of the receiver names it.
+            target: the target as this side describes it (§3.5.4).
+            max_message_size: the largest message this side takes, bytes; None: the peer is told no limit, and a
+                message that comes in parts may have 512 MiB, or any size with `stream`.
+            require_filters: a filter of the source that the peer does not apply is an error (`FilterNotApplied`); False
+                to take what comes then, and look at `receiver.source.filter`.
+            priority: as long as a consumer of higher priority has credit, those of lower get nothing; 0 where nobody
+                says. A link property of Artemis, RabbitMQ, Broker-J and the embedded broker.
+            exclusive: be the only consumer of the queue. A peer that does not confirm it raises `Unsupported` on
+                entering; the embedded broker does, and refuses a second consumer with `amqp:resource-locked`.
+            restore: with `reconnect`, attach it again after a loss; False: it is over with its link, as befits one that
+                holds something at the peer which ends with that, such as a session of Azure Service Bus.
+            properties: link properties (§2.7.3).
+            desired_capabilities: extensions this side would use if the peer offers them.
+
+        Raises:
+            LocalProtocolError: neither an address nor `dynamic`, or both.
+            ValueError: a settle mode, size or credit is not valid; credit is at most 2^32 - 1.
+        """
+        result: Receiver = self._do(
+            "receiver",
+            address,
+            credit=credit,
+            stream=stream,
+            name=name,
+            settle_mode=settle_mode,
+            receiver_settle_mode=receiver_settle_mode,
+            dynamic=dynamic,
+            target=target,
+            max_message_size=max_message_size,
+            require_filters=require_filters,
+            priority=priority,
+            exclusive=exclusive,
+            restore=restore,
+            properties=properties,
+            desired_capabilities=desired_capabilities,
+        )
+        return result
+
+    @property
+    def remote(self) -> SessionTerms:
+        """What the peer said in its begin (§2.7.2): its windows and handle-max.
+
+        Raises:
+            LocalProtocolError: it has not begun yet.
+        """
+        value: SessionTerms = self._get("remote")
+        return value
+
+    def requester(
+        self,
+        address: str | Target | None,
+        *,
+        reply_to: str | Source | None = None,
+        on_lost: Literal["resend", "raise"] | None = None,
+        credit: int = 100,
+    ) -> Requester:
+        """Make a requester, which sends requests and waits for their replies; to be opened by `with`.
+
+        Args:
+            address: where requests go; None for an anonymous one, whose requests each say it in their `to`.
+            reply_to: where replies come from: an address, which no other requester may share, or a `Source` to say
+                more. None: a dynamic node, made by the peer for this requester. The address that requests go to: a node
+                that answers on a link of its own, as those for management at Azure do.
+            on_lost: what becomes of requests without a reply when the connection or a link is lost and restored, and
+                their dynamic node was lost with it, or it is not known whether they arrived: "resend" them, so that
+                they may be processed twice, or "raise" `DeliveryUncertain`. None: as `Reconnect.on_uncertain` says.
+            credit: replies that may be on their way; not the number of requests under way.
+
+        Raises:
+            ValueError: `credit` is not positive.
+        """
+        result: Requester = self._do("requester", address, reply_to=reply_to, on_lost=on_lost, credit=credit)
+        return result
+
+    def responder(self, address: str | Source, *, credit: int = 100) -> Responder:
+        """Make a responder, which receives requests and sends replies; to be opened by `with`.
+
+        Args:
+            address: where requests come from.
+            credit: requests that may be on their way or wait here.
+        """
+        result: Responder = self._do("responder", address, credit=credit)
+        return result
+
+    def sender(
+        self,
+        address: str | Target | None,
+        *,
+        name: str | None = None,
+        settle_mode: SenderSettleMode = "unsettled",
+        receiver_settle_mode: ReceiverSettleMode = "first",
+        source: Source | None = None,
+        properties: Mapping[Any, Any] | None = None,
+        desired_capabilities: Sequence[str] = (),
+    ) -> Sender:
+        """Make a sender, to be attached by `with`.
+
+        Args:
+            address: where messages go: an address, a `Target` to say more, or None for an anonymous sender whose
+                messages each say it in their `to`.
+            name: the link's name; made up when None.
+            settle_mode: "unsettled" (at least once), "settled" (at most once), or "mixed": each `send` says (§2.8.2).
+            receiver_settle_mode: "second": the receiver settles after this side did (§2.8.3).
+            source: the source as this side describes it (§3.5.3).
+            properties: link properties (§2.7.3).
+            desired_capabilities: extensions this side would use if the peer offers them.
+
+        Raises:
+            ValueError: a settle mode is not valid.
+        """
+        result: Sender = self._do(
+            "sender",
+            address,
+            name=name,
+            settle_mode=settle_mode,
+            receiver_settle_mode=receiver_settle_mode,
+            source=source,
+            properties=properties,
+            desired_capabilities=desired_capabilities,
+        )
+        return result
+
+    def subscription(
+        self,
+        address: str | Source,
+        name: str,
+        *,
+        durable: bool = True,
+        shared: bool = False,
+        global_: bool = False,
+        filters: Iterable[Filter] = (),
+        timeout: int | None = None,
+        credit: int = 100,
+        require_filters: bool = True,
+        priority: int | None = None,
+    ) -> Receiver:
+        """Make a receiver of a topic's subscription, to be attached by `with` (§2.6.3, §3.5.6; JMS mapping).
+
+        A durable one stays when the block is left, and takes in what comes meanwhile; the next receiver of the same
+        name goes on with it. `close()` of its last receiver ends it, and so does `unsubscribe`. It is found again by
+        its name and the connection's `container_id`, but for a global one: by its name.
+
+        A peer that shares no subscriptions, or does not keep them as long as asked for, raises `Unsupported` on
+        entering.
+
+        Args:
+            address: the topic; a `Source` for more capabilities or filters.
+            name: the subscription's name, without "|".
+            durable: it outlives its links.
+            shared: several receivers take messages from it in turn, each message going to one.
+            global_: those of other containers, too.
+            filters: which messages come into it; with others the subscription is replaced.
+            timeout: a durable one ends that many seconds after its last receiver went; None for never.
+            credit: as for `receiver`, and so are `require_filters` and `priority`.
+
+        Raises:
+            ValueError: a durable one that is not global, where the connection's `container_id` is made up; global and
+                not shared; a name, timeout or credit is not valid.
+        """
+        result: Receiver = self._do(
+            "subscription",
+            address,
+            name,
+            durable=durable,
+            shared=shared,
+            global_=global_,
+            filters=filters,
+            timeout=timeout,
+            credit=credit,
+            require_filters=require_filters,
+            priority=priority,
+        )
+        return result
+
+    def transaction(self) -> Transaction:
+        """Make a transaction over links of this session, or of the default one; to be declared by `with`."""
+        result: Transaction = self._do("transaction")
+        return result
+
+    def unsubscribe(
+        self, name: str, *, shared: bool = False, global_: bool = False, timeout: float | None = None
+    ) -> None:
+        """End a durable subscription that no receiver uses just now; what waits in it is dropped (§2.6.6).
+
+        Args:
+            name, shared, global_: as the `subscription` was made.
+
+        Raises:
+            LinkDetached: it does not exist (`amqp:not-found`), or is in use elsewhere and stays.
+            LocalProtocolError: it is in use on this connection.
+            SessionEnded, ConnectionClosed, ConnectionLost: what it needs is gone.
+            ValueError: global and not shared, or the name is not valid.
+
+        Timeout: the subscription may be there still, or not.
+        """
+        self._wait(timeout, "unsubscribe", name, shared=shared, global_=global_)
+
+
+class Sender(Facade):
+    """The sending end of a link; made by `connection.sender()`, attached by `with`.
+
+    Any number of tasks may send at once; tasks that wait for credit get it in order of arrival.
+
+    On leaving, outcomes that are still out are waited for, `close_timeout` seconds at most. If deliveries are left
+    without an outcome then, the exit raises: the cause if the link ended and no call has raised it yet, else
+    TimeoutError. An exception of the block itself goes first.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        """Attach the link.
+
+        Raises:
+            LinkDetached: the peer refused the link; `condition` and `description` say why (§2.6.3).
+            SessionEnded, ConnectionClosed, ConnectionLost: what the link needs is gone.
+            Unsupported: the dialect cannot do what the link asks for.
+            LocalProtocolError: the peer takes no further link, or the name is in use.
+
+        Timeout: the link is detached as soon as the peer's answer to the attach comes.
+        """
+        return self._enter()
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Wait for the outcomes that are out, then detach.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link ended with deliveries in flight, and
+                no call has said so yet.
+            DeliveryUncertain: of a delivery it is not known whether it arrived, and no call has said so yet.
+            TimeoutError: deliveries had no outcome when `close_timeout` seconds had passed.
+
+        Timeout: is not noticed; it takes `close_timeout` seconds at most.
+        """
+        self._leave(exc_type, exc, traceback)
+
+    @property
+    def address(self) -> str | None:
+        """The address of the peer's target (§3.5.4); None for an anonymous sender."""
+        value: str | None = self._get("address")
+        return value
+
+    def close(self, *, timeout: float | None = None) -> None:
+        """Close the link for good: the peer drops its terminus too, a durable subscription ends (§2.6.6).
+
+        Leaving `with` does so, but for termini that are durable or never expire, which it only detaches from.
+        Receivers drain and release what was prefetched, senders wait for outcomes. Does nothing when called again.
+
+        Timeout: is not noticed; it takes `close_timeout` seconds at most.
+        """
+        self._wait(timeout, "close")
+
+    @property
+    def credit(self) -> int:
+        """How many messages may be sent now without waiting for the receiver (§2.6.7)."""
+        value: int = self._get("credit")
+        return value
+
+    def detach(self, *, timeout: float | None = None) -> None:
+        """Detach, and let the peer keep its terminus for the next link of this name (§2.6.4); else as `close`.
+
+        Timeout: is not noticed; it takes `close_timeout` seconds at most.
+        """
+        self._wait(timeout, "detach")
+
+    @property
+    def name(self) -> str:
+        """The link's name (§2.6.1): with the two containers and the direction it identifies the link."""
+        value: str = self._get("name")
+        return value
+
+    @property
+    def open(self) -> bool:
+        """It can be used now."""
+        value: bool = self._get("open")
+        return value
+
+    @property
+    def receiver_settle_mode(self) -> ReceiverSettleMode:
+        """How the receiver settles, as agreed (§2.8.3): "second" only if both ends said so."""
+        value: ReceiverSettleMode = self._get("receiver_settle_mode")
+        return value
+
+    @property
+    def recovered(self) -> tuple[SentDelivery, ...]:
+        """Messages that an earlier connection sent on this link and left without an outcome (`delivery_store`).
+
+        They are resumed, or sent again, by this one; `delivery.outcome()` says what became of each.
+        """
+        value: tuple[SentDelivery, ...] = self._get("recovered")
+        return value
+
+    @property
+    def remote(self) -> LinkTerms:
+        """What the peer said in its attach (§2.7.3): its termini, settle modes, properties, largest message.
+
+        Raises:
+            LocalProtocolError: the link is not attached yet.
+        """
+        value: LinkTerms = self._get("remote")
+        return value
+
+    def send(
+        self,
+        message: object,
+        *,
+        settled: bool = False,
+        transaction: Transaction | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Send a message and wait until the receiver has accepted it; sent settled, until it is handed to the wire.
+
+        Args:
+            message: a `Message`; any other value is sent as the body of one.
+            settled: send it settled, at most once, without an outcome; for `settle_mode="mixed"` (with
+                "settled" every message is).
+            transaction: send it as part of this: it gets there when that is committed (§4.4.1). The outcome says
+                what it will be then.
+
+        Raises:
+            MessageRejected, MessageReleased, MessageModified: the outcome was another one.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over. If the message was handed
+                over before, whether it was processed is not known.
+            EncodeError, LocalProtocolError: see `submit`.
+            anyio.ClosedResourceError: the sender was closed here.
+
+        Timeout: while it waits to send, nothing was sent and no credit used. After that the message is on its way
+            and stays so; only the waiting ends. Use `submit` to keep hold of the delivery.
+        """
+        self._wait(timeout, "send", message, settled=settled, transaction=transaction)
+
+    def send_encoded(
+        self,
+        payload: bytes,
+        *,
+        message_format: int = 0,
+        settled: bool = False,
+        transaction: Transaction | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Send a message that is encoded already, and wait until the receiver has accepted it; else as `send`.
+
+        Args:
+            payload: its sections (§3.2), or what else the message-format says.
+            message_format: 0 for a message of the standard; others are between the two ends (§2.8.11).
+            settled, transaction: as for `send`.
+
+        Raises:
+            Unsupported: the dialect has no message-formats, and one is given.
+            MessageRejected, MessageReleased, MessageModified, LinkDetached, SessionEnded, ConnectionClosed,
+                ConnectionLost, LocalProtocolError, anyio.ClosedResourceError: see `send`.
+
+        Timeout: as for `send`.
+        """
+        self._wait(
+            timeout, "send_encoded", payload, message_format=message_format, settled=settled, transaction=transaction
+        )
+
+    def send_many(
+        self,
+        messages: Iterable[object],
+        *,
+        window: int = 1000,
+        settled: bool = False,
+        transaction: Transaction | None = None,
+        timeout: float | None = None,
+    ) -> int:
+        """Send messages one after the other and wait for all outcomes; return how many there were, all accepted.
+
+        The first message that is not accepted stops the taking of further ones; the outcomes of those in flight are
+        waited for all the same, and then its exception is raised. So everything taken from `messages` has an outcome
+        when this returns or raises, but for the end of the link or a cancellation, and the same iterator can be used
+        to go on. The exception carries a note with the numbers.
+
+        Args:
+            messages: any iterable or async iterable of what `send` takes; taken from as fast as it can be sent.
+            window: the most messages without an outcome at a time.
+            settled, transaction: as for `send`.
+
+        Raises:
+            MessageRejected, MessageReleased, MessageModified: the first outcome that was not Accepted.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over; whether what was in flight
+                was processed is not known.
+            EncodeError, LocalProtocolError: see `submit`; raised when those in flight have their outcomes, as is
+                whatever `messages` itself raises.
+            TypeError: `messages` is one message, such as a str or a dict.
+            anyio.ClosedResourceError: the sender was closed here.
+
+        Timeout: no further message is sent; what is in flight stays so, and closing the sender waits for it.
+        """
+        count = 0
+        for chunk in in_chunks(messages):
+            count += self._wait(timeout, "send_many", chunk, window=window, settled=settled, transaction=transaction)
+        return count
+
+    def send_stream(
+        self,
+        message: Message | None,
+        source: str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | Iterable[bytes],
+        *,
+        size: int | None = None,
+        settled: bool = False,
+        transaction: Transaction | None = None,
+        timeout: float | None = None,
+    ) -> int:
+        """Send a message whose body comes from a file or an iterator; return the bytes of the body.
+
+        Args:
+            message: as for `stream`.
+            source: a path; a binary file, which is read to its end; anything else with a `read`, a coroutine or not;
+                an iterable or async iterable of bytes; or the bytes themselves.
+            size: as for `stream`; of a path and of bytes it is known.
+            settled, transaction: as for `send`.
+
+        Raises:
+            MessageRejected, MessageReleased, MessageModified, LinkDetached, SessionEnded, ConnectionClosed,
+                ConnectionLost, EncodeError, LocalProtocolError, anyio.ClosedResourceError: as for `stream` and what is
+                called on it.
+            OSError: the file cannot be read; the delivery is aborted, as with whatever else `source` raises.
+            TypeError: `source` is of another type.
+
+        Timeout: the delivery is aborted as long as its end is not handed to the wire; after that only the waiting
+            for the outcome ends. A file's `read` that blocks is waited for.
+        """
+        result: int = self._wait(
+            timeout, "send_stream", message, source, size=size, settled=settled, transaction=transaction
+        )
+        return result
+
+    @property
+    def settle_mode(self) -> SenderSettleMode:
+        """How the sender settles, as agreed (§2.8.2): the sender's own word is the one in force."""
+        value: SenderSettleMode = self._get("settle_mode")
+        return value
+
+    @property
+    def source(self) -> Source | None:
+        """The source as the peer has it (§3.5.3)."""
+        value: Source | None = self._get("source")
+        return value
+
+    def stream(
+        self,
+        message: Message | None = None,
+        *,
+        size: int | None = None,
+        settled: bool = False,
+        transaction: Transaction | None = None,
+    ) -> BodyWriter:
+        """Send a message while its body is made, in memory bounded by what is under way.
+
+            with sender.stream(Message(content_type="video/mp4")) as body:
+                body.send(chunk)
+
+        Other messages of this sender wait until the block is left.
+
+        Args:
+            message: the header, annotations, properties and footer; its body must be None.
+            size: how many bytes the body will have, if that is known: it is sent as one data section then, which every
+                receiver can read. Otherwise each chunk is a data section.
+            settled: as for `send`.
+            transaction: as for `send`; the block has to be left before that of the transaction.
+
+        Raises:
+            ValueError: the message has a body, or `size` is negative.
+            Unsupported: the dialect has no streaming.
+        """
+        result: BodyWriter = self._do("stream", message, size=size, settled=settled, transaction=transaction)
+        return result
+
+    def submit(
+        self,
+        message: object,
+        *,
+        settled: bool = False,
+        transaction: Transaction | None = None,
+        timeout: float | None = None,
+    ) -> SentDelivery:
+        """Hand a message to the wire; `delivery.outcome()` says later what became of it.
+
+        Waits for link credit, the session's window and room in the output, for nothing else. Other tasks get to run
+        once every 64 messages or 256 KiB at the latest.
+
+        Args:
+            message, settled, transaction: as for `send`.
+
+        Raises:
+            EncodeError: the message holds a value without an AMQP encoding; nothing was sent.
+            LocalProtocolError: the message is larger than the peer takes (`remote.max_message_size`), or sent settled
+                on a link whose settle mode forbids it, or the transaction is over or cannot cover this link; nothing
+                was sent.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over; nothing was sent.
+            anyio.ClosedResourceError: the sender was closed here.
+
+        Timeout: nothing was sent and no credit used.
+        """
+        result: SentDelivery = self._wait(timeout, "submit", message, settled=settled, transaction=transaction)
+        return result
+
+    @property
+    def unsettled(self) -> int:
+        """How many deliveries are out without an outcome."""
+        value: int = self._get("unsettled")
+        return value
+
+
+class Receiver(Facade):
+    """The receiving end of a link; made by `connection.receiver()`, attached by `with`.
+
+    `for delivery in receiver` goes on until the link ends, and raises why.
+
+    Credit is automatic with `credit` > 0: what the peer may send and what waits here is never more than `credit`
+    deliveries together, and it is topped up when half of that was taken by `receive`; an application that lags gets
+    no more. With `credit=0` it is manual: `add_credit`, `drain`.
+
+    On leaving, the credit is drained and whatever was not taken is released, so that nothing stays locked at the
+    peer. Deliveries that were taken and not settled are the peer's to send again.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        """Attach the link.
+
+        Raises:
+            LinkDetached: the peer refused the link; `condition` and `description` say why (§2.6.3).
+            FilterNotApplied: the peer does not apply a filter of the source; no credit was given, and the link is
+                detached again.
+            SessionEnded, ConnectionClosed, ConnectionLost: what the link needs is gone.
+            Unsupported: the dialect cannot do what the link asks for; or the peer, as its answer shows: keep the
+                subscription, share it, let this receiver be the only one, browse.
+            LocalProtocolError: the peer takes no further link, or the name is in use.
+
+        Timeout: the link is detached as soon as the peer's answer to the attach comes; no credit was given, so no
+            message is concerned.
+        """
+        return self._enter()
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Drain, release what was prefetched, detach.
+
+        Timeout: is not noticed; it takes `close_timeout` seconds at most.
+        """
+        self._leave(exc_type, exc, traceback)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Delivery:
+        try:
+            result: Delivery = self._in_turn(None, "__anext__")
+        except StopAsyncIteration:
+            raise StopIteration from None
+        return result
+
+    @property
+    def active(self) -> bool | None:
+        """Whether the peer has this receiver get messages now, of several on a queue with a single active consumer.
+
+        RabbitMQ says it since 4.3, of quorum queues, by the flow property `rabbitmq:active`; None: the peer has not
+        said it. `ReceiverActivity` tells each change.
+        """
+        value: bool | None = self._get("active")
+        return value
+
+    def add_credit(self, credit: int, *, transaction: Transaction | None = None) -> None:
+        """Let the peer send `credit` more deliveries (§2.6.7). For receivers with `credit=0`; never blocks.
+
+        Args:
+            transaction: what comes on all the credit that there is now is acquired as part of this (§4.4.3), and so are
+                its outcomes, in whatever way they are given. If it is rolled back, the peer has all of it again. At
+                its end the credit that is left is drained; what came and has no outcome by then is settled as usual.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: the link is over.
+            LocalProtocolError: the credit of this receiver is automatic; the transaction is over, or cannot cover this
+                link; or the receiver acquires in another transaction, or in one where none is given.
+            Unsupported: the peer is known not to acquire in transactions; or the receiver streams.
+            ValueError: `credit` is negative.
+        """
+        self._do("add_credit", credit, transaction=transaction)
+
+    @property
+    def address(self) -> str | None:
+        """The address of the peer's source; for a dynamic receiver, of the node that was made for it (§3.5.3)."""
+        value: str | None = self._get("address")
+        return value
+
+    @property
+    def available(self) -> int:
+        """How many messages the peer said to have waiting; 0 when it said nothing."""
+        value: int = self._get("available")
+        return value
+
+    @property
+    def buffered(self) -> int:
+        """How many deliveries are here and wait to be received."""
+        value: int = self._get("buffered")
+        return value
+
+    def close(self, *, timeout: float | None = None) -> None:
+        """Close the link for good: the peer drops its terminus too, a durable subscription ends (§2.6.6).
+
+        Leaving `with` does so, but for termini that are durable or never expire, which it only detaches from.
+        Receivers drain and release what was prefetched, senders wait for outcomes. Does nothing when called again.
+
+        Timeout: is not noticed; it takes `close_timeout` seconds at most.
+        """
+        self._wait(timeout, "close")
+
+    @property
+    def credit(self) -> int:
+        """How many deliveries the peer may still send."""
+        value: int = self._get("credit")
+        return value
+
+    def detach(self, *, timeout: float | None = None) -> None:
+        """Detach, and let the peer keep its terminus for the next link of this name (§2.6.4); else as `close`.
+
+        Timeout: is not noticed; it takes `close_timeout` seconds at most.
+        """
+        self._wait(timeout, "detach")
+
+    def drain(self, *, timeout: float | None = None) -> None:
+        """Ask the peer to use the credit now or give it back; return when it has (§2.6.7).
+
+        Afterwards `credit` is 0, and what the peer sent for it waits here (`buffered`). The link is usable: manual
+        credit is added again, automatic credit is topped up as soon as deliveries are taken or waited for.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: the link is over.
+            anyio.BusyResourceError: another thread is draining this receiver.
+            Unsupported: the dialect has no drain.
+
+        Timeout: the credit that is left is the peer's again, as before.
+        """
+        self._wait(timeout, "drain")
+
+    @property
+    def name(self) -> str:
+        """The link's name (§2.6.1): with the two containers and the direction it identifies the link."""
+        value: str = self._get("name")
+        return value
+
+    @property
+    def open(self) -> bool:
+        """It can be used now."""
+        value: bool = self._get("open")
+        return value
+
+    def receive(self, *, timeout: float | None = None) -> Delivery:
+        """Return the next delivery, in order of arrival.
+
+        When deliveries wait here, other threads get to run once every 64 of them only, and once every half a millisecond
+        where that is longer. After the end of the link the deliveries that are here still come out, then the reason is
+        raised.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over, and why.
+            TransactionRolledBack: the credit was a transaction's, and the link was lost.
+            anyio.BusyResourceError: another thread is receiving from this receiver.
+            anyio.ClosedResourceError: the receiver was closed here.
+
+        Timeout: no delivery is lost: one that came stays for the next call. Up to 64 that wait here are still given
+            before it is noticed.
+        """
+        result: Delivery = self._in_turn(timeout, "receive")
+        return result
+
+    def receive_batch(
+        self, size: int, *, max_wait: float | None = None, timeout: float | None = None
+    ) -> list[Delivery]:
+        """Several deliveries at once, in order of arrival: 1 to `size` of them, [] only when `max_wait` passed.
+
+        Args:
+            size: the most to return. With automatic credit a batch is never larger than `credit`, for no more is sent
+                before some were taken.
+            max_wait: how long to collect, in seconds: return when the batch is full or this time has passed. None:
+                wait for the first delivery and return it with those that are there by then.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over and nothing is left here.
+            anyio.BusyResourceError: another thread is receiving from this receiver.
+            anyio.ClosedResourceError: the receiver was closed here.
+            ValueError: `size` is not positive.
+
+        Timeout: no delivery is lost: those that came stay for the next call.
+        """
+        result: list[Delivery] = self._in_turn(timeout, "receive_batch", size, max_wait=max_wait)
+        return result
+
+    @property
+    def receiver_settle_mode(self) -> ReceiverSettleMode:
+        """How the receiver settles, as agreed (§2.8.3): "second" only if both ends said so."""
+        value: ReceiverSettleMode = self._get("receiver_settle_mode")
+        return value
+
+    @property
+    def remote(self) -> LinkTerms:
+        """What the peer said in its attach (§2.7.3): its termini, settle modes, properties, largest message.
+
+        Raises:
+            LocalProtocolError: the link is not attached yet.
+        """
+        value: LinkTerms = self._get("remote")
+        return value
+
+    @property
+    def settle_mode(self) -> SenderSettleMode:
+        """How the sender settles, as agreed (§2.8.2): the sender's own word is the one in force."""
+        value: SenderSettleMode = self._get("settle_mode")
+        return value
+
+    @property
+    def source(self) -> Source | None:
+        """The source as the peer has it (§3.5.3)."""
+        value: Source | None = self._get("source")
+        return value
+
+    @property
+    def unsettled(self) -> int:
+        """How many deliveries, received or still buffered here, are not settled at both ends."""
+        value: int = self._get("unsettled")
+        return value
+
+
+class Browser(Receiver):
+    """A receiver that looks at a queue and leaves it as it is; made by `connection.browser()`.
+
+    `for delivery in browser` ends when all that waits has been seen, and may be started again for what came
+    meanwhile; `receive` waits for it. Outcomes have no effect on these deliveries, `with delivery as message:` neither.
+
+    A broker that takes messages although it said to copy them (`profile.copies`: RabbitMQ) has them back when the block
+    is left; until then they are here, and nobody else gets them, and a quorum queue drops what was taken 20 times. A
+    browser that is lost with its connection is over: what was seen would all be seen again.
+    """
+
+    __slots__ = ()
+
+    def __next__(self) -> Delivery:
+        try:
+            result: Delivery = self._in_turn(None, "__anext__")
+        except StopAsyncIteration:
+            raise StopIteration from None
+        return result
+
+    def receive(self, *, timeout: float | None = None) -> Delivery:
+        """Return the next message, waiting for it to come if need be; see `Receiver.receive`.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over, and why.
+            anyio.BusyResourceError: another thread is receiving from this receiver.
+            anyio.ClosedResourceError: the receiver was closed here.
+
+        Timeout: no delivery is lost: one that came stays for the next call.
+        """
+        result: Delivery = self._in_turn(timeout, "receive")
+        return result
+
+    def receive_batch(
+        self, size: int, *, max_wait: float | None = None, timeout: float | None = None
+    ) -> list[Delivery]:
+        """Several messages at once; see `Receiver.receive_batch`.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over and nothing is left here.
+            anyio.BusyResourceError: another thread is receiving from this receiver.
+            anyio.ClosedResourceError: the receiver was closed here.
+            ValueError: `size` is not positive.
+
+        Timeout: no delivery is lost: those that came stay for the next call.
+        """
+        result: list[Delivery] = self._in_turn(timeout, "receive_batch", size, max_wait=max_wait)
+        return result
+
+
+class Delivery(Facade):
+    """A message that was received, and its settlement.
+
+    Settling is synchronous and never blocks; the engine merges neighbors into ranges and the connection's own task
+    writes them. The first outcome counts: giving a second one to a settled delivery does nothing.
+
+    `with delivery as message:` accepts at the end of the block unless an outcome was given in it, answers an
+    exception with `modify(delivery_failed=True)`, and a cancellation with `release()`. A message that cannot be
+    decoded is rejected with `amqp:decode-error`, and the `DecodeError` raised.
+
+    Where the link's source lists other outcomes only (`receiver.source.outcomes`), the nearest of these is told: for
+    `modify` and `release` each other, for `reject` a modification with undeliverable-here, else the source's default
+    outcome. Where all that is left is `accepted`, the calls raise `Unsupported`; the message goes back with the link.
+    So does `accept`, and with it the end of `with delivery`, where `accepted` is not listed.
+
+    Of a streaming receiver (`stream=True`) `message` has all but the body, which is read by `body` or `save`. An
+    outcome may be given at any time; with that the rest of the body is given up, and discarded as it comes.
+    """
+
+    __slots__ = ()
+
+    @property
+    def tag(self) -> bytes:
+        value: bytes = self._get("tag")
+        return value
+
+    @property
+    def message_format(self) -> int | None:
+        value: int | None = self._get("message_format")
+        return value
+
+    @property
+    def local_settled(self) -> bool:
+        value: bool = self._get("local_settled")
+        return value
+
+    def __enter__(self) -> Message:
+        """"""
+        result: Message = self._do("__enter__")
+        return result
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """"""
+        self._do("__exit__", exc_type, exc, traceback)
+
+    def accept(self, *, transaction: Transaction | None = None) -> None:
+        """Tell the sender that the message was processed (§3.4.2).
+
+        Args:
+            transaction: say it as part of this: it counts when that is committed (§4.4.2). If it is rolled back, the
+                message comes again, to whomever; with receiver-settle-mode "second" it stays here, to be settled again.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is gone; the message is the
+                sender's to deliver again.
+            StaleDelivery: the link was lost since and is there again, but without this delivery; or the peer took the
+                delivery back, as RabbitMQ 4.3 does when its outcome takes too long.
+            LocalProtocolError: the transaction is over, or cannot cover this link; the delivery is settled already, or
+                part of another transaction.
+            Unsupported: the peer is known not to apply the outcome in a transaction.
+            anyio.ClosedResourceError: the receiver was closed here.
+        """
+        self._do("accept", transaction=transaction)
+
+    def body(self) -> Iterator[bytes]:
+        """Return the body's data, piece by piece; of a streaming receiver while it comes in.
+
+            for chunk in delivery.body(): ...
+
+        With `receiver(..., stream=True)` a piece is what one frame brought of one data section, the body of `message`
+        is None, and `message.footer` is known at the end. A body that is not data is not streamed: it is in `message`,
+        and no larger than 1 MiB. Waiting for a piece raises
+
+        - `DeliveryAborted`: the sender aborted the delivery (§2.6.14);
+        - `DecodeError`: the message is malformed, or too much of it would have to be held to be understood;
+        - `LinkDetached`, `SessionEnded`, `ConnectionClosed`, `ConnectionLost`: the link ended first;
+        - `anyio.ClosedResourceError`: the receiver was closed here first;
+        - `LocalProtocolError`: the delivery was given an outcome, and the rest of its body up with that;
+        - `anyio.BusyResourceError`: another thread waits for a piece of it.
+
+        Cancelling the waiting loses nothing: the next `body()` goes on where this one was.
+
+        Raises:
+            LocalProtocolError: the body is an amqp-value or amqp-sequence: see `message.body`.
+            DecodeError: the payload is malformed.
+        """
+        result: Iterator[bytes] = self._do("body")
+        return result
+
+    def check_accepted(self, state: DeliveryState) -> None:
+        """See that the source takes `accepted`, if that is the state or the outcome in a transaction.
+
+        Raises:
+            Unsupported: it lists other outcomes only.
+        """
+        self._do("check_accepted", state)
+
+    @property
+    def message(self) -> Message:
+        """The message; each of its sections is decoded when a field of it is asked for.
+
+        Raises:
+            DecodeError: the payload is not a message (§3.2): raised where what is malformed is looked at, by a field of
+                the message or its `check()`. The delivery can still be settled, by `reject` for one.
+        """
+        value: Message = self._get("message")
+        return value
+
+    def modify(
+        self,
+        *,
+        delivery_failed: bool = False,
+        undeliverable_here: bool = False,
+        message_annotations: Mapping[Any, Any] | None = None,
+        transaction: Transaction | None = None,
+    ) -> None:
+        """Give the message back, changed (§3.4.5).
+
+        Args:
+            delivery_failed: count this as a failed attempt in the message's delivery-count.
+            undeliverable_here: do not deliver it to this link again.
+            message_annotations: annotations to add to the message or replace in it.
+            transaction: see `accept`.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, LocalProtocolError, Unsupported,
+                anyio.ClosedResourceError: see `accept`.
+        """
+        self._do(
+            "modify",
+            delivery_failed=delivery_failed,
+            undeliverable_here=undeliverable_here,
+            message_annotations=message_annotations,
+            transaction=transaction,
+        )
+
+    @property
+    def payload(self) -> bytes:
+        """The encoded message in one piece; empty on a link that streams."""
+        value: bytes = self._get("payload")
+        return value
+
+    def reject(
+        self,
+        condition: str | None = None,
+        description: str | None = None,
+        info: Mapping[Any, Any] | None = None,
+        *,
+        transaction: Transaction | None = None,
+    ) -> None:
+        """Tell the sender that the message is invalid, and why; it is not delivered again (§3.4.3).
+
+        Args:
+            condition: an error condition such as "amqp:decode-error"; with None no error is given at all.
+            transaction: see `accept`.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, LocalProtocolError, Unsupported,
+                anyio.ClosedResourceError: see `accept`.
+        """
+        self._do("reject", condition, description, info, transaction=transaction)
+
+    def release(self, *, transaction: Transaction | None = None) -> None:
+        """Give the message back unprocessed, as if it had never come (§3.4.4).
+
+        Args:
+            transaction: see `accept`.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, LocalProtocolError, Unsupported,
+                anyio.ClosedResourceError: see `accept`.
+        """
+        self._do("release", transaction=transaction)
+
+    def save(self, target: str | os.PathLike[str] | BinaryIO, *, timeout: float | None = None) -> int:
+        """Write the body's data to a file, from where `body` would go on; return how many bytes.
+
+        Args:
+            target: a path, or a binary file or anything else with its `write`, a coroutine or not. What is at the path
+                is replaced when all was written, and left as it was when that fails; a device or pipe is written into.
+
+        Raises:
+            DeliveryAborted, DecodeError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost,
+                LocalProtocolError, anyio.ClosedResourceError, anyio.BusyResourceError: see `body`.
+            OSError: the file cannot be written.
+
+        Timeout: the path stays as it was; a file has what was written. A `write` that blocks is waited for.
+        """
+        result: int = self._wait(timeout, "save", target)
+        return result
+
+    def settled(self, *, timeout: float | None = None) -> None:
+        """Wait until the delivery is settled at both ends.
+
+        With receiver-settle-mode "second" the outcome that was given is provisional until the sender has settled
+        (§2.6.12); in mode "first" it is settled the moment it is given, and this returns at once.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link ended first; whether the sender
+                saw the outcome is not known.
+            StaleDelivery: the link was lost, and the peer did not resume the delivery.
+            anyio.ClosedResourceError: the receiver was closed here first.
+
+        Timeout: only stops the waiting; the outcome stands.
+        """
+        self._wait(timeout, "settled")
+
+    @property
+    def stale(self) -> bool:
+        """Whether the link was lost since and is there again, but without this delivery: the message comes again."""
+        value: bool = self._get("stale")
+        return value
+
+
+class SentDelivery(Facade):
+    """A message that was handed to the wire, and the promise of its outcome.
+
+    It lives on in its link when nobody holds it: closing the sender waits for what is unsettled.
+    """
+
+    __slots__ = ()
+
+    @property
+    def tag(self) -> bytes:
+        value: bytes = self._get("tag")
+        return value
+
+    @property
+    def local_settled(self) -> bool:
+        value: bool = self._get("local_settled")
+        return value
+
+    def outcome(self, *, timeout: float | None = None) -> Outcome:
+        """Wait for the receiver's outcome: Accepted, Rejected, Released or Modified (§3.4).
+
+        A message that was sent settled is Accepted at once: nobody will ever say more. A receiver that settles
+        without an outcome has used the source's default outcome (§3.5.3), else it may or may not have processed the
+        message, which is Modified(delivery_failed=True).
+
+        Does not yield to other threads when the outcome is known already.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link ended first; whether the message
+                was processed is not known.
+            DeliveryUncertain: the link was lost, and it is not known either, and it is not to be sent again
+                (`Reconnect.on_uncertain`).
+            anyio.ClosedResourceError: the sender was closed here first, and did not get the outcome in time.
+
+        Timeout: only stops the waiting; the outcome is not lost, ask again.
+        """
+        result: Outcome = self._wait(timeout, "outcome")
+        return result
+
+
+class BodyWriter(Facade):
+    """Writes the body of one message; made by `sender.stream()`, begun and ended by `with`.
+
+    While it is open the sender's link is its own: other messages of the same sender wait until it ends. Leaving the
+    block sends the message's footer, which may be set in the block, and waits for the outcome as `Sender.send` does.
+    Leaving it by an exception, cancellation among them, aborts the delivery: the receiver forgets it (§2.6.14).
+
+    Attributes:
+        message: the head and the footer.
+        sent: bytes of the body that were sent.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        """Wait for the sender's other messages, link credit, window and output, then send the head.
+
+        Raises:
+            EncodeError: the head holds a value without an AMQP encoding.
+            LocalProtocolError: as for `Sender.submit`, for one that the transaction is over; or the stream was opened
+                before.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over; nothing was sent.
+            anyio.ClosedResourceError: the sender was closed here.
+
+        Timeout: nothing was sent and no credit used.
+        """
+        return self._enter()
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Send the footer and wait for the outcome; after an exception, abort.
+
+        Raises:
+            MessageRejected, MessageReleased, MessageModified: the outcome was not Accepted.
+            LocalProtocolError: less was sent than `size` said, or the delivery was aborted by a `send` that was cut
+                off; it is aborted.
+            EncodeError: the footer holds a value without an AMQP encoding; the delivery is aborted.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over. If the end of the message
+                was handed over before, whether it was processed is not known.
+            anyio.ClosedResourceError: the sender was closed here.
+
+        Timeout: as long as the end of the message is not handed to the wire, the delivery is aborted. After that
+            the message is on its way and stays so; only the waiting ends.
+        """
+        self._leave(exc_type, exc, traceback)
+
+    @property
+    def frame_room(self) -> int:
+        """The bytes of a chunk that fill one frame of the connection; of use to who makes chunks of any size."""
+        value: int = self._get("frame_room")
+        return value
+
+    def send(self, chunk: bytes | bytearray | memoryview, *, timeout: float | None = None) -> None:
+        """Send a piece of the body, of any size; returns when all of it is handed to the wire.
+
+        Without a `size` each chunk becomes a data section of its own, so that chunks of many kilobytes are better than
+        many small ones.
+
+        Raises:
+            MessageRejected, MessageReleased, MessageModified: the receiver has settled before the end; leaving the
+                block aborts what is left.
+            LocalProtocolError: the message becomes larger than the peer takes (`remote.max_message_size`) or than
+                `size`; or the delivery was aborted.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over; the receiver drops what it
+                has of the message.
+            anyio.ClosedResourceError: the sender was closed here.
+
+        Timeout: nothing of the chunk was sent, or else, where some of its frames were, the delivery is aborted.
+        """
+        self._wait(timeout, "send", chunk)
+
+
+class Transaction(Facade):
+    """Work that happens as a whole or not at all; made by `connection.transaction()`, declared by `with`.
+
+        with connection.transaction() as transaction:
+            sender.send(message, transaction=transaction)
+            delivery.accept(transaction=transaction)
+
+    Leaving the block commits it; leaving it by an exception, a cancellation among them, rolls it back. Any number of
+    links of the connection can take part; those of other sessions than its own only if the coordinator says that it
+    can do that.
+
+    Attributes:
+        id: what the coordinator calls it; None while it is not declared. It may be used again for a later one.
+        state: "new"; "active" while it can take work; "ending" while it waits to be committed; then "committed",
+            "rolled-back", or "in-doubt" when no answer came to the commit.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        """Ask the coordinator to declare it.
+
+        Raises:
+            Unsupported: the dialect has no transactions, or the peer is known to have none; nothing was written.
+            LinkDetached, SessionEnded: the peer has no coordinator; `condition` and `description` say so.
+            TransactionError: the coordinator declared none.
+            ConnectionClosed, ConnectionLost: the connection is gone.
+            LocalProtocolError: it was declared before.
+
+        Timeout: once the coordinator was asked, what it declared is rolled back; in `close_timeout` seconds at most.
+        """
+        return self._enter()
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Commit, or roll back if the block is left by an exception.
+
+        Raises:
+            TransactionRolledBack, TransactionInDoubt, MessageReleased: see `commit`.
+
+        Timeout: see `commit` and `rollback`.
+        """
+        self._leave(exc_type, exc, traceback)
+
+    @property
+    def active(self) -> bool:
+        """It can take work: it is declared, and neither committed nor rolled back."""
+        value: bool = self._get("active")
+        return value
+
+    def commit(self, *, timeout: float | None = None) -> None:
+        """Make it happen. Leaving the block does so, too.
+
+        Waits for the outcomes of what was sent in it; if one of them is not accepted, it is rolled back.
+
+        Raises:
+            TransactionRolledBack: nothing of it happened: a message was not accepted (`__cause__`), the coordinator
+                refused, or one of its links, the session or connection ended before it was asked (`__cause__`).
+            TransactionInDoubt: the link, session or connection ended after the coordinator was asked (`__cause__`).
+            MessageReleased: in 0-9-1, where that is known only now, no queue took a message of it; all else in it
+                happened, and `state` is "committed".
+            LocalProtocolError: it is over already, or a stream in it is not complete; nothing was done.
+
+        Timeout: until the coordinator is asked, it is rolled back. After that its answer is waited for, in
+            `close_timeout` seconds at most; `state` says how it ended.
+        """
+        self._wait(timeout, "commit")
+
+    @property
+    def id(self) -> bytes | None:
+        """What the coordinator calls it; None while it is not declared."""
+        value: bytes | None = self._get("id")
+        return value
+
+    def rollback(self, *, timeout: float | None = None) -> None:
+        """Undo it: messages sent in it are forgotten, and what was settled in it is as if it had not been.
+
+        Does nothing when it is over. It never fails: what the coordinator cannot be told it does when the link to it
+        ends (§4.1).
+
+        Timeout: is not noticed; it takes `close_timeout` seconds at most.
+        """
+        self._wait(timeout, "rollback")
+
+    @property
+    def state(self) -> Literal["new", "active", "ending", "committed", "rolled-back", "in-doubt"]:
+        """How far it has come."""
+        value: Literal["new", "active", "ending", "committed", "rolled-back", "in-doubt"] = self._get("state")
+        return value
+
+
+class Requester(Facade):
+    """Sends requests and waits for their replies; made by `connection.requester()`, opened by `with`.
+
+        with connection.requester("service") as requester:
+            reply = requester.request(Message("ping"))
+
+    Any number of tasks may have requests under way.
+
+    Attributes:
+        sender, replies: the two links.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        """Attach both links.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the peer refused one, for instance because it
+                makes no dynamic nodes, or what they need is gone.
+            Unsupported: the dialect has no dynamic nodes, or the peer makes none in its version: give `reply_to`.
+
+        Timeout: both links are detached.
+        """
+        return self._enter()
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Detach both links; requests that still wait raise.
+
+        Timeout: is not noticed; it takes `close_timeout` seconds at most.
+        """
+        self._leave(exc_type, exc, traceback)
+
+    @property
+    def pending(self) -> int:
+        """How many requests wait for their replies."""
+        value: int = self._get("pending")
+        return value
+
+    @property
+    def reply_to(self) -> str | None:
+        """The address that replies are asked to be sent to."""
+        value: str | None = self._get("reply_to")
+        return value
+
+    def request(self, message: object, *, timeout: float | None = None) -> Message:
+        """Send a request, and wait for its reply.
+
+        The request gets a `reply_to`, and where it has none a `correlation_id` and a `message_id`. A reply is
+        the request's if its correlation-id is one of these two: responders copy the one or the other.
+
+        Args:
+            message: a `Message`; any other value is sent as the body of one.
+
+        Raises:
+            MessageRejected, MessageReleased, MessageModified: the request was not taken, so no reply will come.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: a link ended before the reply came; whether
+                the request was processed is not known.
+            DeliveryUncertain: the connection was lost and is there again, and requests are not to be sent a second
+                time (`on_lost="raise"`).
+            LocalProtocolError: another request with this correlation-id waits for its reply.
+            EncodeError: see `Sender.submit`.
+            DecodeError: the reply came, and is malformed; it was rejected.
+            anyio.ClosedResourceError: the requester was closed here.
+
+        Timeout: a reply that comes later is accepted and dropped (`unmatched`). Whether the request was sent is as
+            for `Sender.submit`.
+        """
+        result: Message = self._wait(timeout, "request", message)
+        return result
+
+    @property
+    def unmatched(self) -> int:
+        """How many replies came that no request waited for: those to cancelled ones, mostly. They are accepted."""
+        value: int = self._get("unmatched")
+        return value
+
+
+class Responder(Facade):
+    """Receives requests, and sends the replies; made by `connection.responder()`, opened by `with`.
+
+        with connection.responder("service") as responder:
+            for request in responder:
+                request.reply(Message("pong"))
+
+    Replies go through one anonymous sender where the peer relays, else through a sender for each reply address, of
+    which the 32 used last are kept.
+
+    Attributes:
+        receiver: the link on which requests come.
+    """
+
+    __slots__ = ()
+
+    @property
+    def receiver(self) -> Receiver:
+        value: Receiver = self._get("receiver")
+        return value
+
+    def __enter__(self) -> Self:
+        """Attach the link on which requests come.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, Unsupported: see `Receiver`.
+
+        Timeout: the link is detached again.
+        """
+        return self._enter()
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Detach; requests that were not answered are the peer's to deliver again.
+
+        Timeout: is not noticed; it takes `close_timeout` seconds at most.
+        """
+        self._leave(exc_type, exc, traceback)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Request:
+        try:
+            result: Request = self._in_turn(None, "__anext__")
+        except StopAsyncIteration:
+            raise StopIteration from None
+        return result
+
+    def receive(self, *, timeout: float | None = None) -> Request:
+        """Return the next request.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, anyio.BusyResourceError,
+                anyio.ClosedResourceError: see `Receiver.receive`.
+
+        Timeout: no request is lost: one that came stays for the next call.
+        """
+        result: Request = self._in_turn(timeout, "receive")
+        return result
+
+
+class Request(Facade):
+    """One request, and the reply to it.
+
+    `with request as message:` gives the request an outcome at the end of the block as `with delivery` does: accepted
+    unless it has one, `modify(delivery_failed=True)` after an exception, so that it is not tried for ever.
+
+    Attributes:
+        delivery: the request as it was received; for its outcomes other than a reply.
+    """
+
+    __slots__ = ()
+
+    @property
+    def delivery(self) -> Delivery:
+        value: Delivery = self._get("delivery")
+        return value
+
+    def __enter__(self) -> Message:
+        """"""
+        result: Message = self._do("__enter__")
+        return result
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """"""
+        self._do("__exit__", exc_type, exc, traceback)
+
+    @property
+    def message(self) -> Message:
+        """The request.
+
+        Raises:
+            DecodeError: where what is malformed is looked at; see `Delivery.message`.
+        """
+        value: Message = self._get("message")
+        return value
+
+    def reply(self, message: object, *, timeout: float | None = None) -> None:
+        """Send the reply, and accept the request once the reply was accepted.
+
+        The reply goes to the request's `reply_to`, with the request's correlation-id, else its message-id.
+
+        Args:
+            message: a `Message`; any other value is sent as the body of one.
+
+        Raises:
+            LocalProtocolError: the request names no reply-to. It is not settled: accept or reject its `delivery`.
+            MessageRejected, MessageReleased, MessageModified, LinkDetached: the reply could not be delivered, for
+                instance because the requester is gone. The request is not settled.
+            SessionEnded, ConnectionClosed, ConnectionLost, EncodeError, anyio.ClosedResourceError: see `Sender.send`
+                and `Delivery.accept`.
+
+        Timeout: as for `Sender.send`; the request is not settled.
+        """
+        self._wait(timeout, "reply", message)
+
+
+class Management(Facade):
+    """The management node of a peer; made by `connection.management()`, opened by `with`.
+
+        with connection.management() as management:
+            types = management.request("GET-TYPES", "org.amqp.management", "self")
+
+    Attributes:
+        requester: what it stands on; for requests of another shape.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        """Attach the links.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: see `Requester`; the peer may have no such
+                node, or not let this user use it.
+
+        Timeout: the links are detached.
+        """
+        return self._enter()
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Detach the links.
+
+        Timeout: is not noticed; it takes `close_timeout` seconds at most.
+        """
+        self._leave(exc_type, exc, traceback)
+
+    def request(
+        self,
+        operation: str,
+        entity_type: str,
+        name: str | None = None,
+        body: object = None,
+        *,
+        timeout: float | None = None,
+        **properties: Any,
+    ) -> Message:
+        """Ask for an operation; return the response, which says that it succeeded.
+
+        Args:
+            operation: "READ", "CREATE", "UPDATE", "DELETE", "QUERY", ..., as the entity has them.
+            entity_type: of the entity; for operations of the node itself "org.amqp.management".
+            name: which entity.
+            body: of the request: attributes, mostly.
+            properties: further application properties, `identity` for one.
+
+        Raises:
+            ManagementError: the response has another status than 2xx; `status` and `description` say why.
+            MessageRejected, MessageReleased, MessageModified, LinkDetached, SessionEnded, ConnectionClosed,
+                ConnectionLost, EncodeError, anyio.ClosedResourceError: see `Requester.request`.
+
+        Timeout: as for `Requester.request`; the operation may have been carried out.
+        """
+        result: Message = self._wait(timeout, "request", operation, entity_type, name, body, **properties)
+        return result
+
+
+class RabbitManagement(Facade):
+    """Declares, looks at, empties and deletes queues, exchanges and bindings; made by `management()`.
+
+    Any number of tasks may use it at a time. Every method raises, besides what it says:
+
+        ManagementError: RabbitMQ's answer is no: `status` 404 for what is asked after and not there, 400 or 404 for
+            what is worked on and not there, 409 for what is there with other arguments, 403 for a reserved name;
+            `description` says it in its words.
+        SessionEnded: the user may not do this; this management is over.
+        RemoteProtocolError: the answer is of no form that RabbitMQ's have; the management goes on.
+        LinkDetached, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: see `Requester.request`.
+
+    Cancelling any of them: the operation may have been carried out.
+
+    Attributes:
+        requester: what it stands on.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        """Attach the pair of links.
+
+        Raises:
+            Unsupported: the peer offers no pairs of links: it is no RabbitMQ 4.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the peer refuses them, or is gone.
+
+        Timeout: the links are detached, and the session is ended.
+        """
+        return self._enter()
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Detach the pair of links. Exclusive queues stay until the connection closes.
+
+        Timeout: is not noticed; it takes `close_timeout` seconds at most.
+        """
+        self._leave(exc_type, exc, traceback)
+
+    def bind(
+        self,
+        source: str,
+        *,
+        queue: str | None = None,
+        exchange: str | None = None,
+        key: str = "",
+        arguments: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Bind a queue, or another exchange, to an exchange, which then sends on to it.
+
+        Args:
+            source: the exchange.
+            queue, exchange: one of them, where messages go.
+            key: the binding key; what it means is the exchange type's business.
+            arguments: those that a headers exchange compares, for instance.
+
+        Raises:
+            ManagementError: with status 400 or 404, one of the two is not there.
+            ValueError: neither queue nor exchange, or both.
+
+        Timeout: see the class.
+        """
+        self._wait(timeout, "bind", source, queue=queue, exchange=exchange, key=key, arguments=arguments)
+
+    def bindings(
+        self,
+        source: str,
+        *,
+        queue: str | None = None,
+        exchange: str | None = None,
+        key: str = "",
+        timeout: float | None = None,
+    ) -> list[Binding]:
+        """Return the bindings of a queue or exchange to an exchange with a key: one for each set of arguments.
+
+        Raises:
+            ValueError: neither queue nor exchange, or both.
+
+        Timeout: see the class.
+        """
+        result: list[Binding] = self._wait(timeout, "bindings", source, queue=queue, exchange=exchange, key=key)
+        return result
+
+    def declare_exchange(
+        self,
+        name: str,
+        exchange_type: ExchangeType = "direct",
+        *,
+        durable: bool = True,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Make an exchange, or find it as it is declared here.
+
+        Args:
+            exchange_type: "direct", "fanout", "topic", "headers", or that of a plugin.
+            internal: only other exchanges may send to it.
+            arguments: by RabbitMQ's names, `alternate-exchange` for one.
+
+        Raises:
+            ManagementError: with status 409, it is there, and is another.
+            ValueError: no exchange can have that name.
+
+        Timeout: see the class.
+        """
+        self._wait(
+            timeout,
+            "declare_exchange",
+            name,
+            exchange_type,
+            durable=durable,
+            auto_delete=auto_delete,
+            internal=internal,
+            arguments=arguments,
+        )
+
+    def declare_queue(
+        self,
+        name: str,
+        queue_type: QueueType = "quorum",
+        *,
+        durable: bool = True,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        arguments: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+        **typed: Unpack[QueueArguments],
+    ) -> QueueInfo:
+        """Make a queue, or find it as it is declared here; return what it is.
+
+        Args:
+            queue_type: "quorum" (replicated), "classic", or "stream" (an append-only log).
+            durable: it outlives the broker's restart; quorum queues and streams always do.
+            exclusive: for this connection only, with which it ends.
+            auto_delete: it goes when its last consumer does.
+            arguments: further arguments, by RabbitMQ's names.
+            typed: its arguments by name, see `QueueArguments`; times are `timedelta`.
+
+        Raises:
+            ValueError: no queue can have that name, or a queue of this type has no such argument.
+
+        Timeout: see the class.
+        """
+        result: QueueInfo = self._wait(
+            timeout,
+            "declare_queue",
+            name,
+            queue_type,
+            durable=durable,
+            exclusive=exclusive,
+            auto_delete=auto_delete,
+            arguments=arguments,
+            **typed,
+        )
+        return result
+
+    def delete_exchange(self, name: str, *, timeout: float | None = None) -> None:
+        """Delete an exchange, if it is there, with its bindings.
+
+        Raises:
+            ManagementError: it is one of RabbitMQ's own.
+
+        Timeout: see the class.
+        """
+        self._wait(timeout, "delete_exchange", name)
+
+    def delete_queue(self, name: str, *, timeout: float | None = None) -> int:
+        """Delete a queue, if it is there, with its messages; return how many it had.
+
+        Raises:
+            ManagementError: it is another connection's exclusive queue, or this user may not.
+
+        Timeout: see the class.
+        """
+        result: int = self._wait(timeout, "delete_queue", name)
+        return result
+
+    def purge_queue(self, name: str, *, timeout: float | None = None) -> int:
+        """Drop all messages that are ready in a queue; return how many.
+
+        Raises:
+            ManagementError: with status 400 or 404, there is no such queue.
+
+        Timeout: see the class.
+        """
+        result: int = self._wait(timeout, "purge_queue", name)
+        return result
+
+    def queue(self, name: str, *, timeout: float | None = None) -> QueueInfo:
+        """Return what a queue is, and how many messages and consumers it has.
+
+        Raises:
+            ManagementError: with status 404, it does not exist.
+
+        Timeout: see the class.
+        """
+        result: QueueInfo = self._wait(timeout, "queue", name)
+        return result
+
+    def request(self, method: str, path: str, body: object = None, *, timeout: float | None = None) -> Message:
+        """Make any other request; return the response, if its status is 2xx.
+
+        Args:
+            method: "GET", "PUT", "POST" or "DELETE".
+            path: with its query; names in it percent-encoded.
+
+        Raises:
+            ManagementError: the status is another; see the class for the rest.
+
+        Timeout: see the class.
+        """
+        result: Message = self._wait(timeout, "request", method, path, body)
+        return result
+
+    def unbind(
+        self,
+        source: str,
+        *,
+        queue: str | None = None,
+        exchange: str | None = None,
+        key: str = "",
+        arguments: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Take a binding away, if it is there: the one with just these arguments.
+
+        Raises:
+            ValueError: neither queue nor exchange, or both.
+
+        Timeout: see the class.
+        """
+        self._wait(timeout, "unbind", source, queue=queue, exchange=exchange, key=key, arguments=arguments)
+
+
+FACADES.update(
+    {
+        client.Connection: Connection,
+        client.Session: Session,
+        client.Sender: Sender,
+        client.Receiver: Receiver,
+        client.Browser: Browser,
+        client.Delivery: Delivery,
+        client.SentDelivery: SentDelivery,
+        client.BodyWriter: BodyWriter,
+        client.Transaction: Transaction,
+        client.Requester: Requester,
+        client.Responder: Responder,
+        client.Request: Request,
+        client.Management: Management,
+        rabbitmq.Management: RabbitManagement,
+    }
+)

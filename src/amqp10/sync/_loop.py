@@ -1,0 +1,391 @@
+"""The thread in which the asynchronous objects live, and what every object of `amqp10.sync` has in common.
+
+A call hands its work to the event loop of that thread and waits for the result. So the asynchronous client is used as
+it is, in one thread, whoever calls from wherever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError, Future
+from itertools import islice
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+
+from ..client.internals import check_messages
+from ..errors import ConnectionLost, LocalProtocolError
+
+CHUNK = 1000
+"""Messages of an iterable that are fetched at a time, in the thread of the caller."""
+
+
+class Loop:
+    """A thread with an event loop, for one connection."""
+
+    _loop: asyncio.AbstractEventLoop
+    _over: asyncio.Event
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        started: Future[None] = Future()
+        self._thread = threading.Thread(target=self._run, args=(started,), name="amqp10", daemon=True)
+        self._thread.start()
+        started.result()
+
+    def _run(self, started: Future[None]) -> None:
+        async def live() -> None:
+            self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+            started.set_result(None)
+            await self._over.wait()
+
+        asyncio.run(live())
+
+    def stop(self) -> None:
+        """End the thread; calls that still wait raise `anyio.ClosedResourceError`."""
+        if not self.forked and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._over.set)
+            self._thread.join()
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine there, and return its result.
+
+        Raises:
+            ConnectionLost: this process was forked from the one that has the connection.
+            RuntimeError: this is the thread of the event loop: a callback waits for itself.
+            anyio.ClosedResourceError: the connection was closed here.
+        """
+        try:
+            self._check()
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except BaseException as error:
+            work.close()
+            if self._loop.is_closed():
+                raise _closed() from error
+            raise
+        return self._result(future)
+
+    def do(self, function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
+        """Call a function there that does not wait, and return its result.
+
+        Raises:
+            ConnectionLost, RuntimeError, anyio.ClosedResourceError: see `run`.
+        """
+        self._check()
+        future: Future[Any] = Future()
+
+        def call() -> None:
+            try:
+                future.set_result(function(*args, **keywords))
+            except BaseException as error:
+                future.set_exception(error)
+
+        try:
+            self._loop.call_soon_threadsafe(call)
+        except RuntimeError as error:
+            raise _closed() from error
+        return self._result(future)
+
+    def _result(self, future: Future[Any]) -> Any:
+        try:
+            # An interrupt of the user's comes in here at once, for nothing of the connection is in this thread.
+            return future.result()
+        except CancelledError:
+            raise _closed() from None
+        finally:
+            future.cancel()
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is another process than that of the thread."""
+        return os.getpid() != self._process
+
+    def _check(self) -> None:
+        if self.forked:
+            raise ConnectionLost(
+                "the connection belongs to the process that this one was forked from: open one after the fork"
+            )
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("this is the thread of the connection: a callback cannot wait for it")
+
+
+def _closed() -> anyio.ClosedResourceError:
+    return anyio.ClosedResourceError("the connection was closed here")
+
+
+class Block:
+    """An `async with` block that is entered and left from other threads; in between a task of the loop stands in it."""
+
+    def __init__(self, loop: Loop, manager: Any) -> None:
+        self._loop = loop
+        self._manager = manager
+        self._entered: Future[Any] = Future()
+        self._why: tuple[Any, Any, Any] = (None, None, None)
+
+    def enter(self) -> Any:
+        """Enter it, and return what it gives."""
+        self._task = self._loop.do(asyncio.ensure_future, self._stand())
+        try:
+            return self._entered.result()
+        except BaseException:
+            self._loop.do(self._task.cancel)
+            raise
+
+    async def _stand(self) -> bool | None:
+        try:
+            given = await self._manager.__aenter__()
+        except BaseException as error:
+            self._entered.set_exception(error)
+            return None
+        self._left = asyncio.Event()
+        self._entered.set_result(given)
+        try:
+            await self._left.wait()
+        except asyncio.CancelledError as error:  # the connection was closed meanwhile
+            await self._manager.__aexit__(type(error), error, None)
+            raise
+        left: bool | None = await self._manager.__aexit__(*self._why)
+        return left
+
+    def leave(self, *why: Any) -> bool | None:
+        """Leave it, because of an exception or not."""
+        self._why = why
+
+        async def leave() -> bool | None:
+            self._left.set()
+            return await self._task  # type: ignore[no-any-return]
+
+        left: bool | None = self._loop.run(leave())
+        return left
+
+
+class Facade:
+    """An object of the asynchronous client, for other threads. Equal to others for the same object."""
+
+    __slots__ = ("_block", "_inner", "_loop", "_turn")
+
+    _loop: Loop
+    _inner: Any
+
+    def __init__(self, loop: Loop, inner: Any) -> None:
+        self._loop = loop
+        self._inner = inner
+        self._block: Block | None = None
+        self._turn: asyncio.Lock | None = None
+
+    def _wait(self, timeout: float | None, name: str, /, *args: Any, **keywords: Any) -> Any:
+        """Wait for a coroutine of the object."""
+        arguments, named = _unwrap(args), {key: _unwrap(value) for key, value in keywords.items()}
+        work = getattr(self._inner, name)(*arguments, **named)
+        return _wrap(self._loop, self._loop.run(work if timeout is None else _limited(work, timeout, name)))
+
+    def _in_turn(self, timeout: float | None, name: str, /, *args: Any, **keywords: Any) -> Any:
+        """Wait as `_wait` does, where only one may wait at a time: the threads do so in turn."""
+
+        async def work() -> Any:
+            if self._turn is None:
+                self._turn = asyncio.Lock()
+            async with self._turn:
+                return await getattr(self._inner, name)(*args, **keywords)
+
+        return _wrap(self._loop, self._loop.run(work() if timeout is None else _limited(work(), timeout, name)))
+
+    def _do(self, name: str, /, *args: Any, **keywords: Any) -> Any:
+        """Call a method of the object that does not wait."""
+        arguments, named = _unwrap(args), {key: _unwrap(value) for key, value in keywords.items()}
+        return _wrap(self._loop, self._loop.do(getattr(self._inner, name), *arguments, **named))
+
+    def _get(self, name: str) -> Any:
+        """Read an attribute of the object."""
+        return _wrap(self._loop, getattr(self._inner, name))
+
+    def _enter(self) -> Self:
+        self._block = Block(self._loop, self._inner)
+        self._block.enter()
+        return self
+
+    def _leave(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._block is not None
+        if not self._loop.forked:  # in a child process nothing of it is ours to close
+            self._block.leave(exc_type, exc, traceback)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Facade) and other._inner is self._inner
+
+    def __hash__(self) -> int:
+        return hash(id(self._inner))
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+
+def made_of(facade: Facade, function: Callable[..., Any]) -> Any:
+    """Return what a function makes of the asynchronous object, for other threads."""
+    return _wrap(facade._loop, facade._loop.do(function, facade._inner))
+
+
+def run(work: Coroutine[Any, Any, Any], timeout: float | None, name: str) -> Any:
+    """Run a coroutine in a thread for it alone, and return its result."""
+    loop = Loop()
+    try:
+        return loop.run(work if timeout is None else _limited(work, timeout, name))
+    finally:
+        loop.stop()
+
+
+class Opened(Facade):
+    """A connection: it has the thread."""
+
+    __slots__ = ()
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self._block = None
+        self._turn = None
+
+    def _enter(self) -> Self:
+        if self._block is not None:
+            raise LocalProtocolError("a connection is opened by `with` once; make a new one")
+        self._loop = Loop()
+        try:
+            return super()._enter()
+        except BaseException:
+            self._loop.stop()
+            raise
+
+    def _leave(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            super()._leave(exc_type, exc, traceback)
+        finally:
+            self._loop.stop()
+
+    def _wait(self, timeout: float | None, name: str, /, *args: Any, **keywords: Any) -> Any:
+        self._require_open()
+        return super()._wait(timeout, name, *args, **keywords)
+
+    def _do(self, name: str, /, *args: Any, **keywords: Any) -> Any:
+        self._require_open()
+        return super()._do(name, *args, **keywords)
+
+    def _require_open(self) -> None:
+        if self._block is None:
+            raise LocalProtocolError("the connection is not open yet: it is opened by `with`")
+
+    def _get(self, name: str) -> Any:
+        value = getattr(self._inner, name)
+        if self._block is None:
+            return value
+        return Native(self._loop, value) if name == "native" else _wrap(self._loop, value)
+
+
+class Steps(Iterator[Any]):
+    """An asynchronous iterator, for other threads."""
+
+    def __init__(self, loop: Loop, inner: Any) -> None:
+        self._loop = loop
+        self._inner = inner
+
+    def __next__(self) -> Any:
+        async def step() -> Any:
+            try:
+                return True, await anext(self._inner)
+            except StopAsyncIteration:
+                return False, None
+
+        more, value = self._loop.run(step())
+        if not more:
+            raise StopIteration
+        return value
+
+
+class Native:
+    """What a dialect has of its own (`connection.native`), for other threads: its coroutines are waited for."""
+
+    _block: Block
+
+    def __init__(self, loop: Loop, inner: Any) -> None:
+        self._loop = loop
+        self._inner = inner
+
+    def __enter__(self) -> Self:
+        self._block = Block(self._loop, self._inner)
+        self._block.enter()
+        return self
+
+    def __exit__(self, *why: Any) -> bool | None:
+        return None if self._loop.forked else self._block.leave(*why)
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._inner, name)
+        if not callable(value):
+            return _wrap(self._loop, value)
+
+        def call(*args: Any, timeout: float | None = None, **keywords: Any) -> Any:
+            arguments, named = _unwrap(args), {key: _unwrap(value) for key, value in keywords.items()}
+
+            async def work() -> Any:
+                result = value(*arguments, **named)
+                return await result if asyncio.iscoroutine(result) else result
+
+            made = work() if timeout is None else _limited(work(), timeout, name)
+            return _wrap(self._loop, self._loop.run(made))
+
+        call.__name__, call.__doc__ = name, value.__doc__
+        return call
+
+
+FACADES: dict[type, type[Facade]] = {}
+"""The facade for each class of the asynchronous client."""
+
+
+def in_chunks(messages: Iterable[object]) -> Iterable[Sequence[object]]:
+    """Return the messages in lists: what an iterable does to make them is done in the thread of the caller.
+
+    Raises:
+        TypeError: it is one message, not several.
+    """
+    check_messages(messages)
+    if isinstance(messages, list | tuple):
+        return (messages,)
+    iterator = iter(messages)
+    return iter(lambda: list(islice(iterator, CHUNK)), [])
+
+
+async def _limited(work: Coroutine[Any, Any, Any], timeout: float, name: str) -> Any:
+    with anyio.move_on_after(timeout):
+        return await work
+    raise TimeoutError(f"{name}() took longer than {timeout:g} s")
+
+
+def _wrap(loop: Loop, value: Any) -> Any:
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is list or kind is tuple:
+        return kind(_wrap(loop, each) for each in value)
+    facade = FACADES.get(kind)
+    if facade is None:
+        facade = next((FACADES[base] for base in kind.__mro__ if base in FACADES), None)
+        if facade is None:
+            if hasattr(value, "__aenter__"):
+                return Native(loop, value)
+            return Steps(loop, value) if hasattr(value, "__anext__") else value
+        FACADES[kind] = facade
+    return facade(loop, value)
+
+
+_PLAIN = frozenset({type(None), bool, int, str, bytes, float, dict, frozenset})
+
+
+def _unwrap(value: Any) -> Any:
+    if isinstance(value, Facade):
+        return value._inner
+    return tuple(map(_unwrap, value)) if type(value) is tuple else value

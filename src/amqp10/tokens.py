@@ -1,0 +1,168 @@
+"""Tokens that end, and what gives them: a provider of yours, an azure-identity credential, or a shared access key.
+
+    async with Connection("amqps://host", tokens=CbsTokens(SasKey("policy", key))) as connection: ...
+
+`LoginTokens` logs in with them; `CbsTokens` puts them at the node `$cbs`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import inspect
+import json
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, Self, TypeAlias, runtime_checkable
+from urllib.parse import parse_qs, quote_plus
+
+import anyio.to_thread
+
+SAS_PREFIX: Final = "SharedAccessSignature "
+"""How SAS tokens begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token, and when it ends.
+
+    Attributes:
+        value: what is sent.
+        expires_on: seconds since 1970; None: it does not end, as far as is known, and is not renewed.
+    """
+
+    value: str = field(repr=False)
+    expires_on: float | None = None
+
+    @classmethod
+    def read(cls, value: str) -> Self:
+        """Make a token of its text; the end is read from `se` of a SAS token, and from `exp` of a JWT."""
+        return cls(value, _end_of(value))
+
+
+@runtime_checkable
+class TokenProvider(Protocol):
+    """What gives tokens. Credentials of azure-identity do as they are, those for threads and those for asyncio."""
+
+    async def get_token(self, scope: str) -> Token:
+        """Return a token that is not over; one that it has given before, as long as it has some time left.
+
+        Args:
+            scope: what it is for: the audience, mostly a URI.
+        """
+
+
+class Credential(Protocol):
+    """What azure-identity calls a credential: `get_token` returns an object with `token` and `expires_on`."""
+
+    def get_token(self, *scopes: str) -> Any:
+        """Return a token for these scopes, or a coroutine of one."""
+
+
+class CredentialWithInfo(Protocol):
+    """A credential in azure-core's newer form (`SupportsTokenInfo`); one that has both forms is asked by this one."""
+
+    def get_token_info(self, *scopes: str) -> Any:
+        """Return an object with `token` and `expires_on` for these scopes, or a coroutine of one."""
+
+
+TokenSource: TypeAlias = (
+    TokenProvider | Credential | CredentialWithInfo | Callable[[str], "Token | str | Awaitable[Token | str]"]
+)
+"""What gives tokens: a provider, a credential, or a function of the scope, a coroutine function or not. A plain
+function runs in a thread, for it may wait for a server. A `str` is read by `Token.read`."""
+
+
+async def ask(source: TokenSource, scope: str) -> Token:
+    """Return a token of a source.
+
+    Raises:
+        TypeError: what it gave is no token.
+        Exception: whatever the source raises.
+
+    Cancelling: a thread that is asked goes on, and what it returns is dropped.
+    """
+    function: Any = getattr(source, "get_token_info", None) or getattr(source, "get_token", source)
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
+        given = await function(scope)
+    else:
+        # In a list, for trio takes a coroutine that a thread returns for a mistake.
+        [given] = await anyio.to_thread.run_sync(lambda: [function(scope)], abandon_on_cancel=True)
+        if inspect.isawaitable(given):
+            given = await given
+    if isinstance(given, Token):
+        return given
+    if isinstance(given, str):
+        return Token.read(given)
+    value = getattr(given, "token", None)
+    if not isinstance(value, str):
+        kind = type(given).__name__
+        raise TypeError(f"a source of tokens gives a Token, a str or an object with `token`, not a {kind}")
+    end = getattr(given, "expires_on", None)
+    return Token(value, float(end)) if isinstance(end, int | float) else Token.read(value)
+
+
+class SasKey:
+    """A shared access key, as Azure Service Bus and Event Hubs have them: signs the tokens itself.
+
+    Args:
+        name: of the policy that the key belongs to.
+        key: as the portal shows it.
+        lifetime: of its tokens, seconds.
+        clock: the time in seconds since 1970.
+
+    Raises:
+        ValueError: the name or the key is empty, or the lifetime is not positive.
+    """
+
+    def __init__(
+        self, name: str, key: str, *, lifetime: float = 3600.0, clock: Callable[[], float] = time.time
+    ) -> None:
+        if not name or not key:
+            raise ValueError("a shared access key has a name and a key, and one of them is empty")
+        if lifetime <= 0:
+            raise ValueError(f"lifetime must be more than 0 seconds, not {lifetime}")
+        self.name = name
+        self._key = key
+        self._lifetime = lifetime
+        self._clock = clock
+
+    async def get_token(self, scope: str) -> Token:
+        """Return a new token for a resource.
+
+        Args:
+            scope: the resource's URI, amqps://namespace.servicebus.windows.net/queue for one.
+        """
+        return self.sign(scope, int(self._clock() + self._lifetime))
+
+    def sign(self, resource: str, expires_on: int) -> Token:
+        """Return the token for a resource that ends at that time, seconds since 1970."""
+        signature = quote_plus(sas_signature(self._key, quote_plus(resource), str(expires_on)))
+        value = f"{SAS_PREFIX}sr={quote_plus(resource)}&sig={signature}&se={expires_on}&skn={quote_plus(self.name)}"
+        return Token(value, float(expires_on))
+
+    def __repr__(self) -> str:
+        return f"SasKey({self.name!r}, ...)"
+
+
+def sas_signature(key: str, resource: str, expires_on: str) -> str:
+    """Return the signature of a SAS token, in base64.
+
+    Args:
+        resource: its `sr` as it stands in the token, percent-encoded.
+        expires_on: its `se`.
+    """
+    digest = hmac.digest(key.encode(), f"{resource}\n{expires_on}".encode(), "sha256")
+    return base64.b64encode(digest).decode()
+
+
+def _end_of(value: str) -> float | None:
+    try:
+        if value.startswith(SAS_PREFIX):
+            return float(parse_qs(value.removeprefix(SAS_PREFIX), strict_parsing=True)["se"][0])
+        _, claims, _ = value.split(".")
+        end = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4))).get("exp")
+        return float(end) if isinstance(end, int | float) else None
+    except (ValueError, KeyError, AttributeError):
+        return None

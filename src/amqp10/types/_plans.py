@@ -1,0 +1,244 @@
+"""How maps are written whose keys, and types of values, come again and again; lists of named fields as well.
+
+Such a map gets a writer as Python source: straight code without a lookup or a branch for each entry, in which the keys
+are octets already and what has a fixed width is packed at once. For a string and two numbers that reads as
+
+    v0, v1, v2, = values
+    r0 = v0.encode()
+    raw = join((k0, STRING_HEAD[len(r0)], r0, pack1(k1, v1, k2, v2)))
+    size = len(raw)
+    if size < 256:
+        out += heads[size]
+        out += raw
+    else:
+        out += pack_wide(wide, size + 3, 6)
+        out += raw[1:]
+
+Where one of the steps fails, nothing was written, and the general writer does it all, which says what is wrong. The
+names and values of a program are not in the source, only numbers.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from ..errors import EncodeError
+from ._values import Symbol
+
+Writer = Callable[[bytearray, Any], None]
+
+# Types whose values have a fixed width: constructor, letter of `struct`, and what is packed of a value.
+_FIXED: Final[dict[type, tuple[bytes, str, str]]] = {
+    float: (b"\x82", "d", "{}"),
+    datetime: (b"\x83", "q", "({} - EPOCH) // MILLISECOND"),
+    UUID: (b"\x98", "16s", "{}.int.to_bytes(16, 'big')"),
+    bool: (b"", "B", "0x41 if {} else 0x42"),
+    type(None): (b"\x40", "", ""),
+}
+# The heads of short texts, the constructor of long ones, and the octets.
+_TEXTS: Final = {
+    str: ("STRING_HEAD", 0xB1, "{}.encode()"),
+    Symbol: ("SYMBOL_HEAD", 0xB3, "{}.encode('ascii')"),
+    bytes: ("BINARY_HEAD", 0xB0, "{}"),
+}
+
+
+class Part(NamedTuple):
+    """One of the values that are written.
+
+    Attributes:
+        number: which of the values of the dict it is.
+        octets: what comes before it: its key.
+        kind: the type that it is written as; one without a place in the tables above is left to `write`.
+        write: its writer.
+    """
+
+    number: int
+    octets: bytes
+    kind: type
+    write: Writer
+
+
+Look = Callable[[Mapping[Any, Any]], "Sequence[Part] | None"]
+
+
+class _Source:
+    """The source of a writer: `pieces` are what is joined, what is of a fixed width is gathered for one `pack`."""
+
+    def __init__(self, scope: Mapping[str, Any]) -> None:
+        self.scope = dict(scope)
+        self.lines: list[str] = []
+        self.pieces: list[str] = []
+        self._layout = ""
+        self._packed: list[str] = []
+
+    def known(self, octets: bytes) -> str:
+        """Return the name of octets that are the same each time."""
+        name = f"k{len(self.scope)}"
+        self.scope[name] = octets
+        return name
+
+    def expect(self, octets: bytes) -> None:
+        self._layout += f"{len(octets)}s"
+        self._packed.append(self.known(octets))
+
+    def value(self, part: Part) -> None:
+        """Add a value."""
+        number, key, kind, write = part
+        name = f"v{number}"
+        if kind in _FIXED:
+            code, letter, packed = _FIXED[kind]
+            self.expect(key + code)
+            if letter:
+                self._layout += letter
+                self._packed.append(packed.format(name))
+            return
+        self.flush()
+        if key:
+            self.pieces.append(self.known(key))
+        if kind is int:
+            self.pieces.append(f"(small({name}) or pack_long(0x81, {name}))")
+            return
+        raw = f"r{number}"
+        if kind in _TEXTS:
+            head, long, encoded = _TEXTS[kind]
+            self.lines.append(f"{raw} = {encoded.format(name)}")
+            self.pieces.append(f"({head}[n] if (n := len({raw})) < 256 else pack_word({long}, n))")
+        else:
+            self.scope[f"write{number}"] = write
+            self.lines += [f"{raw} = bytearray()", f"write{number}({raw}, {name})"]
+        self.pieces.append(raw)
+
+    def flush(self) -> None:
+        if len(self._packed) == 1:
+            self.pieces += self._packed
+        elif self._packed:
+            name = f"pack{len(self.scope)}"
+            self.scope[name] = struct.Struct(f">{self._layout}").pack
+            self.pieces.append(f"{name}({', '.join(self._packed)})")
+        self._layout = ""
+        self._packed = []
+
+
+PlanWriter = Callable[[bytearray, Iterable[Any]], None]
+
+_FAILURES: Final = (EncodeError, TypeError, ValueError, LookupError, ArithmeticError, struct.error)
+_BEFORE: Final = 8
+_KEPT: Final = 256
+_ENTRIES: Final = 32
+_KEY_LENGTH: Final = 64
+# As for what is read (`_shapes`): a writer takes a millisecond to write.
+_WRITTEN_AT_ONCE: Final = 64
+_MAPS_FOR_ONE: Final = 500
+
+
+class Plans:
+    """The writers of maps, or lists of fields, that come often, by their keys and the types of keys and values.
+
+    Threads may share it, without the interpreter's lock, too: no writer depends on what else is known.
+
+    Args:
+        scope: what the source names.
+        head: the octets of each, up to the constructor of the short form.
+        look: returns the parts of what is written, none where nothing is; or None where it is for the general writer.
+        count: returns how many elements a list or map of these parts has.
+    """
+
+    def __init__(
+        self, scope: Mapping[str, Any], head: bytes, look: Look, count: Callable[[Sequence[Part]], int]
+    ) -> None:
+        self._scope = scope
+        self._heads = [head + bytes((size,)) for size in range(256)]
+        self._wide_head = head[:-1] + bytes((head[-1] + 0x10,))
+        self._look = look
+        self._count = count
+        self._times: dict[tuple[Any, ...], int] = {}
+        self._known: dict[tuple[Any, ...], PlanWriter] = {}
+        self.written = 0
+        """How many writers were written."""
+        self._noted = 0
+
+    @property
+    def count(self) -> int:
+        """How many kinds of maps have a writer."""
+        return len(self._known)
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._times.clear()
+        self._known.clear()
+
+    def write(self, out: bytearray, entries: Mapping[Any, Any]) -> bool:
+        """Append all of it, if its like comes often; otherwise `out` stays as it is."""
+        if type(entries) is not dict or len(entries) > _ENTRIES:
+            return False
+        values = entries.values()
+        kind = (*entries, *map(type, entries), *map(type, values))
+        try:
+            plan = self._known[kind]
+        except KeyError:
+            self._note(kind, entries)
+            return False
+        try:
+            plan(out, values)
+        except _FAILURES:
+            return False
+        return True
+
+    def _note(self, kind: tuple[Any, ...], entries: Mapping[Any, Any]) -> None:
+        """Count maps of a kind that has no writer, and write it when they were enough."""
+        times = self._times.get(kind, 0)
+        self._noted += 1
+        if not times:
+            if not all(isinstance(key, str) and len(key) <= _KEY_LENGTH for key in entries):
+                return
+            if len(self._times) >= _KEPT:
+                self.clear()
+        if times < _BEFORE:
+            self._times[kind] = times + 1
+        elif times == _BEFORE and self.written < _WRITTEN_AT_ONCE + self._noted // _MAPS_FOR_ONE:
+            self.written += 1
+            self._times[kind] = _BEFORE + 1
+            with suppress(EncodeError):
+                plan = self._written_for(entries)
+                if plan is not None:
+                    self._known[kind] = plan
+
+    def _written_for(self, entries: Mapping[Any, Any]) -> PlanWriter | None:
+        """Write the source of a writer, and compile it; None where it is for the general writer."""
+        parts = self._look(entries)
+        if parts is None:
+            return None
+        count = self._count(parts)
+        source = _Source(self._scope)
+        source.scope |= {
+            "heads": self._heads,
+            "wide": self._wide_head,
+            "pack_wide": struct.Struct(f">{len(self._wide_head)}sII").pack,
+        }
+        for place, part in enumerate(parts):
+            source.value(part if place else part._replace(octets=bytes((count,)) + part.octets))
+        source.flush()
+        names = "".join(f"v{number}, " for number in range(len(entries)))
+        lines = [
+            f"{names}= values",
+            *source.lines,
+            f"raw = join(({', '.join(source.pieces)},))",
+            "size = len(raw)",
+            "if size < 256:",
+            "    out += heads[size]",
+            "    out += raw",
+            "else:",
+            f"    out += pack_wide(wide, size + 3, {count})",
+            "    out += raw[1:]",
+        ]
+        if not parts:
+            lines = ["pass"]
+        exec("\n".join(("def write(out, values):", *("    " + line for line in lines))), source.scope)
+        write: PlanWriter = source.scope["write"]
+        return write

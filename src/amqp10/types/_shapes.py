@@ -1,0 +1,397 @@
+"""What maps, and lists of fields, that come again and again have in common: all but their values.
+
+A shape is a guess. Where its beginning comes often, a reader is written for it as Python source, as `_derive` does for
+the composites: straight code without a loop, which takes all that is of a fixed width between two texts at once. For a
+map of a string, a number and a boolean that reads as
+
+    if data[at] != 161: return None
+    stop = at + 2 + data[at + 1]
+    v0 = data[at + 2 : stop].decode()
+    at = stop + 20
+    if from_bytes(data[stop:at], "little") & mask4 != octets4: return None
+    v1, v2, = unpack4(data, stop)
+    if at != end: return None
+    return {k0: v0, k1: v1, k2: booleans[v2]}
+
+It gives what the general reader would, or None at the first octet that it does not expect: then that one reads all of
+it, so that what is irregular or malformed is judged in one place. Of what a peer sent only numbers are in the source.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
+
+from ..errors import DecodeError
+from ._encode import EPOCH
+from ._readers import READERS, SMALL_VALUES, known_symbols, new_uuid, symbol_of
+from ._values import Int, Symbol, UInt, ULong
+
+ShapeReader = Callable[[bytes, int, int, list[int]], "dict[Any, Any] | None"]
+
+
+class Entry(NamedTuple):
+    """One key and its value.
+
+    Attributes:
+        octets: what comes before the constructor of the value.
+        key: what that is in Python.
+        code: the constructor of the value.
+    """
+
+    octets: bytes
+    key: Any
+    code: int
+
+
+# Values without octets of their own, by constructor.
+_CONSTANTS: Final = {0x40: "None", 0x41: "True", 0x42: "False", 0x43: "uint0", 0x44: "ulong0"}
+# How values of a fixed width are read by `struct`, and what is made of what that gives.
+_FIXED: Final = {
+    0x52: ("B", "small0x52[{}]"),
+    0x53: ("B", "small0x53[{}]"),
+    0x54: ("B", "small0x54[{}]"),
+    0x55: ("b", "{}"),
+    0x70: ("I", "UInt({})"),
+    0x71: ("i", "Int({})"),
+    0x80: ("Q", "ULong({})"),
+    0x81: ("q", "{}"),
+    0x82: ("d", "{}"),
+    0x83: ("q", "EPOCH + {} * MILLISECOND"),
+    0x98: ("16s", "new_uuid({})"),
+}
+_TEXTS: Final = {0xA1: "{}.decode()", 0xA3: "known_symbols.get(raw := {}) or symbol_of(raw)", 0xA0: "{}"}
+_BOOLEANS: Final = {0x41: True, 0x42: False, 0x40: None}
+_CONTAINERS: Final = frozenset((0x00, 0xC0, 0xC1, 0xD0, 0xD1, 0xE0, 0xF0))
+# The order in which constructors are looked for, where they vary.
+_FREQUENT: Final = (0xA1, 0x55, 0x40, 0x81)
+
+_SCOPE: Final[dict[str, Any]] = {
+    "EPOCH": EPOCH,
+    "MILLISECOND": timedelta(milliseconds=1),
+    "Int": Int,
+    "UInt": UInt,
+    "ULong": ULong,
+    "booleans": _BOOLEANS,
+    "from_bytes": int.from_bytes,
+    "known_symbols": known_symbols,
+    "new_uuid": new_uuid,
+    "symbol_of": symbol_of,
+    "uint0": UInt(0),
+    "ulong0": ULong(0),
+    **{f"small{code:#x}": values for code, values in SMALL_VALUES.items()},
+}
+
+
+class _Source:
+    """The source of a reader, as it is written: what is of a fixed width is gathered, and read at once by `flush`.
+
+    Each step goes on from where the one before ended: `here` and `there` are the variables that say so, by turns.
+    """
+
+    def __init__(self) -> None:
+        self.lines = ["def read(data, at, end, room):"]
+        self.scope = dict(_SCOPE)
+        self._here, self._there = "at", "stop"
+        self._parts: list[bytes | tuple[str, str]] = []
+
+    def write(self, *lines: str) -> None:
+        """Write lines in which `{here}` and `{there}` stand for the variables."""
+        self.lines += ["    " + line.format(here=self._here, there=self._there) for line in lines]
+
+    def step(self, *lines: str) -> None:
+        """Write lines that set `{there}`, from where the next step goes on."""
+        self.write(*lines)
+        self._here, self._there = self._there, self._here
+
+    def expect(self, octets: bytes) -> None:
+        """Gather octets that have to be there."""
+        if self._parts and isinstance(self._parts[-1], bytes):
+            octets = self._parts.pop() + octets  # type: ignore[operator]
+        if octets:
+            self._parts.append(octets)
+
+    def take(self, letter: str, name: str) -> None:
+        """Gather a value that `struct` reads."""
+        self._parts.append((letter, name))
+
+    def flush(self) -> None:
+        """Read what was gathered."""
+        parts, self._parts = self._parts, []
+        fixed = [each for each in parts if isinstance(each, bytes)]
+        names = [each[1] for each in parts if not isinstance(each, bytes)]
+        number = len(self.lines)
+        if not parts:
+            return
+        if not names:
+            self.scope[f"octets{number}"] = octets = fixed[0]
+            self.step(
+                f"{{there}} = {{here}} + {len(octets)}", f"if data[{{here}}:{{there}}] != octets{number}: return None"
+            )
+            return
+        once = len(fixed) == 1 and parts[0] is fixed[0]
+        passed = "s" if once else "x"
+        layout = "".join(f"{len(each)}{passed}" if isinstance(each, bytes) else each[0] for each in parts)
+        packed = struct.Struct(f">{layout}")
+        self.scope[f"unpack{number}"] = packed.unpack_from
+        if once:
+            self.scope[f"octets{number}"] = fixed[0]
+            self.step(
+                f"octets, {', '.join(names)} = unpack{number}(data, {{here}})",
+                f"if octets != octets{number}: return None",
+                f"{{there}} = {{here}} + {packed.size}",
+            )
+            return
+        wanted = [each if isinstance(each, bytes) else bytes(struct.calcsize(f">{each[0]}")) for each in parts]
+        masked = [b"\xff" * len(each) if part is each else each for part, each in zip(parts, wanted, strict=True)]
+        self.scope[f"octets{number}"] = int.from_bytes(b"".join(wanted), "little")
+        self.scope[f"mask{number}"] = int.from_bytes(b"".join(masked), "little")
+        self.step(
+            f"{{there}} = {{here}} + {packed.size}",
+            f"if from_bytes(data[{{here}}:{{there}}], 'little') & mask{number} != octets{number}: return None",
+            f"{', '.join(names)}, = unpack{number}(data, {{here}})",
+        )
+
+    def text(self, name: str, code: int) -> None:
+        """Read text or binary of one octet's length; where numbers come before it, the length with them."""
+        if not self._parts:
+            value = _TEXTS[code].format("data[{here} + 2 : {there}]")
+            self.step(
+                f"if data[{{here}}] != {code}: return None",
+                "{there} = {here} + 2 + data[{here} + 1]",
+                f"{name} = {value}",
+            )
+            return
+        self.expect(bytes((code,)))
+        if len(self._parts) > 1:
+            self.take("B", "size")
+            self.flush()
+            self.step("{there} = {here} + size", f"{name} = {_TEXTS[code].format('data[{here}:{there}]')}")
+            return
+        self.flush()
+        value = _TEXTS[code].format("data[{here} + 1 : {there}]")
+        self.step("{there} = {here} + 1 + data[{here}]", f"{name} = {value}")
+
+    def one_of(self, name: str, codes: frozenset[int], *, plain: bool) -> None:
+        """Read a value whose constructor varies."""
+        self.flush()
+        self.write("code = data[{here}]")
+        word = "if"
+        for code in sorted(codes, key=lambda each: (each not in _FREQUENT, each)):
+            lines = self._alone(name, code)
+            if plain and code != 0x40:
+                lines.append(f"{name} = int({name})")
+            self.write(f"{word} code == {code}:", *("    " + line for line in lines))
+            word = "elif"
+        self.step("else: return None")
+
+    def _alone(self, name: str, code: int) -> list[str]:
+        if code in _CONSTANTS:
+            return [f"{name} = {_CONSTANTS[code]}", "{there} = {here} + 1"]
+        if code in SMALL_VALUES:
+            return [f"{name} = small{code:#x}[data[{{here}} + 1]]", "{there} = {here} + 2"]
+        if code in _TEXTS:
+            value = _TEXTS[code].format("data[{here} + 2 : {there}]")
+            return ["{there} = {here} + 2 + data[{here} + 1]", f"{name} = {value}"]
+        self.scope[f"read{code}"] = READERS[code]
+        read = f"{name}, {{there}} = read{code}(data, {{here}} + 1, room)"
+        return ["room[0] -= 1", read, "room[0] += 1"] if code in _CONTAINERS else [read]
+
+
+_Known = Sequence[tuple[bytes, Any, frozenset[int]]]
+
+
+def write_reader(entries: _Known, absent: Sequence[Any] = (), plain: frozenset[Any] = frozenset()) -> ShapeReader:
+    """Write a reader of entries that have these octets, keys and constructors of the value, one after the other.
+
+    Args:
+        absent: keys that are given as None after the entries.
+        plain: keys whose whole numbers are ints, because their place says which type they have.
+    """
+    source = _Source()
+    made: dict[Any, str] = {}
+    for number, (octets, key, codes) in enumerate(entries):
+        name, only = f"v{number}", min(codes)
+        source.expect(octets)
+        made[key] = name
+        if codes <= {0x41, 0x42}:
+            source.take("B", name)
+            made[key] = f"booleans[{name}]"
+        elif len(codes) > 1:
+            source.one_of(name, codes, plain=key in plain)
+        elif only in _CONSTANTS:
+            source.expect(bytes(codes))
+            made[key] = "0" if key in plain and only != 0x40 else _CONSTANTS[only]
+        elif only in _FIXED:
+            letter, value = _FIXED[only]
+            source.expect(bytes(codes))
+            source.take(letter, name)
+            made[key] = name if key in plain else value.format(name)
+        elif only in _TEXTS:
+            source.text(name, only)
+        else:
+            source.one_of(name, codes, plain=False)
+    source.flush()
+    made |= dict.fromkeys(absent, "None")
+    source.scope |= {f"k{number}": key for number, key in enumerate(made)}
+    pairs = ", ".join(f"k{number}: {value}" for number, value in enumerate(made.values()))
+    source.write("if {here} != end: return None", f"return {{{{{pairs}}}}}")
+    exec("\n".join(source.lines), source.scope)
+    read: ShapeReader = source.scope["read"]
+    return read
+
+
+# What a reader may raise where the octets are not as it expects.
+_UNEXPECTED: Final = (LookupError, struct.error, UnicodeDecodeError, OverflowError, DecodeError, RecursionError)
+
+
+Readers = dict[bytes, tuple[ShapeReader, ...]]
+
+
+def read_by(readers: Sequence[ShapeReader], data: bytes, at: int, end: int, room: list[int]) -> dict[Any, Any] | None:
+    """Read what is at `at` and ends at `end` by one of these readers; None where none expects it."""
+    levels, elements = room
+    for reader in readers:
+        try:
+            if (found := reader(data, at, end, room)) is not None:
+                return found
+        except _UNEXPECTED:
+            room[:] = levels, elements
+    return None
+
+
+def read_map(table: Readers, data: bytes, at: int, end: int, room: list[int]) -> dict[Any, Any] | None:
+    """Read the map whose constructor is at `at` and that ends at `end`, if its shape is known.
+
+    Its size has been seen to be right.
+    """
+    code = data[at]
+    if code == 0xC1:
+        at += 4
+    elif code == 0xD1 and data[at + 5 : at + 8] == b"\0\0\0":
+        at += 10
+    else:
+        return None
+    if at >= end:
+        return None
+    first = at + 1 + data[at]
+    readers = table.get(data[at - 2 : first])
+    return read_by(readers, data, first, end, room) if readers else None
+
+
+class _Variant:
+    """Entries of certain keys that were seen after a beginning, and the constructors of their values."""
+
+    __slots__ = ("codes", "keys", "looks", "reader")
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self.keys = [each.key for each in entries]
+        self.codes: list[set[int]] = [set() for _ in entries]
+        self.looks = 0
+        self.reader: ShapeReader | None = None
+
+
+class _Seen:
+    """What was seen of all that has one beginning; it is looked at when `due` is down to 0."""
+
+    __slots__ = ("due", "variants")
+
+    def __init__(self) -> None:
+        self.due = _BEFORE
+        self.variants: dict[tuple[bytes, ...], _Variant] = {}
+
+
+_BEFORE: Final = 16
+_LOOKS: Final = 8
+_KEPT: Final = 128
+_VARIANTS: Final = 4
+_OCTETS: Final = 64
+_ENTRIES: Final = 32
+# To write a reader takes a millisecond, as long as to read a hundred maps. So one may be written for each
+# `_READ_FOR_ONE` maps that are read without one, and `_WRITTEN_AT_ONCE` beside them: a peer whose maps never look alike
+# costs little more.
+_WRITTEN_AT_ONCE: Final = 64
+_READ_FOR_ONE: Final = 500
+
+
+class Shapes:
+    """The shapes of the maps, or lists of fields, that come often.
+
+    Threads may share it, without the interpreter's lock, too: no reader depends on what else is known.
+
+    Args:
+        look: returns the entries of what was read, or None where it can have no shape.
+        write: writes the reader of entries.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[bytes, int, Any], Sequence[Entry] | None],
+        write: Callable[[_Known], ShapeReader] = write_reader,
+    ) -> None:
+        self._look = look
+        self._write = write
+        self._seen: dict[bytes, _Seen] = {}
+        self._written = 0
+        self._noted = 0
+        self.readers: Readers = {}
+        self.simple: Readers = {}
+        """Of these, the readers of maps whose keys are strings and whose values contain no others."""
+        self.symbols: Readers = {}
+        """And those of maps whose keys are symbols."""
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        for table in (self._seen, self.readers, self.simple, self.symbols):
+            table.clear()
+
+    def note(self, beginning: bytes, data: bytes, at: int, found: Any) -> None:
+        """Note that what begins so at `at` was read by the general reader, and write one for it if it comes often."""
+        seen = self._seen.get(beginning)
+        if seen is None:
+            if len(beginning) > _OCTETS:
+                return
+            if len(self._seen) >= _KEPT:
+                self.clear()
+            seen = self._seen[beginning] = _Seen()
+        self._noted += 1
+        seen.due -= 1
+        if seen.due >= 0:
+            return
+        entries = self._look(data, at, found)
+        octets = () if entries is None else tuple(each.octets for each in entries)
+        variant = seen.variants.get(octets)
+        if variant is None:
+            if entries is None or len(seen.variants) >= _VARIANTS:
+                seen.due = _BEFORE
+                return
+            variant = seen.variants[octets] = _Variant(entries)
+        for codes, entry in zip(variant.codes, entries or (), strict=True):
+            codes.add(entry.code)
+        variant.looks += 1
+        if variant.looks >= _LOOKS and self._written < _WRITTEN_AT_ONCE + self._noted // _READ_FOR_ONE:
+            self._written += 1
+            variant.looks = 0
+            seen.due = _BEFORE
+            known = list(zip(octets, variant.keys, map(frozenset, variant.codes), strict=True))
+            variant.reader = self._write(known)
+            self._enter(beginning, list(seen.variants.values()))
+
+    def _enter(self, beginning: bytes, variants: Sequence[_Variant]) -> None:
+        """Enter the readers of a beginning in the tables."""
+        for table, fits in ((self.readers, _any), (self.simple, _is_simple), (self.symbols, _has_symbols)):
+            table[beginning] = tuple(each.reader for each in variants if each.reader is not None and fits(each))
+
+
+def _any(variant: _Variant) -> bool:
+    return True
+
+
+def _is_simple(variant: _Variant) -> bool:
+    return {str}.issuperset(map(type, variant.keys)) and _CONTAINERS.isdisjoint(set().union(*variant.codes))
+
+
+def _has_symbols(variant: _Variant) -> bool:
+    return {Symbol}.issuperset(map(type, variant.keys))

@@ -1,0 +1,31 @@
+"""A worker: handles the messages of an address, a bounded number at a time, and decides what becomes of each.
+
+    async with Worker(connection, "orders", handle, concurrency=20) as worker:
+        await worker.until_signal()
+
+Built on the public names of `amqp10.client`, so it speaks every dialect.
+"""
+
+from ._environment import WorkerSettings as WorkerSettings
+from ._environment import worker_from_environment as worker_from_environment
+from ._policy import DeadLetter as DeadLetter
+from ._policy import Decision as Decision
+from ._policy import Retries as Retries
+from ._policy import Retry as Retry
+from ._worker import BatchHandler as BatchHandler
+from ._worker import DelayBy as DelayBy
+from ._worker import Handler as Handler
+from ._worker import Worker as Worker
+
+__all__ = (
+    "BatchHandler",
+    "DeadLetter",
+    "Decision",
+    "DelayBy",
+    "Handler",
+    "Retries",
+    "Retry",
+    "Worker",
+    "WorkerSettings",
+    "worker_from_environment",
+)

@@ -1,0 +1,63 @@
+"""Settings of a worker as variables of the environment, by the names that the options of `amqp10 work` have there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final, TypedDict
+
+from ..client.internals import COUNT, PREFIX, SECONDS, TEXT, Kind, read
+from ._policy import Retries
+from ._worker import DelayBy
+
+_KINDS: Final[dict[str, Kind]] = {
+    "concurrency": COUNT,
+    "prefetch": COUNT,
+    "attempts": COUNT,
+    "delay": SECONDS,
+    "max_delay": SECONDS,
+    "delay_by": TEXT,
+    "delay_queue": TEXT,
+    "dead_letters": TEXT,
+    "drain_timeout": SECONDS,
+}
+_OF_RETRIES: Final = {"attempts": "attempts", "delay": "initial_delay", "max_delay": "max_delay"}
+
+
+class WorkerSettings(TypedDict, total=False):
+    """The keyword arguments of `Worker` that the environment can say; see there."""
+
+    concurrency: int
+    prefetch: int
+    retries: Retries
+    delay_by: DelayBy
+    delay_queue: str
+    dead_letters: str
+    drain_timeout: float
+
+
+def worker_from_environment(environ: Mapping[str, str] | None = None) -> WorkerSettings:
+    """Return the settings of a worker that the environment says: `AMQP10_WORK_CONCURRENCY` and others.
+
+        async with Worker(connection, "orders", handle, **worker_from_environment()) as worker: ...
+
+    Args:
+        environ: the variables; None: those of the process.
+
+    Raises:
+        ValueError: a variable is not what it should be.
+    """
+    environ = os.environ if environ is None else environ
+    said: dict[str, Any] = {}
+    retries: dict[str, Any] = {}
+    for name, kind in _KINDS.items():
+        variable = f"{PREFIX}WORK_{name.upper()}"
+        if text := environ.get(variable):
+            value = read(variable, text, kind)
+            if name in _OF_RETRIES:
+                retries[_OF_RETRIES[name]] = value
+            else:
+                said[name] = value
+    if retries:
+        said["retries"] = Retries(**retries)
+    return said  # type: ignore[return-value]

@@ -1,0 +1,104 @@
+"""What becomes of a message whose handler failed: tried again after a delay, or dead-lettered with the reason."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+
+from ..errors import DecodeError
+from ..messaging import Message, Outcome
+from ..net import backoff
+
+
+class Retry(Exception):
+    """Raised by a handler: try the message again.
+
+    Args:
+        reason: why; for the log.
+        delay: seconds until then; None: as the worker's policy says.
+    """
+
+    def __init__(self, reason: str = "", *, delay: float | None = None) -> None:
+        if delay is not None and not 0 <= delay < math.inf:
+            raise ValueError(f"delay is a number of seconds from 0 on, not {delay!r}")
+        super().__init__(reason)
+        self.delay = delay
+
+
+class DeadLetter(Exception):
+    """Raised by a handler: nobody can process the message, so it goes where dead letters go.
+
+    Args:
+        reason: why; it goes along as the error's description.
+        condition: the error condition (§2.8.16) that goes along.
+    """
+
+    def __init__(self, reason: str = "", *, condition: str = "amqp:internal-error") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.condition = condition
+
+
+Decision = Retry | DeadLetter | Outcome
+"""What becomes of a message whose handler failed: `Retry` with its delay, `DeadLetter` with its reason, an outcome."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retries:
+    """The policy: try again after a pause that grows, and dead-letter the message after the last attempt.
+
+    A `DecodeError` is never tried again: the same bytes would fail the same way. For rules of your own make a subclass
+    and override `decide`.
+
+    Attributes:
+        attempts: how often a message is handed to the handler at most, wherever it was tried before.
+        initial_delay, max_delay: the first and the longest pause, seconds, before `jitter` shortens them.
+        multiplier: by how much the pause grows with each attempt.
+        jitter: by up to which part a pause is shortened at random, 0 to 1.
+        never: exceptions after which the message is dead-lettered at once.
+
+    Raises:
+        ValueError: a number out of its range.
+    """
+
+    attempts: int = 5
+    initial_delay: float = 1.0
+    max_delay: float = 300.0
+    multiplier: float = 2.0
+    jitter: float = 0.5
+    never: tuple[type[Exception], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise ValueError(f"attempts is 1 at least, not {self.attempts}")
+        if not 0 <= self.initial_delay <= self.max_delay < math.inf:
+            raise ValueError(f"0 <= initial_delay <= max_delay, not {self.initial_delay} and {self.max_delay}")
+        if self.multiplier < 1 or not 0 <= self.jitter <= 1:
+            raise ValueError(f"multiplier is 1 at least and jitter 0 to 1, not {self.multiplier} and {self.jitter}")
+
+    def decide(self, error: Exception, message: Message, attempt: int) -> Decision:
+        """Return what becomes of a message whose handler raised.
+
+        Args:
+            error: what it raised.
+            attempt: which attempt it was, counted from 1.
+        """
+        if isinstance(error, DecodeError):
+            return DeadLetter(str(error), condition="amqp:decode-error")
+        if isinstance(error, self.never):
+            return DeadLetter(described(error))
+        if attempt >= self.attempts:
+            return DeadLetter(f"{described(error)} (attempt {attempt} of {self.attempts})")
+        if isinstance(error, Retry) and error.delay is not None:
+            return error
+        settings = (self.initial_delay, self.max_delay, self.multiplier, self.jitter)
+        return Retry(described(error), delay=backoff(attempt, *settings, random.random()))
+
+
+def described(error: Exception) -> str:
+    """Return an error in one line, with its kind unless it is a `Retry`."""
+    text = " ".join(str(error).split())
+    if isinstance(error, Retry):
+        return text or "the handler asked for another attempt"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

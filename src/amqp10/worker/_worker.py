@@ -1,0 +1,933 @@
+"""The worker: up to `concurrency` tasks that receive in turn, handle what they received, and settle it.
+
+One of the idle tasks waits in the receiver; when it has a message it has another one wait in its place, and handles
+what it has. So no task is spawned for a message, nothing is passed from task to task, and under load a task that has
+finished takes the next message without waking anybody.
+
+A message is here as a `Job` from when it was received until it has an outcome:
+
+    received ──> handled ──> settled
+       │            │  ▲
+       │            ▼  │ after the delay of a retry
+       │           held
+       ▼
+    behind an earlier message of its key
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import signal
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from types import TracebackType
+from typing import Any, Final, Literal, Self, cast, get_args, overload
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from .._signals import until_signal
+from ..client import Connection, Delivery, Receiver, Sender
+from ..client.internals import processing_of, take_at_once
+from ..errors import (
+    AmqpError,
+    DecodeError,
+    DeliveryUncertain,
+    EncodeError,
+    LocalProtocolError,
+    MessageNotAccepted,
+    StaleDelivery,
+    Unsupported,
+)
+from ..messaging import ACCEPTED, OUTCOMES, Error, Message, Outcome, Rejected, Source
+from ..messaging.sections import HEADER, MESSAGE_ANNOTATIONS, may_hold
+from ..net import visible
+from ..types import Symbol
+from ._delays import (
+    FAILED_ATTEMPTS,
+    MOST_COUNTED,
+    ByCopy,
+    ByOutcome,
+    Delay,
+    copy_of,
+    failed_annotations,
+    own_message_id,
+    scheduled_by,
+    uncounted,
+)
+from ._locks import Lock, Locks, apply, is_lost, locks_of
+from ._policy import DeadLetter, Retries, Retry, described
+
+Handler = Callable[[Message], Awaitable[Outcome | None] | Outcome | None]
+"""Handles one message. Returning None accepts it; any other outcome is what it gets."""
+
+BatchHandler = Callable[[list[Message]], Awaitable[Sequence[Outcome | None] | None] | Sequence[Outcome | None] | None]
+"""Handles several messages at once. Returning None accepts them; else it returns an outcome, or None, for each."""
+
+DelayBy = Literal["memory", "broker"]
+"""Who keeps a message until it is tried again."""
+
+CONDITION: Final = Symbol("x-opt-dead-letter-condition")
+DESCRIPTION: Final = Symbol("x-opt-dead-letter-description")
+ATTEMPTS: Final = Symbol("x-opt-dead-letter-attempts")
+"""The message annotations of a dead letter that the worker sent."""
+
+_FAILED_ATTEMPTS: Final = FAILED_ATTEMPTS.encode()
+
+_GONE = (AmqpError, anyio.ClosedResourceError)
+"""Why an outcome cannot be told: the link is over, or was lost since."""
+
+_NOT_SENT = (MessageNotAccepted, DeliveryUncertain, EncodeError, DecodeError)
+"""Why a copy was not sent, while the link goes on. When the link does not, the worker ends with the reason."""
+
+_log = logging.getLogger("amqp10.worker")
+
+
+class Job:
+    """A message that was received, until it has an outcome."""
+
+    __slots__ = ("before", "counted", "delivery", "failures", "fault", "held", "key", "letter", "lock")
+
+    def __init__(self, delivery: Delivery) -> None:
+        self.delivery = delivery
+        self.counted = 0  # attempts that failed, as the broker counted them
+        self.before = 0  # and with those that it does not know of, when the message came
+        self.failures = 0  # and with those that failed here
+        self.fault: Exception | None = None  # why it cannot be handed to the handler
+        self.letter: DeadLetter | None = None  # the reason of a dead letter that could not be sent
+        self.key: Hashable = None
+        self.held = False  # until it is tried again
+        self.lock: Lock | None = None  # of Service Bus, renewed as long as the message is here
+
+
+class Worker:
+    """Handles the messages of an address, up to `concurrency` at a time; begun and ended by `async with`.
+
+        async with Worker(connection, "orders", handle, concurrency=20) as worker:
+            await worker.until_signal()
+
+    What the handler does decides what becomes of a message:
+
+    - it returns None: accepted; it returns an outcome, `Released()` for one: that;
+    - it raises `DeadLetter`: dead-lettered, with the reason;
+    - it raises `Retry` or anything else: as `retries` says: tried again after a pause, and dead-lettered after the last
+      attempt;
+    - it is cancelled: released.
+
+    Messages are handled at least once: after a loss of the connection, or of the process, some come again. Attempts
+    are counted over that, as far as the broker counts them (`Message.delivery_count`, which the handler sees with all
+    attempts in it); a message that was tried too often before it came here is dead-lettered without another attempt.
+
+    Leaving the block receives no more, waits up to `drain_timeout` seconds for the handlers that run, cancels those
+    that are left, and gives back what has no outcome. If an exception leaves the block, or it is cancelled, the
+    handlers are cancelled at once. When no more can be received, because the link or the connection is over, the block
+    is cancelled, and the reason raised from it.
+
+    Args:
+        connection: an open connection, best with `reconnect`; of any dialect.
+        address: where the messages come from: an address, or a `Source` to say more.
+        handler: a coroutine function, which gets the `Message`; or a plain function, which runs in a thread. With
+            `batch_size` it gets a list of them.
+        concurrency: handlers that run at the same time.
+        prefetch: messages that may be on their way or wait here beyond those; as many as are handled at a time unless
+            said, none on Service Bus, where their locks run meanwhile. Less is fairer to other workers, more is faster
+            where handlers are quick.
+        retries: how often and when a message is tried again.
+        delay_by: "memory": a message that is to be tried again is held here, unsettled. "broker": the broker keeps it
+            meanwhile, so that it is no worker's; RabbitMQ 4.3 does so in quorum queues, Artemis and Azure Service Bus.
+        delay_queue: the address of a queue that hands messages on to `address` when their time-to-live is over (in
+            RabbitMQ, one with a dead-letter exchange): messages that are to be tried again wait there.
+        dead_letters: an address to which dead letters are sent, with the reason in their annotations. None: they are
+            rejected, and the broker does with them as it is configured.
+        key: returns the key of a message; messages of one key are handled one after the other, in their order, retries
+            of the earlier included. None as key: in no order.
+        batch_size: the most messages to hand to the handler at a time.
+        max_wait: seconds to wait for a batch to fill, after its first message.
+        max_held: messages that may be held for a retry, or behind others of their key; with more nothing is received.
+        clock: the time in seconds since 1970, by which locks of Service Bus are renewed.
+        drain_timeout: seconds that handlers have to finish when the block is left.
+
+    Attributes:
+        running: messages that are being handled.
+        held: messages that are held for a retry, or behind an earlier one of their key.
+        handled: messages that the handler has given an outcome, since the beginning.
+        retried: attempts that failed and are followed by another one.
+        dead_lettered: messages that were dead-lettered.
+        locks_lost: messages of Service Bus whose lock ended before they had an outcome there: they come again.
+
+    Raises:
+        ValueError: a number out of its range, or settings that do not go together.
+        TypeError: the handler is no function, or takes no message.
+    """
+
+    _group: TaskGroup
+    _receiver: Receiver
+
+    @overload
+    def __init__(
+        self,
+        connection: Connection,
+        address: str | Source,
+        handler: Handler,
+        *,
+        concurrency: int = 10,
+        prefetch: int | None = None,
+        retries: Retries | None = None,
+        delay_by: DelayBy = "memory",
+        delay_queue: str | None = None,
+        dead_letters: str | None = None,
+        key: Callable[[Message], Hashable] | None = None,
+        max_held: int = 1000,
+        drain_timeout: float = 30.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        connection: Connection,
+        address: str | Source,
+        handler: BatchHandler,
+        *,
+        batch_size: int,
+        max_wait: float = 0.0,
+        concurrency: int = 10,
+        prefetch: int | None = None,
+        retries: Retries | None = None,
+        delay_by: DelayBy = "memory",
+        delay_queue: str | None = None,
+        dead_letters: str | None = None,
+        max_held: int = 1000,
+        drain_timeout: float = 30.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None: ...
+
+    def __init__(
+        self,
+        connection: Connection,
+        address: str | Source,
+        handler: Handler | BatchHandler,
+        *,
+        concurrency: int = 10,
+        prefetch: int | None = None,
+        retries: Retries | None = None,
+        delay_by: DelayBy = "memory",
+        delay_queue: str | None = None,
+        dead_letters: str | None = None,
+        key: Callable[[Message], Hashable] | None = None,
+        batch_size: int | None = None,
+        max_wait: float = 0.0,
+        max_held: int = 1000,
+        drain_timeout: float = 30.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        _check_handler(handler)
+        for name, value in (("concurrency", concurrency), ("max_held", max_held), ("batch_size", batch_size or 1)):
+            if value < 1:
+                raise ValueError(f"{name} is 1 at least, not {value}")
+        if prefetch is not None and prefetch < 1:
+            raise ValueError(f"prefetch is 1 at least, not {prefetch}")
+        if not max_wait >= 0 or not drain_timeout >= 0:
+            raise ValueError(f"max_wait and drain_timeout are seconds from 0 on, not {max_wait} and {drain_timeout}")
+        if delay_by not in get_args(DelayBy):
+            raise ValueError(f"delay_by is one of {', '.join(get_args(DelayBy))}, not {delay_by!r}")
+        if key is not None and (batch_size is not None or delay_by != "memory" or delay_queue is not None):
+            raise ValueError(
+                "messages of one key are handled in order: give key= without batch_size= and delay_queue=, and with "
+                'delay_by="memory", for a retry must hold back the messages behind it'
+            )
+        if delay_queue is not None and delay_by != "memory":
+            raise ValueError('delay_queue= says where messages wait: give it without delay_by="broker"')
+        self._connection = connection
+        self._address = address
+        self._handler = handler
+        self._threads = None if _is_coroutine_function(handler) else anyio.CapacityLimiter(concurrency)
+        self.concurrency = concurrency
+        self._at_once = concurrency * (batch_size or 1)
+        self._prefetch = prefetch
+        self._clock = clock
+        self._retries = retries if retries is not None else Retries()
+        self._delay_by, self._delay_queue, self._dead_letters = delay_by, delay_queue, dead_letters
+        self._key = key
+        self._by_one = key is None and batch_size is None and self._threads is None
+        self._batch_size, self._max_wait = batch_size, max_wait
+        self._max_held = max_held
+        self.drain_timeout = drain_timeout
+
+        self.running: int = 0
+        self.held: int = 0
+        self.handled: int = 0
+        self.retried: int = 0
+        self.dead_lettered: int = 0
+        self.locks_lost: int = 0
+
+        self._locks: Locks | None = None  # on Service Bus
+        self._delay: Delay | None = None  # how the broker keeps messages for a retry; None: they are held here
+        self._letters: Sender | None = None  # sends dead letters
+        self._ready: deque[list[Job]] = deque()  # were held, and go first now
+        self._keys: dict[Hashable, deque[Job]] = {}  # keys in progress, and the messages that wait behind them
+        self._tasks = 0
+        self._idle: deque[anyio.Event] = deque()  # of the tasks that have nothing to do
+        self._receiving = False  # a task is in the receiver
+        self._wait: anyio.CancelScope | None = None  # and waits there
+        self._called = 0  # tasks that were told to come, and have not come yet
+        self._stopping = anyio.Event()
+        self._stopped = anyio.Event()  # and no task is left
+        self._block: AbstractAsyncContextManager[None] | None = None
+        self._entered = False  # the block, and it was not left yet
+
+    # The block
+
+    async def __aenter__(self) -> Self:
+        """Attach the links, and begin to receive.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: see `Receiver`.
+            Unsupported: the broker cannot keep messages for later, or the dialect cannot reject and no `dead_letters`
+                are given.
+            LocalProtocolError: the worker was begun before.
+
+        Cancelling: the links are detached again.
+        """
+        if self._block is not None:
+            raise LocalProtocolError("a worker is begun by `async with` once; make a new one")
+        self._block = self._run()
+        await self._block.__aenter__()
+        self._entered = True
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        """Receive no more, let handlers finish, detach.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: no more could be received.
+
+        Cancelling: handlers are cancelled at once, and their messages released.
+        """
+        assert self._block is not None
+        self._entered = False
+        return await self._block.__aexit__(exc_type, exc, traceback)
+
+    @asynccontextmanager
+    async def _run(self) -> AsyncIterator[None]:
+        async with AsyncExitStack() as links:
+            await self._attach(links)
+            try:
+                async with anyio.create_task_group() as self._group:
+                    self._call_another()
+                    yield
+                    self.stop()
+                    with anyio.move_on_after(self.drain_timeout):
+                        await self._stopped.wait()
+                    if self.running:
+                        text = f"the handlers of {self.running} messages took over {self.drain_timeout:g} s"
+                        self._notice(
+                            *("handlers_cancelled", logging.WARNING),
+                            f"{text}: they are cancelled, the messages released",
+                            count=self.running,
+                        )
+                    self._group.cancel_scope.cancel()
+            except BaseExceptionGroup as group:
+                if len(group.exceptions) == 1:
+                    raise group.exceptions[0] from None
+                raise
+
+    async def _attach(self, links: AsyncExitStack) -> None:
+        connection = self._connection
+        address = self._address.address if isinstance(self._address, Source) else self._address
+        if self._dead_letters is not None:
+            self._letters = await links.enter_async_context(connection.sender(self._dead_letters))
+        elif "rejected" not in connection.capabilities:
+            raise Unsupported(f"dialect {connection.dialect!r} rejects no messages: say by dead_letters= where they go")
+        if self._delay_queue is not None:
+            self._delay = ByCopy(await links.enter_async_context(connection.sender(self._delay_queue)))
+        elif self._delay_by == "broker" and (when := scheduled_by(connection)) is not None:
+            self._delay = ByCopy(await links.enter_async_context(connection.sender(address)), when)
+        elif self._delay_by == "broker":
+            self._delay = ByOutcome()
+        self._locks = locks_of(connection, self._address, self._prefetch or 0, self._clock)
+        if self._locks is not None:
+            self._by_one = False
+            self._receiver = await links.enter_async_context(self._locks.receiver)
+        else:
+            credit = self._prefetch if self._prefetch is not None else self._at_once
+            self._receiver = await links.enter_async_context(connection.receiver(self._address, credit=credit))
+            # Of a subclass, which telemetry has, `receive` does more.
+            self._by_one = self._by_one and type(self._receiver) is Receiver
+
+    def stop(self) -> None:
+        """Receive no more, and give back what no handler has; those that run may finish. Never blocks."""
+        if self._stopping.is_set():
+            return
+        self._stopping.set()
+        waiting = [job for jobs in self._ready for job in jobs]
+        waiting += [job for behind in self._keys.values() for job in behind]
+        self._ready.clear()
+        self._keys.clear()
+        for job in waiting:
+            self._give_back(job)
+        while self._idle:
+            self._idle.popleft().set()
+        if self._wait is not None:
+            self._wait.cancel()
+        self._end()
+
+    async def until_signal(self, *signals: signal.Signals) -> signal.Signals | None:
+        """Wait for a signal, SIGINT and SIGTERM unless others are named; only in the main thread.
+
+        Leaving the block of the worker then drains. A second signal ends the process as usual.
+
+        Returns:
+            The signal; None if `stop()` was called before one came.
+
+        Raises:
+            LocalProtocolError: the worker was not begun by `async with`, or its block was left.
+            RuntimeError, ValueError: this is not the main thread.
+
+        Cancelling: only stops the waiting.
+        """
+        if not self._entered:
+            raise LocalProtocolError(
+                "this worker handles nothing: begin it by `async with Worker(...) as worker:`, and call until_signal() "
+                "inside the block"
+            )
+        number = await until_signal(self._stopping, signals)
+        if number is not None:
+            text = f"{number.name}: no more messages are taken"
+            self._notice("worker_stopping", logging.INFO, text, signal=number.name)
+        return number
+
+    # The tasks
+
+    async def _work(self) -> None:
+        """Handle what comes, until the worker stops."""
+        self._called -= 1
+        try:
+            while True:
+                if (
+                    self._by_one
+                    and not (self._receiving or self._ready or self._stopping.is_set())
+                    and self.held < self._max_held
+                ):
+                    delivery = take_at_once(self._receiver)
+                    if delivery is not None:
+                        await self._handle_one(delivery)
+                        continue
+                    if self._receiver.buffered:
+                        await anyio.lowlevel.checkpoint()  # and the other tasks take what is next
+                        continue
+                jobs = await self._next()
+                if jobs is None:
+                    break
+                await self._handle(jobs)
+        finally:
+            self._tasks -= 1
+            self._end()
+
+    async def _handle_one(self, delivery: Delivery) -> None:
+        """Handle a message that waited here.
+
+        What `_next` and `_handle` do, for the messages of a busy worker. benchmarks/budget.py, "relay_worker".
+        """
+        job = Job(delivery)
+        if self._idle or self._tasks < self.concurrency:
+            self._call_another()
+        self._count(job)
+        if job.failures or job.fault is not None or delivery.stale:
+            await self._handle([job])
+            return
+        self.running += 1
+        try:
+            try:
+                result = await cast("Handler", self._handler)(delivery.message)  # type: ignore[misc]
+            except Exception as error:
+                await self._failed(job, error)
+                return
+            if result is None:
+                self.handled += 1
+                try:
+                    delivery.accept()
+                except _GONE as error:
+                    self._not_told(job, error)
+            else:
+                await self._finish([job], result)
+        except BaseException:
+            if not job.held:
+                self._give_back(job)
+            raise
+        finally:
+            self.running -= 1
+
+    def _end(self) -> None:
+        if self._stopping.is_set() and self._tasks == 0:
+            self._stopped.set()
+
+    async def _next(self) -> list[Job] | None:
+        """Return what is to be handled next; None at the end."""
+        while not self._stopping.is_set():
+            if self._ready:
+                jobs = self._ready.popleft()
+                if self._ready or not self._receiving:
+                    self._call_another()
+                return jobs
+            if self._receiving or self.held >= self._max_held:
+                called = anyio.Event()
+                self._idle.append(called)
+                await called.wait()
+                self._called -= 1
+                continue
+            deliveries = await self._receive()
+            if deliveries:
+                self._call_another()
+                jobs = self._admit(deliveries)
+                if jobs:
+                    return jobs
+        return None
+
+    def _call_another(self) -> None:
+        """Wake or start another task, which receives or begins ready jobs while this one handles.
+
+        Where several messages wait, so many tasks are woken at once: one by one, each would cost a pass.
+        """
+        if self._idle:
+            wanted = max(1, self._receiver.buffered)
+            while self._idle and self._called < wanted:
+                self._called += 1
+                self._idle.popleft().set()
+        elif not self._called and self._tasks < self.concurrency:
+            self._called += 1
+            self._tasks += 1
+            self._group.start_soon(self._work)
+
+    async def _receive(self) -> list[Delivery]:
+        """Return what comes next; nothing when there is something else to do."""
+        receiver = self._receiver
+        if self._locks is not None:
+            self._locks.ask_for(self._at_once - self.running)
+        self._receiving = True
+        try:
+            if receiver.buffered and self._batch_size is None:
+                return [await receiver.receive()]
+            deliveries: list[Delivery] = []
+            with anyio.CancelScope() as self._wait:
+                deliveries.append(await receiver.receive())
+                if self._batch_size is not None and self._batch_size > 1:
+                    deliveries += await receiver.receive_batch(self._batch_size - 1, max_wait=self._max_wait)
+            self._wait = None
+        finally:
+            self._receiving = False
+        if self._stopping.is_set():
+            for delivery in deliveries:
+                self._give_back(Job(delivery))
+            return []
+        return deliveries
+
+    async def _keep_locked(self, lock: Lock, job: Job) -> None:
+        """Renew the lock of a message until it has an outcome; cancel its handler if the lock is lost."""
+        failure = await lock.kept()
+        if failure is not None:
+            self._lost(job, lock, failure)
+
+    def _admit(self, deliveries: list[Delivery]) -> list[Job]:
+        """Return the jobs that may begin; what is behind an earlier one of its key waits."""
+        jobs: list[Job] = []
+        for delivery in deliveries:
+            job = Job(delivery)
+            if self._locks is not None:
+                job.lock = self._locks.take(delivery)
+                if job.lock is not None:
+                    self._group.start_soon(self._keep_locked, job.lock, job)
+            self._count(job)
+            if self._key is not None and job.fault is None:
+                try:
+                    job.key = self._key(delivery.message)
+                except Exception as error:
+                    job.fault = error
+            if job.key is None:
+                jobs.append(job)
+            elif (behind := self._keys.get(job.key)) is not None:
+                behind.append(job)
+                self.held += 1
+            else:
+                self._keys[job.key] = deque()
+                jobs.append(job)
+        return jobs
+
+    @staticmethod
+    def _count(job: Job) -> None:
+        """Count the attempts at a message that failed before it came."""
+        try:
+            message = job.delivery.message
+            if may_hold(message, HEADER):
+                job.counted = min(message.delivery_count, MOST_COUNTED)
+                job.before = job.failures = job.counted
+            # The octets of its name are looked for first: all the annotations are mostly read for nothing.
+            if may_hold(message, MESSAGE_ANNOTATIONS, _FAILED_ATTEMPTS):
+                job.before = job.failures = job.counted + uncounted(message)
+        except Exception as error:
+            job.fault = error
+
+    # Handling
+
+    async def _handle(self, jobs: list[Job]) -> None:
+        self.running += len(jobs)
+        try:
+            fit = []
+            for job in jobs:
+                if job.lock.lost if job.lock is not None else job.delivery.stale:
+                    continue  # it comes again
+                if self._is_unfit(job):
+                    await self._refuse(job)
+                else:
+                    fit.append(job)
+            if fit:
+                await self._attempt(fit)
+        except BaseException:
+            for job in jobs:
+                if not job.held:
+                    self._give_back(job)
+            raise
+        finally:
+            self.running -= len(jobs)
+            for job in jobs:
+                if job.held:
+                    continue
+                if job.lock is not None:
+                    job.lock.let_go()
+                if job.key is not None:
+                    self._pass_on(job.key)
+
+    def _is_unfit(self, job: Job) -> bool:
+        """Return whether a message must not reach the handler: it cannot be read, or was tried too often before."""
+        return job.fault is not None or job.letter is not None or job.failures >= self._retries.attempts
+
+    async def _refuse(self, job: Job) -> None:
+        if job.letter is not None:
+            await self._bury(job, job.letter, job.failures)
+        elif job.fault is not None:
+            await self._failed(job, job.fault)
+        else:
+            reason = f"it was tried {job.failures} times without an outcome, and {self._retries.attempts} are allowed"
+            await self._bury(job, DeadLetter(reason), job.failures)
+
+    async def _attempt(self, jobs: list[Job]) -> None:
+        try:
+            messages = [_counted(job) for job in jobs]
+            given = messages if self._batch_size is not None else messages[0]
+            processing = processing_of(self._receiver)
+            if processing is None:
+                result = await self._call(given, jobs)
+            else:
+                with processing([job.delivery for job in jobs]):
+                    result = await self._call(given, jobs)
+        except Exception as error:
+            for job in jobs:
+                await self._failed(job, error)
+            return
+        await self._finish(jobs, result)
+
+    async def _finish(self, jobs: list[Job], result: Any) -> None:
+        """Settle messages as the handler's result says."""
+        try:
+            outcomes = self._outcomes(result, len(jobs))
+        except TypeError as error:  # the handler did its work, and would return the same at another attempt
+            for job in jobs:
+                await self._bury(job, DeadLetter(described(error)), job.failures + 1, error)
+            return
+        told: list[tuple[Job, Outcome]] = []
+        for job, outcome in zip(jobs, outcomes, strict=True):
+            if isinstance(outcome, Rejected):
+                self.handled += 1
+                await self._reject(job, outcome)
+            else:
+                told.append((job, outcome if outcome is not None else ACCEPTED))
+        self.handled += await self._settle(told)
+
+    def _outcomes(self, result: Any, count: int) -> Sequence[Outcome | None]:
+        """Return the outcomes that a handler returned for a batch.
+
+        Raises:
+            TypeError: it returned something else.
+        """
+        outcomes: Sequence[Outcome | None]
+        if self._batch_size is None:
+            outcomes = (result,)
+        else:
+            outcomes = [None] * count if result is None else list(result)
+        for outcome in outcomes:
+            if outcome is not None and not isinstance(outcome, OUTCOMES):
+                raise TypeError(f"a handler returns an outcome, such as Released(), or None, not {outcome!r:.200}")
+        if len(outcomes) != count:
+            raise TypeError(f"a handler of {count} messages returned {len(outcomes)} outcomes")
+        return outcomes
+
+    async def _call(self, given: Any, jobs: list[Job]) -> Any:
+        handler = cast("Callable[[Any], Any]", self._handler)
+        if self._locks is not None and self._batch_size is None and (lock := jobs[0].lock) is not None:
+            with lock.attempt():  # is cancelled when the lock is lost
+                return await self._run_handler(handler, given)
+            return None
+        return await self._run_handler(handler, given)
+
+    async def _run_handler(self, handler: Callable[[Any], Any], given: Any) -> Any:
+        if self._threads is None:
+            return await handler(given)
+        return await anyio.to_thread.run_sync(handler, given, limiter=self._threads)
+
+    async def _failed(self, job: Job, error: Exception) -> None:
+        """Retry, dead-letter or settle a message whose handler raised, as the policy decides."""
+        if job.lock is not None and job.lock.lost:
+            return
+        attempt = job.failures + 1
+        if isinstance(error, DeadLetter):
+            decision: Retry | DeadLetter | Outcome = error
+        else:
+            decision = self._retries.decide(error, job.delivery.message, attempt)
+        if isinstance(decision, Retry):
+            delay = decision.delay if decision.delay is not None else self._retries.initial_delay
+            said = described(error)
+            self._notice(
+                *("handler_failed", logging.WARNING),
+                f"attempt {attempt} of {self._retries.attempts} failed, the next is in {delay:.3g} s: {said}",
+                job,
+                exc_info=None if isinstance(error, Retry) else error,
+                attempt=attempt,
+                again_in=delay,
+                error=said,
+            )
+            await self._retry(job, delay)
+        elif isinstance(decision, DeadLetter):
+            await self._bury(job, decision, attempt, error)
+        elif isinstance(decision, Rejected):
+            await self._reject(job, decision)
+        else:
+            await self._settle([(job, decision)])
+
+    async def _retry(self, job: Job, delay: float) -> None:
+        self.retried += 1
+        job.failures += 1
+        if self._delay is not None:
+            try:
+                outcome = await self._delay(job.delivery, job.failures, job.counted, delay)
+                await self._settle([(job, outcome)])
+                return
+            except _NOT_SENT as error:
+                text = f"what is to be tried again is held here: {error}"
+                self._notice("retry_held", logging.WARNING, text, job, error=described(error))
+        self._keep(job, delay)
+
+    def _keep(self, job: Job, delay: float) -> None:
+        """Hold a message here, to be tried again after `delay` seconds."""
+        if self._stopping.is_set():
+            self._give_back(job)
+            return
+        job.held = True
+        self.held += 1
+        self._group.start_soon(self._hold, job, delay)
+
+    async def _hold(self, job: Job, delay: float) -> None:
+        """Keep a message that failed until it is tried again."""
+        try:
+            with anyio.move_on_after(delay):
+                await self._stopping.wait()
+        except BaseException:
+            self._give_back(job)
+            raise
+        finally:
+            self.held -= 1
+            job.held = False
+        if self._stopping.is_set():
+            self._give_back(job)
+        else:
+            self._begin(job)
+
+    def _pass_on(self, key: Hashable) -> None:
+        """Begin the next message of a key, because the one before it is done."""
+        behind = self._keys.get(key)
+        if behind:
+            self.held -= 1
+            self._begin(behind.popleft())
+        elif behind is not None:
+            del self._keys[key]
+
+    def _begin(self, job: Job) -> None:
+        """Let a task handle a job that was held, before messages that are still to be received."""
+        self._ready.append([job])
+        if self._wait is not None and not self._idle and self._tasks >= self.concurrency:
+            self._wait.cancel()
+        else:
+            self._call_another()
+
+    # Settling
+
+    async def _settle(self, outcomes: list[tuple[Job, Outcome]]) -> int:
+        """Tell the broker outcomes; return how many it took, where it says so, else how many there are."""
+        done = 0
+        if self._locks is not None:
+            done = await self._confirm(self._locks, outcomes)
+            outcomes = [(job, outcome) for job, outcome in outcomes if job.lock is None]
+        for job, outcome in outcomes:
+            try:
+                apply(outcome, job.delivery)
+            except _GONE as error:
+                self._not_told(job, error)
+        return done + len(outcomes)
+
+    async def _confirm(self, locks: Locks, outcomes: list[tuple[Job, Outcome]]) -> int:
+        """Tell Service Bus outcomes, and wait for its word; return how many count."""
+        held = [(job, job.lock, outcome) for job, outcome in outcomes if job.lock is not None and not job.lock.lost]
+        failures = await locks.settle([(lock, outcome) for _, lock, outcome in held])
+        done = 0
+        for (job, lock, _), failure in zip(held, failures, strict=True):
+            if failure is None:
+                done += 1
+            elif is_lost(failure):
+                self._lost(job, lock, failure)
+            else:
+                lock.lose()
+                self._not_told(job, failure)
+        return done
+
+    def _lost(self, job: Job, lock: Lock, failure: Exception) -> None:
+        """Note that a message comes again, because its lock was lost; cancel its handler."""
+        if lock.lost:
+            return
+        lock.lose()
+        self.locks_lost += 1
+        text = f"a message comes again, for its lock was lost: {failure}"
+        self._notice("lock_lost", logging.WARNING, text, job, error=described(failure))
+
+    async def _reject(self, job: Job, outcome: Rejected) -> None:
+        """Make a dead letter of a message, for the reason of an outcome."""
+        error = outcome.error
+        condition = error.condition if error is not None else "amqp:internal-error"
+        reason = (error.description if error is not None else None) or "the handler rejected it"
+        await self._bury(job, DeadLetter(reason, condition=condition), job.failures + 1)
+
+    async def _bury(self, job: Job, letter: DeadLetter, attempts: int, error: Exception | None = None) -> None:
+        """Send a message to the dead letters, with the reason; reject it if there is no address for them."""
+        letters = self._letters if not isinstance(job.fault, DecodeError) else None  # no copy of what cannot be read
+        self._notice(
+            *("message_dead_lettered", logging.ERROR, f"dead-lettered: {letter.condition}: {letter.reason}", job),
+            exc_info=None if isinstance(error, DeadLetter | Retry) else error,
+            attempt=attempts,
+            condition=str(letter.condition),
+            reason=letter.reason,
+        )
+        try:
+            if letters is not None:
+                said = {CONDITION: Symbol(letter.condition), DESCRIPTION: letter.reason, ATTEMPTS: attempts}
+                await letters.send(copy_of(job.delivery.message, said))
+        except _NOT_SENT as refused:
+            text = f"a dead letter could not be sent: {refused}"
+            self._notice("dead_letter_refused", logging.ERROR, text, job, error=described(refused))
+            job.letter, job.failures = letter, attempts
+            self._keep(job, max(self._retries.max_delay, 1.0))
+            return
+        outcome = ACCEPTED if letters is not None else Rejected(Error(letter.condition, letter.reason))
+        self.dead_lettered += await self._settle([(job, outcome)])
+
+    def _give_back(self, job: Job) -> None:
+        """Give a message back to the broker, which delivers it again; report attempts that failed here."""
+        delivery = job.delivery
+        if job.lock is not None:
+            job.lock.let_go()
+            if job.lock.lost or job.lock.delivery.settled:
+                return
+        if delivery.state is not None:
+            return
+        try:
+            if job.failures > job.before and "modified" in self._connection.capabilities:
+                delivery.modify(delivery_failed=True, message_annotations=failed_annotations(job.failures, job.counted))
+            else:
+                delivery.release()
+        except _GONE as error:
+            self._not_told(job, error)
+
+    def _not_told(self, job: Job, error: Exception) -> None:
+        """Log that an outcome was lost with the link: the broker delivers the message again, here or elsewhere."""
+        level = logging.INFO if isinstance(error, StaleDelivery) else logging.WARNING
+        text = f"a message comes again, for its outcome cannot be told: {error}"
+        self._notice("outcome_lost", level, text, job, error=described(error))
+
+    def _notice(
+        self,
+        event: str,
+        level: int,
+        text: str,
+        job: Job | None = None,
+        *,
+        exc_info: Exception | None = None,
+        **fields: object,
+    ) -> None:
+        """Log what happened, with the address and the message's id.
+
+        Args:
+            event: its name, the record's attribute `amqp_event`.
+            text: for people; control characters in it are escaped, for parts of it are others' words.
+            job: the message that it is about.
+            exc_info: the exception whose traceback is shown.
+            fields: further attributes of the record, without their prefix `amqp_`.
+        """
+        if not _log.isEnabledFor(level):
+            return
+        address = self._receiver.address
+        fields = {"event": event, "address": address} | fields
+        where = f"{address}: "
+        if job is not None:
+            fields["message_id"] = message_id = _id_of(job)
+            where += "" if message_id is None else f"message {message_id}: "
+        extra = {f"amqp_{name}": value for name, value in fields.items()}
+        _log.log(level, "%s", visible(where + text), extra=extra, exc_info=exc_info, stacklevel=2)
+
+    def __repr__(self) -> str:
+        address = self._address.address if isinstance(self._address, Source) else self._address
+        return f"<Worker on {address!r}: {self.running} running, {self.held} held, {self.handled} handled>"
+
+
+def _check_handler(handler: Any) -> None:
+    """Refuse what cannot be called with a message, or a list of them.
+
+    Raises:
+        TypeError: so it is.
+    """
+    if not callable(handler):
+        raise TypeError(f"handler is a function that takes the message, such as `async def`, not {handler!r:.200}")
+    try:
+        signature = inspect.signature(handler)
+    except ValueError:
+        return  # one that is written in C may say nothing of its arguments
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        reason = f"handler is called with one argument, the message; {handler!r:.200} takes {signature}"
+        raise TypeError(reason) from error
+
+
+def _id_of(job: Job) -> str | None:
+    """Return the message-id as text; None without one, or where it cannot be read."""
+    try:
+        said = job.delivery.message.message_id
+    except DecodeError:
+        return None
+    return None if said is None else str(said)
+
+
+def _counted(job: Job) -> Message:
+    """Return the message as the handler sees it: with all the failed attempts in its delivery-count."""
+    message = job.delivery.message
+    if job.failures != job.counted:
+        message.delivery_count = job.failures
+        message.message_id = own_message_id(message)
+    return message
+
+
+def _is_coroutine_function(handler: Any) -> bool:
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)

@@ -1,0 +1,372 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+
+from amqp10.broker._errors import Refused
+from amqp10.broker._queues.message import QueuedMessage
+from amqp10.broker._queues.node import Limits, NotTaken
+from amqp10.broker._router import Router
+from amqp10.broker.azure import AzureConfig, TopicConfig
+from amqp10.broker.azure._messages import BATCH_FORMAT
+from amqp10.broker.azure._namespace import Namespace
+from amqp10.messaging import Data, Error, Message
+from amqp10.types import Symbol
+
+from ..conftest import NOON, Bench, Clock, Taker
+
+pytestmark = pytest.mark.capability("Service Bus emulator")
+
+
+def condition(error: pytest.ExceptionInfo[Refused]) -> str:
+    return str(error.value.error.condition)
+
+
+def moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+class TestMessages:
+    def test_annotations(self, bench: Bench) -> None:
+        """A message goes out with what the entity says of it, and with its own bare part."""
+        own = {Symbol("x-opt-partition-key"): "p", Symbol("x-opt-sequence-number"): 77}
+        bench.send(Message(b"x", message_id="a", priority=7, message_annotations=own))
+        _, message = bench.take_one()
+        assert message.message_annotations == {
+            "x-opt-partition-key": "p",
+            "x-opt-sequence-number": 1,
+            "x-opt-enqueue-sequence-number": 1,
+            "x-opt-enqueued-time": moment(NOON),
+            "x-opt-locked-until": moment(NOON + 30),
+            "x-opt-message-state": 0,
+        }
+        assert (message.body, message.message_id, message.priority) == (b"x", "a", 7)
+
+    def test_delivery_count_is_said(self, bench: Bench) -> None:
+        """The header has its delivery-count when that is 0, too: SDKs read null as no number."""
+        bench.send(Message(b"x"))
+        [(_, payload)] = [(each.sequence, each.outgoing()) for each in bench.queue.peek(1, 1)]
+        # A list of five fields, of which the last is the uint 0.
+        assert payload.startswith(b"\x00\x53\x70\xc0")
+        assert payload[5] == 5
+        assert payload[4 + payload[4]] == 0x43
+
+    def test_batch(self, bench: Bench) -> None:
+        """Each data section of a batch is a message of its own."""
+        parts = [Message(f"m{number}").encode() for number in range(3)]
+        bench.send(Message(Data(*parts)), BATCH_FORMAT)
+        assert [message.body for _, message in bench.take(5)] == ["m0", "m1", "m2"]
+
+    @pytest.mark.parametrize("body", ["text", b"no message", Data(Message(b"x").encode(), b"\xff")])
+    def test_malformed_batch(self, bench: Bench, body: object) -> None:
+        """A batch with anything else in it is refused as a whole."""
+        with pytest.raises(NotTaken) as refusal:
+            bench.send(Message(body), BATCH_FORMAT)
+        assert refusal.value.condition == "amqp:decode-error"
+        assert bench.queue.depth == 0
+
+    def test_too_large(self, bench: Bench) -> None:
+        """A receiver for which a message is too large is out of line with that; the message stays for others."""
+        bench.send(Message(b"x"))
+        bench.send(Message(bytes(5000)))
+        small, large = Taker(2, largest=1000), Taker(1)
+        for taker in (small, large):
+            bench.queue.add_receiver(taker)
+        bench.queue.in_line(small)
+        bench.router.flush()
+        bench.queue.in_line(large)
+        bench.router.flush()
+        assert [message.body for _, message in small.taken] == [b"x"]
+        assert [message.body for _, message in large.taken] == [bytes(5000)]
+        assert not small.waiting
+
+
+class TestSettling:
+    def test_complete(self, bench: Bench) -> None:
+        """A completed message is gone, and its memory is counted no more."""
+        bench.send(Message(b"x"))
+        token, _ = bench.take_one()
+        assert bench.queue.depth == 1
+        bench.queue.complete(token)
+        assert (bench.queue.depth, bench.queue.bytes) == (0, 0)
+        bench.router.flush()
+        assert bench.router.held == 0
+
+    def test_receive_and_delete(self, bench: Bench) -> None:
+        """Without locks a message is gone when it is given."""
+        bench.send(Message(b"x"))
+        assert len(bench.take(locks=False)) == 1
+        assert bench.queue.depth == 0
+
+    def test_abandon(self, bench: Bench) -> None:
+        """An abandoned message comes back to its place, with one attempt more and what the receiver said."""
+        bench.send(Message("first", application_properties={"k": 1}))
+        bench.send(Message("second"))
+        token, _ = bench.take_one()
+        bench.queue.abandon(token, {"why": "later"})
+        taken = [message for _, message in bench.take(2)]
+        assert [message.body for message in taken] == ["first", "second"]
+        assert taken[0].delivery_count == 1
+        assert taken[0].application_properties == {"k": 1, "why": "later"}
+
+    def test_release(self, bench: Bench) -> None:
+        """A released message comes back, and that counts for no attempt."""
+        bench.send(Message(b"x"))
+        bench.queue.release(bench.take_one()[0])
+        assert bench.take_one()[1].delivery_count == 0
+
+    def test_dead_letter(self, bench: Bench) -> None:
+        """A dead letter says why it is one, and where it was; it has a number of its own there."""
+        bench.send(Message(b"other"))
+        bench.send(Message(b"x", subject="s", ttl=timedelta(seconds=5)))
+        (_, _), (token, _) = bench.take(2)
+        bench.queue.dead_letter(token, "bad", "very bad", {"k": 1})
+        bench.pass_time(10)
+        _, dead = bench.take_one(entity=bench.dead)
+        reasons = {"DeadLetterReason": "bad", "DeadLetterErrorDescription": "very bad", "k": 1}
+        assert (dead.body, dead.subject, dead.application_properties) == (b"x", "s", reasons)
+        assert dead.message_annotations["x-opt-deadletter-source"] == "orders"
+        assert dead.message_annotations["x-opt-sequence-number"] == 1
+        assert dead.message_annotations["x-opt-enqueue-sequence-number"] == 2
+
+    def test_dead_letters_stay(self, bench: Bench) -> None:
+        """From there a message has nowhere left to go, however often it fails."""
+        bench.send(Message(b"x"))
+        bench.queue.dead_letter(bench.take_one()[0], "bad", "", {})
+        for _ in range(20):
+            bench.dead.abandon(bench.take_one(entity=bench.dead)[0], {})
+        bench.dead.dead_letter(bench.take_one(entity=bench.dead)[0], "worse", "", {})
+        assert bench.dead.depth == 1
+
+    @pytest.mark.parametrize("bench", [{"max_delivery_count": 2}], indirect=True)
+    def test_last_attempt(self, bench: Bench) -> None:
+        """A message whose attempts are used up becomes a dead letter."""
+        bench.send(Message(b"x"))
+        for _ in range(2):
+            bench.queue.abandon(bench.take_one()[0], {})
+        assert bench.take() == []
+        _, dead = bench.take_one(entity=bench.dead)
+        assert dead.application_properties["DeadLetterReason"] == "MaxDeliveryCountExceeded"
+        assert dead.delivery_count == 2
+
+
+class TestLocks:
+    def test_expiry(self, bench: Bench) -> None:
+        """A lock that ends makes the message come back as after a failed attempt; its token settles nothing more."""
+        bench.send(Message(b"x"))
+        token, _ = bench.take_one()
+        bench.pass_time(29.9)
+        assert bench.take() == []
+        bench.pass_time(0.1)
+        _, again = bench.take_one()
+        assert again.delivery_count == 1
+        with pytest.raises(Refused) as lost:
+            bench.queue.complete(token)
+        assert condition(lost) == "com.microsoft:message-lock-lost"
+        assert bench.queue.depth == 1
+
+    def test_lost_at_once(self, bench: Bench) -> None:
+        """A lock is over when its time is, whether anything looked at the clock meanwhile or not."""
+        bench.send(Message(b"x"))
+        token, _ = bench.take_one()
+        bench.clock.now += 30
+        with pytest.raises(Refused):
+            bench.queue.complete(token)
+        assert len(bench.take()) == 1
+
+    def test_renewal(self, bench: Bench) -> None:
+        """A renewed lock lasts as long again; one that is lost is not renewed, nor are others beside it."""
+        bench.send(Message(b"x"))
+        token, _ = bench.take_one()
+        bench.pass_time(20)
+        assert bench.queue.renew([token]) == [NOON + 50]
+        bench.pass_time(15)
+        with pytest.raises(Refused):
+            bench.queue.renew([token, uuid4()])
+        bench.pass_time(14.9)
+        assert bench.take() == []
+        bench.pass_time(0.2)
+        assert len(bench.take()) == 1
+
+    def test_outlives_its_receiver(self, bench: Bench) -> None:
+        """What a receiver had locked stays so when it goes; the token still counts."""
+        bench.send(Message(b"x"))
+        token, _ = bench.take_one()  # which removes the receiver
+        assert bench.take() == []
+        bench.queue.complete(token)
+        assert bench.queue.depth == 0
+
+    def test_many_renewals(self, bench: Bench) -> None:
+        """Timers of locks that were renewed, and of messages that are gone, do not pile up."""
+        bench.send(Message(b"x"))
+        token, _ = bench.take_one()
+        for number in range(2000):
+            bench.clock.now += number % 2 * 0.001
+            bench.queue.renew([token])
+        bench.router.expire()
+        assert len(bench.queue._timers) < 300
+
+
+class TestDeferred:
+    def test_by_number(self, bench: Bench) -> None:
+        """A deferred message is received by its number only, any number of times."""
+        bench.send(Message(b"x"))
+        bench.queue.defer(bench.take_one()[0], {"k": 1})
+        assert bench.take() == []
+        [(token, payload)] = bench.queue.receive([1], locks=True)
+        assert Message.decode(payload).message_annotations["x-opt-message-state"] == 1
+        assert Message.decode(payload).application_properties == {"k": 1}
+        with pytest.raises(Refused) as locked:
+            bench.queue.receive([1], locks=True)
+        assert condition(locked) == "com.microsoft:message-not-found"
+        assert token is not None
+        bench.queue.abandon(token, {})
+        assert bench.take() == []
+        [(token, payload)] = bench.queue.receive([1], locks=False)
+        assert token is None
+        assert bench.queue.depth == 0
+
+    def test_lock_ends(self, bench: Bench) -> None:
+        """It stays deferred when its lock ends."""
+        bench.send(Message(b"x"))
+        bench.queue.defer(bench.take_one()[0], {})
+        bench.queue.receive([1], locks=True)
+        bench.pass_time(31)
+        assert bench.take() == []
+        assert len(bench.queue.receive([1], locks=True)) == 1
+
+    def test_all_or_none(self, bench: Bench) -> None:
+        """If one of them is not deferred, none is received."""
+        for _ in range(2):
+            bench.send(Message(b"x"))
+        bench.queue.defer(bench.take_one()[0], {})
+        with pytest.raises(Refused):
+            bench.queue.receive([1, 2], locks=True)
+        assert len(bench.queue.receive([1], locks=True)) == 1
+
+
+class TestTime:
+    def test_scheduled(self, bench: Bench) -> None:
+        """A scheduled message is there when it is due, with the number of one that came then."""
+        due = {Symbol("x-opt-scheduled-enqueue-time"): moment(NOON + 60)}
+        bench.send(Message("later", message_annotations=due))
+        bench.send(Message("now"))
+        assert [message.state for message in bench.queue.peek(1, 10)] == ["scheduled", "active"]
+        assert [message.body for _, message in bench.take(5, locks=False)] == ["now"]
+        assert bench.router.next_expiry is not None
+        bench.pass_time(60)
+        _, message = bench.take_one()
+        assert message.message_annotations["x-opt-sequence-number"] == 3
+        assert message.message_annotations["x-opt-enqueued-time"] == moment(NOON + 60)
+
+    def test_due_already(self, bench: Bench) -> None:
+        """A message that was due in the past is there at once."""
+        bench.send(Message(b"x", message_annotations={Symbol("x-opt-scheduled-enqueue-time"): moment(NOON - 1)}))
+        assert len(bench.take()) == 1
+
+    def test_cancelled(self, bench: Bench) -> None:
+        """A scheduled message can be taken back as long as it is not due; others cannot."""
+        due = {Symbol("x-opt-scheduled-enqueue-time"): moment(NOON + 60)}
+        bench.send(Message("later", message_annotations=due))
+        bench.send(Message("now"))
+        with pytest.raises(Refused) as refusal:
+            bench.queue.cancel([1, 2])
+        assert condition(refusal) == "com.microsoft:message-not-found"
+        bench.queue.cancel([1])
+        bench.pass_time(60)
+        assert [message.body for _, message in bench.take(5)] == ["now"]
+
+    @pytest.mark.parametrize("bench", [{"ttl": 10.0}], indirect=True)
+    def test_expires(self, bench: Bench) -> None:
+        """The shorter of the two times to live counts; without dead-lettering the message is dropped."""
+        bench.send(Message("short", ttl=timedelta(seconds=5)))
+        bench.send(Message("long", ttl=timedelta(seconds=50)))
+        bench.pass_time(5)
+        assert bench.queue.depth == 1
+        bench.pass_time(5)
+        assert (bench.queue.depth, bench.dead.depth) == (0, 0)
+
+    @pytest.mark.parametrize("bench", [{"dead_letter_expired": True}], indirect=True)
+    def test_expires_when_it_comes_back(self, bench: Bench) -> None:
+        """A message that is locked can be completed after its time; one that comes back is dead."""
+        for _ in range(2):
+            bench.send(Message(b"x", ttl=timedelta(seconds=5)))
+        (first, _), (second, _) = bench.take(2)
+        bench.pass_time(6)
+        bench.queue.complete(first)
+        bench.queue.release(second)
+        assert bench.take_one(entity=bench.dead)[1].application_properties["DeadLetterReason"] == "TTLExpiredException"
+
+    @pytest.mark.parametrize("bench", [{"duplicate_window": 20.0}], indirect=True)
+    def test_duplicates(self, bench: Bench) -> None:
+        """A message with an id that came within the window is dropped; the first one may be gone already."""
+        bench.send(Message(b"x", message_id="a"))
+        bench.take(locks=False)
+        bench.pass_time(19)
+        bench.send(Message(b"x", message_id="a"))
+        bench.send(Message(b"x"))
+        bench.send(Message(b"x"))
+        assert (bench.queue.depth, bench.queue.duplicates) == (2, 1)
+        bench.pass_time(1)
+        bench.send(Message(b"x", message_id="a"))
+        assert bench.queue.depth == 3
+
+
+class TestReceivers:
+    def test_in_turn(self, bench: Bench) -> None:
+        """Receivers that are ready take turns."""
+        takers = [Taker(5), Taker(5)]
+        for taker in takers:
+            bench.queue.add_receiver(taker)
+            bench.queue.in_line(taker)
+        for number in range(4):
+            bench.send(Message(number))
+        assert [[message.body for _, message in taker.taken] for taker in takers] == [[0, 2], [1, 3]]
+
+    def test_drained(self, bench: Bench) -> None:
+        """One that drains is told when nothing is left."""
+        taker = Taker(2)
+        bench.queue.add_receiver(taker)
+        bench.send(Message(b"x"))
+        bench.queue.in_line(taker, drain=True)
+        bench.router.flush()
+        assert (len(taker.taken), taker.drained) == (1, 1)
+
+    def test_deleted(self, bench: Bench) -> None:
+        """They are told when the entity is gone, and what was in it is counted no more."""
+        taker = Taker(0)
+        bench.queue.add_receiver(taker)
+        bench.send(Message(b"x"))
+        bench.router.delete(bench.queue)
+        assert isinstance(taker.error, Error)
+        assert (bench.queue.depth, bench.router.held) == (0, 0)
+
+
+def test_room_of_a_topic() -> None:
+    """Senders to a topic wait for room in each of its subscriptions, and go on when there is some again."""
+    clock = Clock()
+    router = Router(clock=lambda: clock.now - NOON, limits=Limits(messages=2))
+    namespace = Namespace(AzureConfig(topics=[TopicConfig("events", ["one", "two"])], clock=clock), router)
+    topic = namespace.find("events")
+    assert topic is not None
+    for expected in (2, 1):
+        assert topic.free == expected
+        topic.take(QueuedMessage.read(Message(b"x").encode(), 0, router.clock()))
+        router.flush()
+    assert topic.free == 0
+    for name in ("one", "two"):
+        subscription = namespace.find(f"events/Subscriptions/{name}")
+        assert subscription is not None
+        taker = Taker(1, locks=False)
+        subscription.add_receiver(taker)
+        subscription.in_line(taker)
+        router.flush()
+    assert topic.free == 1
+
+
+def test_peek_at_less_than_nothing(bench: Bench) -> None:
+    """To ask for fewer messages than none brings none."""
+    bench.send(Message(b"x"))
+    assert bench.queue.peek(1, -1) == []

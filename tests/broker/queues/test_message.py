@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amqp10.broker._queues.message import QueuedMessage
+from amqp10.errors import DecodeError
+from amqp10.messaging import AmqpValue, Message, Properties
+from amqp10.testing.strategies import messages
+from amqp10.types import Symbol
+
+WALL = datetime(2024, 5, 1, 12, 0, tzinfo=UTC)
+
+
+def read(message: Message) -> QueuedMessage:
+    """An entry of that message, which came at 100 s."""
+    return QueuedMessage.read(message.encode(), 0, 100.0, WALL.timestamp)
+
+
+FULL = Message(
+    AmqpValue({"a": [1, 2.5]}),
+    durable=True,
+    priority=7,
+    ttl=timedelta(seconds=60),
+    delivery_annotations={Symbol("d"): 1},
+    message_annotations={Symbol("m"): 2},
+    message_id="id-1",
+    subject="s",
+    application_properties={"p": True},
+    footer={Symbol("f"): b"x"},
+)
+
+
+@pytest.mark.parametrize("message", [Message(b"x"), Message("x", subject="s"), Message([1], durable=True)])
+def test_bytes_pass_through(message: Message) -> None:
+    """A message goes out as the very bytes that came in, as long as its header stays true."""
+    payload = message.encode()
+    assert QueuedMessage.read(payload, 0, 100.0).outgoing(200.0) is payload
+
+
+@pytest.mark.spec("3.2.1", "ttl is reduced by the time spent at an intermediary; delivery-count counts failed attempts")
+def test_header_is_kept_true() -> None:
+    """A rewritten header says the remaining time and the attempts, and nothing else of the message changes."""
+    entry = read(FULL)
+    assert entry.expires == 160.0
+    entry.failed()
+    out = Message.decode(entry.outgoing(130.0))
+    assert out == FULL.replace(ttl=timedelta(seconds=30), delivery_count=1, delivery_annotations=None)
+
+
+@pytest.mark.spec("3.2.1", "delivery-count of earlier intermediaries goes on")
+def test_counts_on() -> None:
+    """Attempts made elsewhere are not forgotten."""
+    entry = read(Message(b"x", delivery_count=3))
+    entry.failed()
+    assert Message.decode(entry.outgoing(100.0)).delivery_count == 4
+
+
+@pytest.mark.spec("3.2.1", "first-acquirer true: no other link has acquired the message")
+def test_first_acquirer() -> None:
+    """A header that claims a first acquirer says so once only."""
+    entry = read(Message(b"x", first_acquirer=True))
+    assert Message.decode(entry.outgoing(100.0)).first_acquirer is True
+    entry.seen()
+    assert not Message.decode(entry.outgoing(100.0)).first_acquirer
+
+
+@pytest.mark.spec("3.2.4", "absolute-expiry-time")
+def test_absolute_expiry() -> None:
+    """The time of day is turned into the broker's own clock; the sooner of both deadlines counts."""
+    in_ten = WALL + timedelta(seconds=10)
+    assert read(Message(b"x", absolute_expiry_time=in_ten)).expires == pytest.approx(110.0)
+    assert read(Message(b"x", absolute_expiry_time=in_ten, ttl=timedelta(seconds=4))).expires == pytest.approx(104.0)
+
+
+def test_malformed_header() -> None:
+    """Sections that have to be read and cannot be are an error at once."""
+    with pytest.raises(DecodeError):
+        QueuedMessage.read(b"\x00\x53\x70\xc0\x05\x01garbage", 0, 100.0)
+
+
+def test_other_formats_are_not_read() -> None:
+    """A message format other than 0 is anything at all: it is passed on as it is, whatever happens."""
+    entry = QueuedMessage.read(b"\x00\x53\x70 not AMQP", 0x80013700, 100.0)
+    entry.failed()
+    entry.seen()
+    entry.annotate({Symbol("x"): 1})
+    assert entry.outgoing(100.0) == b"\x00\x53\x70 not AMQP"
+
+
+def test_what_is_malformed_goes_out_as_it_came() -> None:
+    """Sections that the broker had no need to read may be malformed; the queue lives with that."""
+    odd_map = b"\x00\x53\x72\xc1\x02\x01\x40" + Message(b"x").encode()
+    entry = QueuedMessage.read(odd_map, 0, 100.0)
+    entry.annotate({Symbol("x"): 1})
+    assert entry.outgoing(100.0) == odd_map
+    entry.failed()
+    assert entry.outgoing(100.0).endswith(odd_map)
+
+
+def test_annotate_merges() -> None:
+    """New annotations replace those of the same key; the rest of the message stays."""
+    entry = read(FULL)
+    entry.annotate({Symbol("m"): 3, Symbol("n"): 4})
+    entry.immortal()
+    out = Message.decode(entry.outgoing(100.0))
+    assert out == FULL.replace(
+        ttl=None, message_annotations={Symbol("m"): 3, Symbol("n"): 4}, delivery_annotations=None
+    )
+
+
+@pytest.mark.spec("3.2", "delivery-annotations are consumed by the next node, message-annotations travel on")
+@given(messages(), st.booleans(), st.booleans())
+def test_delivery_annotations_end_here(message: Message, header: bool, annotated: bool) -> None:
+    """Whatever is around them, small or large; the rest of the message is as it came, octet by octet."""
+    message.ttl = message.absolute_expiry_time = None
+    message.durable = header
+    if annotated:
+        message.message_annotations = {Symbol("a"): "x" * 300}
+    message.delivery_annotations = {}
+    without = message.encode()
+    for value in (1, "x" * 300):
+        message.delivery_annotations = {Symbol("d"): value}
+        entry = read(message)
+        assert entry.outgoing(100.0) == without
+        assert entry.size == len(without)
+
+
+@pytest.mark.spec("3.2", "delivery-annotations are consumed by the next node, message-annotations travel on")
+@pytest.mark.parametrize(
+    "head", ["", "005370450053", "005370d00000000500000001410053", "0053", "0080000000000000007045"]
+)
+def test_delivery_annotations_in_any_encoding(head: str) -> None:
+    """Behind a header in any encoding, by their number or by name, with a map of either width."""
+    header = bytes.fromhex(head).removesuffix(b"\x00\x53")
+    body = b"\x00\x53\x75\xa0\x01x"
+    for descriptor in (b"\x53\x71", b"\x80\0\0\0\0\0\0\0\x71", b"\xa3\x1damqp:delivery-annotations:map"):
+        for value in (b"\xc1\x01\0", b"\xd1\0\0\0\x08\0\0\0\x02\xa3\x01d\x40"):
+            payload = header + b"\0" + descriptor + value + body
+            assert QueuedMessage.read(payload, 0, 100.0).outgoing(100.0) == header + body
+            assert QueuedMessage.read(payload, 1, 100.0).outgoing(100.0) == payload
+
+
+def test_leaving_frees_the_bytes() -> None:
+    """What left keeps nothing in memory."""
+    entry = read(FULL)
+    entry.leave()
+    assert (entry.payload, entry.gone) == (b"", True)
+
+
+@given(messages(), st.booleans(), st.booleans())
+def test_expiry_is_found_wherever_it_is(message: Message, mortal: bool, annotated: bool) -> None:
+    """Whatever stands before the properties, small or large, a message that says when it expires does."""
+    message.ttl = None
+    message.absolute_expiry_time = WALL + timedelta(seconds=5) if mortal else None
+    if annotated:
+        message.message_annotations = {Symbol("a"): "x" * 300}
+    assert read(message).expires == (105.0 if mortal else None)
+
+
+@pytest.mark.parametrize("group", ["g", "g" * 300])
+@pytest.mark.parametrize("annotations", [None, {Symbol("a"): 1}])
+def test_no_property_is_decoded_to_see_no_expiry(
+    monkeypatch: pytest.MonkeyPatch, group: str, annotations: dict[Any, Any] | None
+) -> None:
+    """Properties behind a null absolute-expiry-time do not have the others decoded; what cannot be passed over has."""
+    message = Message(b"x", message_id=UUID(int=5), subject="s", creation_time=WALL, group_id=group)
+    message.message_annotations = annotations or {}
+    decoded = []
+
+    def read_properties(payload: bytes) -> Properties:
+        decoded.append(payload)
+        return Properties()
+
+    monkeypatch.setattr("amqp10.broker._queues.message.read_properties", read_properties)
+    assert read(message).expires is None
+    assert not decoded
+    message.absolute_expiry_time = WALL
+    read(message)
+    QueuedMessage.read(b"\x00\x53\x73\xc0\x0b\x09" + b"\x40" * 7 + b"\xa1\xff\x40", 0, 100.0)
+    QueuedMessage.read(b"\x00\x53\x73\xc0\x0b\x09" + b"\x40" * 7 + b"\x01\x40\x40", 0, 100.0)
+    assert len(decoded) == 3

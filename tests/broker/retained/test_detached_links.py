@@ -1,0 +1,349 @@
+"""Links that were detached and not closed: kept as long as their session, and their deliveries heard of (§2.6.4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from amqp10.broker._queues.topic import Topic
+from amqp10.broker._router import Router
+from amqp10.engine import (
+    IncomingDelivery,
+    LinkTerms,
+    ReceiverLink,
+    SenderLink,
+)
+from amqp10.messaging import (
+    ACCEPTED,
+    RELEASED,
+    DeliveryState,
+    Message,
+    Modified,
+    Outcome,
+    Rejected,
+    Source,
+    Target,
+    TransactionalState,
+)
+
+from ..conftest import Clock
+from ..controller import ROLLBACK, Controller, stock
+from ..wire import Wire, bodies, queue_of
+
+
+def received(wire: Wire, *messages: object, **source: Any) -> tuple[ReceiverLink, list[IncomingDelivery]]:
+    """A receiver that has these messages of the queue."""
+    stock(wire, *messages)
+    link = wire.receive_from(Source("q", **source), name="r", credit=len(messages))
+    return link, list(link.incoming)
+
+
+def detach(wire: Wire, link: ReceiverLink | SenderLink, *, closed: bool = False) -> None:
+    link.detach(closed=closed)
+    wire.turn()
+
+
+def say(wire: Wire, delivery: IncomingDelivery, state: DeliveryState, *, settled: bool = True) -> None:
+    """A disposition by the delivery's number, whatever became of its link."""
+    session: Any = wire.session
+    session.dispose(True, delivery.delivery_id, settled, state)
+    wire.turn()
+
+
+def counts(router: Router) -> tuple[int, int]:
+    queue = queue_of(router, "q")
+    return queue.depth, queue.unsettled
+
+
+@pytest.mark.spec("3.5.6", "session-end, the default: a detached link is kept until its session ends")
+@pytest.mark.parametrize("policy", ["session-end", "link-detach"])
+def test_kept_in_the_session(wire: Wire, router: Router, policy: str) -> None:
+    """Its messages are its own until then, and go back with the session; link-detach gives them back at once."""
+    link, _ = received(wire, "a", "b", expiry_policy=policy)
+    assert link.remote is not None
+    assert isinstance(link.remote.source, Source)
+    assert (link.remote.source.expiry_policy, link.remote.source.timeout) == (policy, 0)
+    detach(wire, link)
+    other = wire.receive_from("q", name="other", credit=5)
+    if policy == "link-detach":
+        assert bodies(other) == ["a", "b"]
+        return
+    assert bodies(other) == []
+    assert counts(router) == (2, 2)
+    wire.session.end()
+    wire.turn()
+    assert counts(router) == (2, 0)
+    assert not router.links._of.get(wire.peer)
+
+
+@pytest.mark.spec("3.5.6", "a link that is attached again in its session resumes what it held")
+def test_resumed_in_the_session(wire: Wire, router: Router) -> None:
+    """Each delivery goes on with its message, and the link is known by its name on this connection alone."""
+    link, deliveries = received(wire, "a", "b")
+    detach(wire, link)
+    stranger = Wire(router)
+    other = stranger.receive_from("q", name="r", credit=5)
+    assert bodies(other) == []
+    again = wire.session.attach_receiver(
+        LinkTerms("r", Source("q"), Target(), receiver_settle_mode="first"), resuming=deliveries
+    )
+    again.flow(5)
+    wire.turn()
+    assert all(delivery.resumed for delivery in deliveries)
+    for delivery in deliveries:
+        again.settle(delivery, ACCEPTED)
+    wire.turn()
+    assert counts(router) == (0, 0)
+
+
+@pytest.mark.deviation(
+    "2.6.1",
+    "links of one name, on two connections of one container, are two links where nothing of them outlives their "
+    "connections",
+    "many programs have one container id and number their links; only what is kept under a name can be taken by it",
+)
+@pytest.mark.parametrize("kept", [False, True])
+def test_one_name_on_two_connections(wire: Wire, router: Router, kept: bool) -> None:
+    """What is kept is stolen, as the specification has it."""
+    source = Source("q", expiry_policy="never") if kept else Source("q")
+    first = wire.receive_from(source, name="same", credit=1)
+    other = Wire(router)
+    second = other.receive_from(source, name="same", credit=1)
+    wire.turn()
+    assert second.attached
+    assert first.attached != kept
+    if kept:
+        assert wire.refusal().condition == "amqp:link:stolen"
+
+
+@pytest.mark.deviation(
+    "2.7.3",
+    "a link whose peer names no terminus of its own, no target where it receives and no source where it sends, carries "
+    "messages all the same",
+    "it says by the credit that it grants, or by what it sends, that there is something at its end",
+)
+def test_no_terminus_of_their_own(wire: Wire) -> None:
+    """What it sends through such a link comes back through such another."""
+    sender = wire.session.attach_sender(LinkTerms("s", source=None, target=Target("q")))
+    receiver = wire.session.attach_receiver(LinkTerms("r", source=Source("q"), target=None))
+    receiver.flow(1)
+    wire.turn()
+    sender.send(Message("x").encode())
+    wire.turn()
+    assert bodies(receiver) == ["x"]
+
+
+@pytest.mark.deviation(
+    "2.6.4",
+    "a link that is attached again in its session, without a map of what it holds, begins anew: what it held is given "
+    "back",
+    "who knows its deliveries still can say so by a map; clients that say none have forgotten them, and they would be "
+    "nobody's until the session ends",
+)
+def test_attached_anew(wire: Wire, router: Router) -> None:
+    """What it held is given back, and a late word on it is no word on the same message in other hands."""
+    link, deliveries = received(wire, "a")
+    detach(wire, link)
+    other = wire.receive_from("q", name="other", credit=1)
+    assert bodies(other) == []
+    again = wire.receive_from("q", name="r")
+    assert again.attached
+    assert bodies(other) == ["a"]
+    say(wire, deliveries[0], ACCEPTED)
+    assert counts(router) == (1, 1)
+
+
+@pytest.mark.spec("2.7.6", "a disposition of a delivery whose link is detached, and not closed, is applied")
+@pytest.mark.spec("2.6.4", "detached links still communicate by delivery-ids")
+@pytest.mark.parametrize("settled", [True, False])
+@pytest.mark.parametrize(
+    ("outcome", "left"),
+    [(ACCEPTED, (0, 0)), (RELEASED, (1, 0)), (Rejected(), (0, 0)), (Modified(undeliverable_here=True), (1, 0))],
+)
+def test_outcome_after_the_detach(
+    wire: Wire, router: Router, outcome: Outcome, left: tuple[int, int], settled: bool
+) -> None:
+    """It counts once, the broker settles where the receiver has not, and nothing of it is left to be resumed."""
+    link, (delivery,) = received(wire, "a")
+    detach(wire, link)
+    say(wire, delivery, outcome, settled=settled)
+    assert counts(router) == left
+    say(wire, delivery, ACCEPTED)
+    assert counts(router) == left
+    again = wire.session.attach_receiver(LinkTerms("r", Source("q"), Target()), resuming=())
+    wire.turn()
+    assert again.attached
+    wire.session.end()
+    wire.turn()
+    assert counts(router) == left
+
+
+@pytest.mark.spec("2.6.6", "a link that is closed has no deliveries any more: a disposition of one is ignored")
+def test_outcome_after_the_close(wire: Wire, router: Router) -> None:
+    """The message went back with the close."""
+    link, (delivery,) = received(wire, "a")
+    detach(wire, link, closed=True)
+    assert counts(router) == (1, 0)
+    say(wire, delivery, ACCEPTED)
+    assert counts(router) == (1, 0)
+
+
+@pytest.mark.spec("4.4.2", "an outcome in a transaction, of a delivery whose link is detached, is part of it")
+@pytest.mark.parametrize("settled", [True, False])
+@pytest.mark.parametrize("commits", [True, False])
+def test_transactional_outcome_after_the_detach(
+    wire: Wire, router: Router, control: Controller, settled: bool, commits: bool
+) -> None:
+    """Committed it is applied; rolled back the delivery is still held, or ended with its settling."""
+    link, (delivery,) = received(wire, "a")
+    detach(wire, link)
+    txn_id = control.declare()
+    say(wire, delivery, TransactionalState(txn_id, ACCEPTED), settled=settled)
+    assert counts(router) == (1, 1)
+    assert control.discharge(txn_id, fail=not commits) == ACCEPTED
+    if commits:
+        assert counts(router) == (0, 0)
+    else:
+        assert counts(router) == (1, 0 if settled else 1)
+    wire.session.end()
+    wire.turn()
+    assert counts(router) == (0 if commits else 1, 0)
+
+
+@pytest.mark.spec("4.4.2", "no discharge succeeds over an outcome that could not be applied")
+@pytest.mark.parametrize("how", ["closed", "settled before", "never sent"])
+def test_discharge_after_an_outcome_that_was_missed(wire: Wire, router: Router, control: Controller, how: str) -> None:
+    """The delivery is over, or never was: all of the transaction is undone, the outcomes that were applied too."""
+    link, (first, second) = received(wire, "a", "b")
+    txn_id = control.declare()
+    if how == "closed":
+        detach(wire, link, closed=True)
+    elif how == "settled before":
+        link.settle(first, ACCEPTED)
+        wire.turn()
+    else:
+        assert first.delivery_id is not None
+        first.delivery_id += 1000
+    say(wire, first, TransactionalState(txn_id, ACCEPTED))
+    if how != "closed":
+        control.retire(second, txn_id)
+    outcome = control.discharge(txn_id)
+    assert isinstance(outcome, Rejected)
+    assert outcome.error is not None
+    assert outcome.error.condition == ROLLBACK
+    assert queue_of(router, "q").depth == (1 if how == "settled before" else 2)
+
+
+def dynamic(wire: Wire, **source: Any) -> tuple[ReceiverLink, str]:
+    """A receiver of a node made for it, and its address."""
+    link = wire.receive_from(Source(dynamic=True, **source), name="dynamic", credit=5)
+    assert link.remote is not None
+    assert isinstance(link.remote.source, Source)
+    return link, link.remote.source.address
+
+
+@pytest.mark.spec("3.5.3", "a dynamic node lives as long as the link that made it, which is as long as its session")
+@pytest.mark.parametrize("by_address", [False, True])
+def test_dynamic_node_in_the_session(wire: Wire, router: Router, by_address: bool) -> None:
+    """Detached and attached again, dynamic or by its address, it is the same node with its messages."""
+    link, address = dynamic(wire)
+    detach(wire, link)
+    sender = wire.send_to(address)
+    sender.send(b"\0\x53\x77\xa1\1x")
+    wire.turn()
+    again = wire.receive_from(Source(address) if by_address else Source(dynamic=True), name="dynamic", credit=5)
+    assert again.remote is not None
+    assert isinstance(again.remote.source, Source)
+    assert again.remote.source.address == address
+    assert bodies(again) == ["x"]
+    detach(wire, again, closed=True)
+    assert address not in router.nodes
+
+
+@pytest.mark.spec("3.5.6", "a dynamic node goes with its session, or with its link where that is its expiry policy")
+@pytest.mark.parametrize("policy", ["session-end", "link-detach", "never"])
+@pytest.mark.parametrize("over", ["session", "connection"])
+def test_end_of_a_dynamic_node(wire: Wire, router: Router, policy: str, over: str) -> None:
+    """No other policy is granted to one, as the answer says."""
+    link, address = dynamic(wire, expiry_policy=policy)
+    assert link.remote is not None
+    assert isinstance(link.remote.source, Source)
+    assert link.remote.source.expiry_policy == ("session-end" if policy == "never" else policy)
+    detach(wire, link)
+    assert (address in router.nodes) is (policy != "link-detach")
+    if over == "session":
+        wire.session.end()
+        wire.turn()
+    else:
+        wire.server.receive_eof()
+        wire.peer.handle(wire.server.events())
+    assert address not in router.nodes
+
+
+def test_too_many_detached_links(wire: Wire, router: Router, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that detaches links without end is not kept more of than so many."""
+    monkeypatch.setattr("amqp10.broker._retained.links.MOST_OF_CONNECTION", 3)
+    for number in range(10):
+        link = wire.receive_from(Source(dynamic=True), name=f"r{number}")
+        detach(wire, link)
+    assert len([name for name in router.nodes if name.startswith("temporary")]) == 3
+
+
+@pytest.mark.parametrize("kind", ["settles", "copies"])
+def test_nothing_held(wire: Wire, router: Router, kind: str) -> None:
+    """Who takes messages settled, or only looks, holds nothing that could be kept."""
+    stock(wire, "a")
+    settle_mode: Any = "settled" if kind == "settles" else "unsettled"
+    source = Source("q", distribution_mode="copy" if kind == "copies" else None)
+    link = wire.receive_from(source, name="r", credit=1, settle_mode=settle_mode)
+    detach(wire, link)
+    assert counts(router) == (0 if kind == "settles" else 1, 0)
+    assert "r" not in {key.name for key in router.links._of[wire.peer]}
+
+
+@pytest.mark.deviation(
+    "3.5.6",
+    "a topic's subscription that does not ask to last ends with its link, and the answer says link-detach",
+    "it would gather messages for whoever has gone, and stop the topic's senders when it is full",
+)
+def test_plain_subscription(wire: Wire, router: Router) -> None:
+    """One that is asked to last by another expiry policy, or a timeout, does."""
+    link = wire.receive_from("topic.t", name="plain")
+    assert link.remote is not None
+    assert isinstance(link.remote.source, Source)
+    assert link.remote.source.expiry_policy == "link-detach"
+    detach(wire, link)
+    topic = router.nodes["topic.t"]
+    assert isinstance(topic, Topic)
+    assert not topic.subscriptions
+
+
+@pytest.mark.spec("3.5.6", "conditions for expiry that are met again start the whole timeout anew")
+@pytest.mark.parametrize("topic", [False, True])
+def test_the_timeout_begins_anew(wire: Wire, router: Router, clock: Clock, topic: bool) -> None:
+    """What was left of it when the link came back means nothing for its next end."""
+    source = Source("topic.t" if topic else "q", expiry_policy="link-detach", timeout=50)
+    if not topic:
+        stock(wire, "a")
+    link = wire.receive_from(source, name="r", credit=1)
+
+    def kept() -> bool:
+        router.expire()
+        node = router.nodes["topic.t"] if topic else None
+        return bool(node.subscriptions) if isinstance(node, Topic) else counts(router) == (1, 1)
+
+    for _ in range(3):
+        deliveries = list(link.unsettled.values())
+        detach(wire, link)
+        clock.now += 40
+        assert kept()
+        link = wire.session.attach_receiver(LinkTerms("r", source, Target()), resuming=deliveries)
+        wire.turn()
+        clock.now += 1000
+        assert kept()
+    detach(wire, link)
+    clock.now += 49
+    assert kept()
+    clock.now += 2
+    assert not kept()

@@ -1,0 +1,71 @@
+"""A server engine and the broker behind it, fed by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from amqp10.broker._peer import Peer, PeerTerms
+from amqp10.broker._router import Router
+from amqp10.broker._services import LinkService
+from amqp10.broker._serving.peer import PeerConnection
+from amqp10.broker._serving.transport import PeerTransport
+from amqp10.broker._tokens.grants import PeerTokens
+from amqp10.engine import ConnectionTerms, SessionTerms, dialect
+from amqp10.messaging import Error
+from amqp10.sasl import Authenticator
+
+
+class Served(PeerTransport):
+    """See the module.
+
+    Args:
+        name: of the dialect.
+
+    Attributes:
+        over: the connection is.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        router: Router,
+        *,
+        offered: ConnectionTerms | None = None,
+        session: SessionTerms | None = None,
+        max_message_size: int = 1_000_000,
+        virtual_hosts: Mapping[str, Router] | None = None,
+        service: Callable[[Peer], LinkService] | None = None,
+        tokens: PeerTokens | None = None,
+    ) -> None:
+        offered = offered or ConnectionTerms("broker")
+        self.router = router
+        self.engine = dialect(name).server(offered, Authenticator(None, anonymous=True))
+        terms = PeerTerms(
+            offered, session or SessionTerms(), max_message_size, virtual_hosts=virtual_hosts, service=service
+        )
+        self.peer = PeerConnection(self.engine, router, terms, self, tokens)
+        self.over = False
+        self.engine.start()
+
+    def wake(self) -> None:
+        """What there is to say is asked for."""
+
+    def blocked(self) -> bool:
+        return False
+
+    def opened(self) -> Error | None:
+        return None
+
+    def ended(self) -> None:
+        self.over = True
+
+    def take(self, data: bytes) -> bytes:
+        """Feed octets; what is answered."""
+        self.engine.receive_data(data)
+        self.settle_down()
+        return self.engine.data_to_send()
+
+    def settle_down(self) -> None:
+        """Act on what happened, and on what that leads to."""
+        while events := self.engine.events():
+            self.peer.handle(events)

@@ -1,0 +1,138 @@
+"""Files that are stores, and files that are none."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from amqp10.broker._store.tables import MessageRow, NodeRow, StoreFile
+from amqp10.errors import StoreError
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "store")
+
+
+def test_rows_come_back(path: str) -> None:
+    """What is committed is read again, what is rolled back is not."""
+    with closing(StoreFile(path)) as file:
+        file.begin()
+        file.put_nodes([NodeRow(1, "q", "queue")])
+        file.put_messages([MessageRow(2, 1, 0, 3, True, 4.5, b"payload", 6.5, 7)])
+        file.commit()
+        file.begin()
+        file.remove_messages([(2,)])
+        file.rollback()
+        file.rollback()
+    with closing(StoreFile(path)) as file:
+        assert list(file.nodes()) == [(1, "q", "queue")]
+        assert list(file.messages()) == [(2, 1, 0, 3, 1, 4.5, b"payload", 6.5, 7)]
+        assert list(file.subscriptions()) == []
+
+
+def test_every_commit_is_synchronous(path: str) -> None:
+    """The settings on which the promise stands: a write-ahead log, FULL synchronous."""
+    with closing(StoreFile(path)) as file:
+        assert file.pragma("journal_mode") == "wal"
+        assert file.pragma("synchronous") == 2
+
+
+def test_in_use_here(path: str) -> None:
+    """Two brokers of one process cannot have the same file."""
+    with closing(StoreFile(path)), pytest.raises(StoreError, match="the store of a broker is in use"):
+        StoreFile(path)
+
+
+@pytest.mark.slow
+def test_in_use_elsewhere(path: str) -> None:
+    """Neither can another process."""
+    program = f"from amqp10.broker._store.tables import StoreFile; StoreFile({path!r})"
+    with closing(StoreFile(path)):
+        ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+    assert ended.stderr.splitlines()[-1].endswith("the store of a broker is in use, in another process or in this one")
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, timeout=50)
+
+
+def test_foreign_files(path: str) -> None:
+    """A database of something else, and a file that is none, are left as they are."""
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE theirs (x)")
+    before = Path(path).read_bytes()
+    with pytest.raises(StoreError, match="not the store of a broker"):
+        StoreFile(path)
+    assert Path(path).read_bytes() == before
+    Path(path).write_text("some text " * 1000)
+    with pytest.raises(StoreError, match="not the store of a broker"):
+        StoreFile(path)
+    assert Path(path).read_text() == "some text " * 1000
+
+
+def test_damaged(path: str) -> None:
+    """A store whose pages are overwritten is refused."""
+    with closing(StoreFile(path)) as file:
+        file.begin()
+        file.put_messages(MessageRow(n, 1, 0, 0, False, None, b"x" * 1000, None) for n in range(100))
+        file.commit()
+    content = bytearray(Path(path).read_bytes())
+    content[8 * 4096 : 12 * 4096] = b"\xff" * (4 * 4096)
+    Path(path).write_bytes(content)
+    with pytest.raises(StoreError, match="the store of a broker is damaged"):
+        StoreFile(path)
+
+
+def test_another_version(path: str) -> None:
+    """A store of a later version is refused, and by its number."""
+    StoreFile(path).close()
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA user_version = 99")
+    with pytest.raises(StoreError, match="the store of a broker, of version 99; this is version 6"):
+        StoreFile(path)
+
+
+FORKS = """
+import os, sys
+from amqp10.broker._store.tables import MessageRow, StoreFile
+
+def put(first):
+    file.begin()
+    file.put_messages(MessageRow(number, 1, 0, 0, False, None, b"", None) for number in range(first, first + 10))
+    file.commit()
+
+file = StoreFile(sys.argv[1])
+put(0)
+if not os.fork():
+    try:
+        put(100)
+    except Exception as error:
+        print(error, flush=True)
+    if sys.argv[2] == "closes":
+        file.close()
+    sys.exit()
+os.wait()
+put(10)
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+@pytest.mark.parametrize("child", ["closes", "ends"])
+def test_forked(path: str, child: str) -> None:
+    """A child cannot write, and neither its closing nor its end takes away what the parent writes after that."""
+    ended = subprocess.run([sys.executable, "-c", FORKS, path, child], capture_output=True, text=True, timeout=50)
+    assert (ended.stdout, ended.stderr) == ("the file is open in the process that this one was forked from\n", "")
+    with closing(StoreFile(path)) as file:
+        assert [message.number for message in file.messages()] == list(range(20))
+
+
+def test_nowhere(tmp_path: Path) -> None:
+    """A directory that is not there is named."""
+    with pytest.raises(StoreError, match=r"missing.*unable to open"):
+        StoreFile(str(tmp_path / "missing" / "store"))

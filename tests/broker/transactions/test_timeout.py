@@ -1,0 +1,169 @@
+"""Transactions that are not discharged in time: nobody holds messages, or room in a queue, for ever."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from amqp10.broker import Broker
+from amqp10.broker._queues.node import Limits
+from amqp10.broker._router import Router
+from amqp10.errors import TransactionRolledBack
+from amqp10.messaging import ACCEPTED, Declare, Rejected, TransactionalState
+
+from ..conftest import Clock
+from ..controller import Controller, controller, ended, stock
+from ..wire import Wire, bodies, queue_of
+
+TIMEOUT = "amqp:transaction:timeout"
+
+
+@pytest.fixture
+def router(clock: Clock) -> Router:
+    """A router whose transactions have 60 seconds."""
+    return Router(clock=clock, limits=Limits(), transaction_timeout=60)
+
+
+@pytest.fixture
+def wire(router: Router) -> Wire:
+    """A client of it."""
+    return Wire(router)
+
+
+@pytest.fixture
+def control(wire: Wire) -> Controller:
+    """A control link, attached."""
+    return controller(wire)
+
+
+def passes(wire: Wire, clock: Clock, seconds: float) -> float | None:
+    """Let time pass; when the broker is to look again."""
+    clock.now += seconds
+    deadline = wire.router.expire()
+    wire.router.flush()
+    wire.turn()
+    return deadline
+
+
+def refused(state: object) -> str | None:
+    """The condition of a rejection."""
+    return str(state.error.condition) if isinstance(state, Rejected) and state.error is not None else None
+
+
+@pytest.mark.spec("4.5.8", "a transaction that took too long is over: amqp:transaction:timeout")
+def test_too_long(wire: Wire, control: Controller, clock: Clock) -> None:
+    """What it held is free again; the commit is refused with the reason, and the link lives on."""
+    sender = stock(wire, "old")
+    txn_id = control.declare()
+    receiver = wire.receive_from("q", credit=1)
+    control.retire(receiver.incoming.popleft(), txn_id)
+    control.post(sender, "never", txn_id)
+    assert passes(wire, clock, 59) == clock.now + 1
+    assert queue_of(wire.router, "q").reserved > 0
+    assert passes(wire, clock, 1) is None
+    assert queue_of(wire.router, "q").reserved == 0
+    receiver.flow(1)
+    wire.turn()
+    assert bodies(receiver) == ["old"]
+    assert refused(control.discharge(txn_id)) == TIMEOUT
+    assert control.discharge(control.declare()) == ACCEPTED
+
+
+def test_rolled_back_after_that(wire: Wire, control: Controller, clock: Clock) -> None:
+    """Who wanted a rollback has it."""
+    txn_id = control.declare()
+    passes(wire, clock, 60)
+    assert control.discharge(txn_id, fail=True) == ACCEPTED
+    assert wire.peer.transactions == {}
+
+
+def test_acquired(wire: Wire, control: Controller, clock: Clock) -> None:
+    """What was acquired in it comes again, outside of it."""
+    stock(wire, 1)
+    receiver = wire.receive_from("q")
+    control.acquire(receiver, 2, control.declare())
+    assert isinstance(receiver.incoming.popleft().remote_state, TransactionalState)
+    passes(wire, clock, 60)
+    assert [delivery.remote_state for delivery in receiver.incoming] == [None]
+
+
+def test_work_comes_too_late(wire: Wire, control: Controller, clock: Clock) -> None:
+    """A message for it is rejected, an outcome in it ends its link: neither counts."""
+    sender = stock(wire, 1)
+    txn_id = control.declare()
+    receiver = wire.receive_from("q", credit=1)
+    passes(wire, clock, 60)
+    posted = control.post(sender, "never", txn_id)
+    assert isinstance(posted.remote_state, Rejected)
+    control.retire(receiver.incoming.popleft(), txn_id)
+    assert ended(wire, receiver) is not None
+    assert queue_of(wire.router, "q").depth == 1
+
+
+def test_each_has_its_own_time(wire: Wire, control: Controller, clock: Clock) -> None:
+    """Those that were discharged, or whose link ended, are not waited for; a younger one goes on."""
+    first, second = control.declare(), control.declare()
+    other = controller(wire, "other")
+    other.declare()
+    assert control.discharge(first) == ACCEPTED
+    other.link.detach(closed=True)
+    passes(wire, clock, 30)
+    third = control.declare()
+    assert passes(wire, clock, 30) == clock.now + 30
+    assert refused(control.discharge(second)) == TIMEOUT
+    assert control.discharge(third) == ACCEPTED
+    assert passes(wire, clock, 30) is None
+
+
+def test_a_limit_of_its_own(wire: Wire, control: Controller, clock: Clock) -> None:
+    """One may have less time than the others, or less than that, or none of its own again."""
+    short, shorter, freed, other = (control.declare() for _ in range(4))
+    limits = wire.router.transactions
+    for txn_id, seconds in ((short, 20), (shorter, 30), (freed, 10), (shorter, 5), (freed, 0)):
+        limits.limit(wire.peer.transactions[txn_id], seconds)
+    assert passes(wire, clock, 5) == clock.now + 15
+    assert refused(control.discharge(shorter)) == TIMEOUT
+    assert passes(wire, clock, 15) == clock.now + 40
+    assert refused(control.discharge(short)) == TIMEOUT
+    assert control.discharge(freed) == control.discharge(other) == ACCEPTED
+    assert passes(wire, clock, 100) is None
+
+
+def test_they_count_until_they_are_discharged(
+    wire: Wire, control: Controller, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A peer that only ever declares does not fill the broker with what it is to be told."""
+    monkeypatch.setattr("amqp10.broker._links.coordinator.MOST", 2)
+    control.declare()
+    control.declare()
+    passes(wire, clock, 60)
+    assert refused(control.say(Declare()).remote_state) == "amqp:resource-limit-exceeded"
+
+
+@pytest.mark.anyio
+async def test_a_client_that_waits_too_long() -> None:
+    """The message comes again by itself; the client is told at the commit that nothing happened, and why."""
+    async with Broker(transaction_timeout=1000) as broker, broker.connect() as connection:
+        async with connection.sender("q") as sender, connection.receiver("q", credit=1) as receiver:
+            await sender.send("task")
+            delivery = await receiver.receive()
+            with pytest.raises(TransactionRolledBack) as raised:
+                async with connection.transaction() as transaction:
+                    await sender.send("result", transaction=transaction)
+                    delivery.accept(transaction=transaction)
+                    await sender.send("of the transaction, too", transaction=transaction)  # the accept came before it
+                    broker._router.transactions.expire(math.inf)
+                    broker._router.flush()
+                    again = await receiver.receive()
+            assert raised.value.condition == TIMEOUT
+            assert (again.message.body, again.message.delivery_count) == ("task", 1)
+            again.accept()
+        assert broker.queue("q").depth == 0
+
+
+@pytest.mark.parametrize("timeout", [0, -1.0])
+def test_no_time_at_all(timeout: float) -> None:
+    """It would never let a transaction through."""
+    with pytest.raises(ValueError, match="transaction_timeout"):
+        Broker(transaction_timeout=timeout)

@@ -1,0 +1,54 @@
+"""What a person at a shell is offered: examples in `--help`, and words for the Tab key."""
+
+from __future__ import annotations
+
+import shlex
+
+import click
+import pytest
+
+from amqp10.cli._main import COMMANDS, EXAMPLES, cli, run
+
+from .conftest import Commands
+
+pytestmark = pytest.mark.capability("command line")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_examples(amqp10: Commands, name: str) -> None:
+    """`--help` ends with examples, and each has the options that the command has."""
+    shown = amqp10(name, "--help").out
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    for example in EXAMPLES[name]:
+        assert f"  {example}\n" in shown
+        program, called, *arguments = shlex.split(example.partition(" <")[0].partition(" >")[0])
+        assert (program, called) == ("amqp10", name)
+        command.make_parser(click.Context(command)).parse_args(arguments)
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [("rec", "receive"), ("send --js", "--json-lines"), ("receive --format j", "json")],
+    ids=["command", "option", "value"],
+)
+def test_completion(
+    typed: str, offered: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The Tab key completes commands, options and values."""
+    monkeypatch.setenv("_AMQP10_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", f"amqp10 {typed}")
+    monkeypatch.setenv("COMP_CWORD", str(len(typed.split())))
+    with pytest.raises(SystemExit) as ended:
+        run([])
+    assert not ended.value.code
+    assert f"plain,{offered}" in capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_script_for_the_shell(shell: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The line of the page prints what the shell has to read."""
+    monkeypatch.setenv("_AMQP10_COMPLETE", f"{shell}_source")
+    with pytest.raises(SystemExit):
+        run([])
+    assert f"_AMQP10_COMPLETE={shell}_complete" in capsys.readouterr().out

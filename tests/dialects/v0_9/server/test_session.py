@@ -1,0 +1,67 @@
+"""A server's channel, octet by octet, where the answers of the owner meet what the client says next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from amqp10.dialects.v0_9 import DIALECT
+from amqp10.dialects.v0_9.wire.methods import (
+    BasicAck,
+    BasicPublish,
+    ChannelClose,
+    ChannelCloseOk,
+    ChannelOpen,
+    ConfirmSelect,
+    ConnectionOpen,
+    ConnectionStartOk,
+    ConnectionTuneOk,
+)
+from amqp10.dialects.v0_9.wire.variant import V0_9_1
+from amqp10.engine import ConnectionTerms, DeliveriesReceived, Engine, LinkAttached, LinkTerms, SessionBegun
+from amqp10.messaging import ACCEPTED, Error, Source, Target
+from amqp10.sasl import Authenticator
+
+from ..client.test_answers import hear, said
+
+
+def serving() -> tuple[Engine, Any]:
+    """A server whose client has channel 1; its session."""
+    engine = DIALECT.server(ConnectionTerms("server"), Authenticator(anonymous=True))
+    engine.start()
+    engine.receive_data(V0_9_1.header)
+    hear(engine, 0, ConnectionStartOk({}, "ANONYMOUS", b"", "en_US"), ConnectionTuneOk(100, 131072, 0))
+    hear(engine, 0, ConnectionOpen("/"))
+    engine.open()
+    (session,) = [event.session for event in hear(engine, 1, ChannelOpen()) if isinstance(event, SessionBegun)]
+    session.begin()
+    engine.data_to_send()
+    return engine, session
+
+
+@pytest.mark.parametrize("cause", ["fault", "end", "refused", "closed by the client"])
+def test_confirms_come_before_the_close(cause: str) -> None:
+    """What was taken is confirmed before this side closes the channel; nothing is said on it afterwards."""
+    engine, session = serving()
+    events: list[Any] = hear(engine, 1, ConfirmSelect(), BasicPublish(routing_key="q"))
+    link: Any
+    (link,) = [event.link for event in events if isinstance(event, LinkAttached)]
+    link.attach(LinkTerms(link.name, Source(), Target(None)))
+    link.flow(10)
+    assert any(isinstance(event, DeliveriesReceived) for event in engine.events())
+    engine.data_to_send()
+    link.settle(link.incoming.popleft(), ACCEPTED)
+    if cause == "fault":
+        hear(engine, 1, BasicAck(7))
+    elif cause == "end":
+        session.end(Error("amqp:not-allowed", "no"))
+    elif cause == "refused":
+        session.refuse_method(Error("amqp:not-found", "no"), BasicPublish())
+    else:
+        hear(engine, 1, ChannelClose(200))
+        assert said(engine) == [ChannelCloseOk()]
+        return
+    ack, close = said(engine)
+    assert ack == BasicAck(1)
+    assert isinstance(close, ChannelClose)

@@ -1,0 +1,225 @@
+"""Runs of transfers that look alike are received many at a time, and it makes no difference (§2.6.12, §2.5.6)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from amqp10.dialects.v1_0.wire import bulk
+from amqp10.dialects.v1_0.wire import frames as _frames
+from amqp10.dialects.v1_0.wire.frames import AMQP_HEADER, FrameReader, TransferTemplate, encode_frame
+from amqp10.dialects.v1_0.wire.performatives import Attach, Begin, Flow, Open, Transfer
+from amqp10.engine import ConnectionTerms, Engine, LinkTerms, ReceiverLink, SessionTerms, dialect
+from amqp10.errors import RemoteProtocolError
+from amqp10.messaging import ACCEPTED, Source, Target
+
+FIRST = 0xFFFF_FFF0  # of the delivery-ids: they soon pass the end of their numbers
+
+
+def engine(window: int, credit: tuple[int, int], limit: int, drain: bool) -> tuple[Engine, list[ReceiverLink]]:
+    """A client with two receivers, and the peer's half of the attaching taken in."""
+    client = dialect("1.0").client(ConnectionTerms("client", max_frame_size=600), None, True)
+    client.start()
+    client.open()
+    session = client.begin(SessionTerms(incoming_window=window))
+    links = [
+        session.attach_receiver(LinkTerms(str(handle), Source("q"), Target(), max_message_size=limit))
+        for handle in range(2)
+    ]
+    attaches = [Attach(str(handle), handle, False, initial_delivery_count=0xFFFF_FFFE) for handle in range(2)]
+    for attach in attaches:
+        attach.source, attach.target = Source("q"), Target()
+    said = [Open("server"), Begin(0, FIRST, 100, 5), *attaches]
+    frames = [encode_frame(0 if isinstance(frame, Open) else 3, frame) for frame in said]
+    client.receive_data(AMQP_HEADER + b"".join(frames))
+    assert all(link.attached for link in links)
+    for link, granted in zip(links, credit, strict=True):
+        link.flow(granted, drain=drain)
+    client.events()
+    client.data_to_send()
+    return client, links
+
+
+def became(data: bytes, portion: int, *terms: Any) -> list[Any]:
+    """All that is to be seen of an engine that was fed this, in portions of this size."""
+    client, links = engine(*terms)
+    for at in range(0, len(data), portion):
+        client.receive_data(data[at : at + portion])
+    seen: list[Any] = [client.data_to_send(), [re.sub(r" at 0x\w+", "", str(event)) for event in client.events()]]
+    for link in links:
+        state: Any = link
+        seen.append((link.credit, link.attached, link.available, state.flow_state.delivery_count, list(link.unsettled)))
+        window = state.session.window
+        seen.append((window.next_incoming_id, window.incoming_window, window.remote_outgoing_window))
+        seen.append(list(state.session.incoming))
+        for each in link.incoming:
+            facts = (each.delivery_id, each.tag, each.payload, each.message_format)
+            seen.append((*facts, each.local_settled, each.remote_settled, each.remote_state))
+    return seen
+
+
+def transfer(
+    offset: int, handle: int, tag: bytes, settled: bool, message_format: int, size: int, more: bool, said: bool = False
+) -> bytes:
+    """With the state that Broker-J gives its settled transfers, if so much is said."""
+    number = FIRST + offset & 0xFFFF_FFFF
+    if said:
+        return encode_frame(3, Transfer(handle, number, tag, message_format, settled, state=ACCEPTED), b"p" * size)
+    return TransferTemplate(3, handle).head(number, tag, settled, size, more, message_format) + b"p" * size
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> bytes:
+    """Transfers that mostly follow one another as they should, and here and there something else."""
+    frames = []
+    offset = 0
+    for length in draw(st.lists(st.integers(1, 12), min_size=1, max_size=4)):
+        handle, settled = draw(st.integers(0, 1)), draw(st.booleans())
+        message_format, size = draw(st.sampled_from([0, 0, 0, 9])), draw(st.sampled_from([0, 5, 300]))
+        said = draw(st.booleans())
+        for _ in range(length):
+            tag = offset.to_bytes(4, "big")
+            frames.append(transfer(offset, handle, tag, settled, message_format, size, False, said))
+            offset += 1
+        oddity = draw(st.sampled_from(["", "", "more", "tag", "number", "flow", "octet", "large"]))
+        if oddity == "more":
+            frames.append(transfer(offset, handle, b"more", settled, message_format, 4, True))
+            offset += 1
+        elif oddity == "tag":
+            frames.append(transfer(offset, handle, b"\0\0\0\0", settled, message_format, 4, False))
+            offset += 1
+        elif oddity == "number":
+            frames.append(transfer(offset + 1, handle, b"numb", settled, message_format, 4, False))
+        elif oddity == "flow":
+            frames.append(encode_frame(3, Flow(None, 7, 0, 9, handle, 5, 3, echo=True)))
+        elif oddity == "large":
+            frames.append(transfer(offset, handle, b"larg", settled, message_format, 700, False, said))
+        elif oddity == "octet":
+            frame = bytearray(frames[-1])
+            frame[draw(st.integers(0, len(frame) - 1))] = draw(st.integers(0, 255))
+            frames[-1] = bytes(frame)
+    return b"".join(frames)
+
+
+MANY = b"".join(transfer(n, 0, n.to_bytes(4, "big"), False, 0, 5, False) for n in range(40))
+FLAGS = b"".join(transfer(n, 0, n.to_bytes(4, "big"), n < 2, 0, 5, False) for n in range(4))  # settled, then not
+
+
+@settings(deadline=None, max_examples=3 * settings().max_examples)
+@given(
+    streams(),
+    st.sampled_from([1, 2, 7, 30, 1000]),
+    st.tuples(st.sampled_from([0, 3, 20, 100]), st.sampled_from([0, 20])),
+    st.sampled_from([0, 0, 100]),
+    st.booleans(),
+    st.sampled_from([2, 3, bulk.FEWEST]),
+)
+@example(MANY, 30, (100, 0), 0, False, 2)
+@example(MANY, 1000, (20, 0), 0, False, bulk.FEWEST)
+@example(FLAGS, 1000, (100, 0), 0, False, bulk.FEWEST)
+def test_many_at_a_time_or_octet_by_octet(
+    data: bytes, window: int, credit: tuple[int, int], limit: int, drain: bool, fewest: int
+) -> None:
+    """What is read in one piece, octet by octet, so that no two are here at once, and without knowing any by sight."""
+    terms = (window, credit, limit, drain)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bulk, "FEWEST", fewest)
+        found = became(data, len(data), *terms)
+        assert found == became(data, 1, *terms)
+        patch.setattr(_frames, "layout_of", lambda *_: None)
+        assert found == became(data, len(data), *terms)
+
+
+@settings(deadline=None, max_examples=3 * settings().max_examples)
+@given(
+    st.lists(st.tuples(st.integers(1, 30), st.sampled_from([0, 5, 300]), st.booleans()), min_size=1, max_size=4),
+    st.lists(st.tuples(st.integers(0, 40_000), st.integers(0, 255)), max_size=2),
+    st.integers(1, 100),
+    st.integers(0, 40),
+)
+def test_runs_of_one_size(
+    lengths: list[tuple[int, int, bool]], changed: list[tuple[int, int]], most: int, cut: int
+) -> None:
+    """A run is the same whether frames are compared octet by octet or one by one, whatever octets of it are wrong."""
+    frames = [
+        transfer(offset, 0, offset.to_bytes(4, "big"), settled, 0, size, False)
+        for length, size, settled in lengths
+        for offset in range(length)
+    ]
+    start = transfer(0, 0, b"\0\0\0\0", lengths[0][2], 0, lengths[0][1], False)
+    data = bytearray(b"".join(frames))
+    for place, octet in changed:
+        data[place % len(data)] = octet
+    given = bytes(data[: len(data) - cut])
+    reader = FrameReader(600, reuses=True)
+    reader.feed(start * 3 + start)
+    assert all(reader.next() for _ in range(3))
+    layout = reader.alike
+    assert layout is not None
+    runs = []
+    with pytest.MonkeyPatch.context() as patch:
+        for fewest in (2, 1000):
+            patch.setattr(bulk, "FEWEST", fewest)
+            runs.append(bulk.read_run(given, 0, 3, layout, most, 600))
+    assert runs[0] == runs[1]
+
+
+@pytest.mark.spec("2.7.1", "max-frame-size: larger frames are refused in a run of transfers, too")
+@pytest.mark.parametrize(("usual", "large"), [(3, 1), (4, 1), (3, 40), (40, 40)])
+def test_a_run_ends_before_what_is_too_large(usual: int, large: int) -> None:
+    """The others of its form are read, and it is refused when its turn comes."""
+    reader = FrameReader(600, reuses=True)
+    reader.feed(transfer(0, 0, b"usua", False, 0, 5, False) * usual)
+    reader.feed(transfer(1, 0, b"larg", False, 0, 700, False) * large)
+    assert all(reader.next() for _ in range(3))
+    layout = reader.alike
+    assert layout is not None
+    assert reader.run(3, layout, 100) == [(FIRST, b"usua", b"ppppp")] * (usual - 3)
+    with pytest.raises(RemoteProtocolError, match="at most 600"):
+        reader.next()
+
+
+def test_those_with_a_state_are_received_together() -> None:
+    """So that a run of them costs what another does, and each delivery has the state."""
+    client, links = engine(1000, (100, 0), 0, False)
+    link: Any = links[0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FrameReader, "_generic", None)
+        client.receive_data(b"".join(transfer(n, 0, n.to_bytes(4, "big"), True, 0, 5, False, True) for n in range(40)))
+    assert [each.remote_state for each in link.incoming] == [ACCEPTED] * 40
+
+
+@pytest.mark.parametrize("limit", [0, 5])
+def test_they_are_received_together(limit: int) -> None:
+    """Forty transfers in one piece: the first two are looked at one by one, the others are not; nor for their size."""
+    client, links = engine(1000, (100, 0), limit, False)
+    link: Any = links[0]
+    one_by_one = []
+    receive = link.receive_transfer
+
+    def watched(frame: Any, payload: bytes) -> None:
+        one_by_one.append(frame.delivery_id)
+        receive(frame, payload)
+
+    link.receive_transfer = watched
+    client.receive_data(MANY)
+    assert [each.delivery_id for each in link.incoming] == [FIRST + n & 0xFFFF_FFFF for n in range(40)]
+    assert len(one_by_one) <= 3
+    assert link.credit == 60
+
+
+def test_those_of_ever_other_sizes_are_compared_one_by_one() -> None:
+    """What compares frames of one size octet by octet is not even made for them, small as the first ones are."""
+    client, links = engine(1000, (1000, 0), 0, False)
+    link: Any = links[0]
+    sizes = [n % 300 for n in range(200)]
+    made = bulk._columns.cache_info().misses
+    client.receive_data(
+        b"".join(transfer(n, 0, n.to_bytes(4, "big"), False, 0, size, False) for n, size in enumerate(sizes))
+    )
+    assert [len(each.payload) for each in link.incoming] == sizes
+    assert bulk._columns.cache_info().misses == made

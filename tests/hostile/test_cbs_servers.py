@@ -1,0 +1,166 @@
+"""Servers whose node `$cbs` answers anything, or nothing: links are refused with an error that repeats no token."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+from anyio.abc import ByteStream
+
+from amqp10 import AuthenticationFailed, CbsTokens, Connection, Token
+from amqp10.broker._serving.memory import memory_streams
+from amqp10.engine import (
+    ConnectionOpened,
+    ConnectionTerms,
+    LinkAttached,
+    LinkTerms,
+    ReceiverLink,
+    SenderLink,
+    SessionBegun,
+    SessionTerms,
+    dialect,
+)
+from amqp10.messaging import ACCEPTED, AmqpValue, Error, Message, Rejected
+from amqp10.sasl import Authenticator
+from amqp10.types import Decimal32, Int, Symbol
+
+pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
+
+TOKEN = "the-token-that-nobody-may-see"
+Answers = Callable[[Message], list[Message | bytes]]
+
+
+class Server:
+    """One connection of a server that attaches all links, and answers at `$cbs` as the test says."""
+
+    def __init__(
+        self,
+        answers: Answers | None,
+        terms: ConnectionTerms | None = None,
+        authenticator: Authenticator | None = None,
+    ) -> None:
+        self._terms = terms or ConnectionTerms("hostile")
+        self._engine = dialect("1.0").server(self._terms, authenticator or Authenticator(None, anonymous=True))
+        self._answers = answers
+        self._out: list[SenderLink] = []
+        self._engine.start()
+
+    async def serve(self, stream: ByteStream) -> None:
+        engine = self._engine
+        async with stream:
+            try:
+                while True:
+                    engine.receive_data(await stream.receive())
+                    for event in engine.events():
+                        self._act(event)
+                    if data := engine.data_to_send():
+                        await stream.send(data)
+            except (anyio.EndOfStream, anyio.BrokenResourceError):
+                pass
+
+    def _act(self, event: Any) -> None:
+        if isinstance(event, ConnectionOpened):
+            self._engine.open(self._terms)
+        elif isinstance(event, SessionBegun):
+            event.session.begin(SessionTerms())
+        elif isinstance(event, LinkAttached) and event.link.remote is not None:
+            link, remote = event.link, event.link.remote
+            link.attach(LinkTerms(link.name, source=remote.source, target=remote.target))
+            if isinstance(link, ReceiverLink):
+                link.flow(100)
+            elif isinstance(link, SenderLink):
+                self._out.insert(0, link)
+        elif isinstance(requests := getattr(event, "link", None), ReceiverLink):
+            while requests.incoming:
+                delivery = requests.incoming.popleft()
+                if self._answers is None:
+                    reason = f"not this one: {Message.decode(delivery.payload).body}"
+                    requests.settle(delivery, Rejected(Error(Symbol("x"), reason)))
+                    continue
+                requests.settle(delivery, ACCEPTED)
+                for answer in self._answers(Message.decode(delivery.payload)):
+                    payload = answer if isinstance(answer, bytes) else answer.encode()
+                    self._out[0].send(payload, settled=True)
+
+
+@asynccontextmanager
+async def connected(answers: Answers | None) -> AsyncIterator[Connection]:
+    """A client of such a server."""
+
+    async def token(scope: str) -> Token:
+        return Token(TOKEN, time.time() + 600)
+
+    tokens = CbsTokens(token, timeout=0.3)
+    here, there = memory_streams()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(Server(answers).serve, there)
+        with anyio.fail_after(60):
+            async with Connection.over(here, secure=True, tokens=tokens, close_timeout=1) as connection:
+                yield connection
+        tasks.cancel_scope.cancel()
+
+
+def answered(request: Message, status: Any = 202, text: Any = "", **said: Any) -> Message:
+    properties = {"status-code": Int(status) if type(status) is int and status < 1000 else status}
+    properties["status-description"] = text
+    correlation = {"correlation_id": request.message_id} | said
+    return Message(AmqpValue(None), application_properties=properties, **correlation)
+
+
+async def refused(answers: Answers | None) -> str:
+    """The error of a link."""
+    async with connected(answers) as connection:
+        with pytest.raises(AuthenticationFailed) as error:
+            async with connection.sender("q"):
+                pytest.fail("the peer has not taken the token")
+    assert TOKEN not in "".join(traceback.format_exception(error.value))
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        lambda request: [],
+        lambda request: [b"\xff\xff", b""],
+        lambda request: [answered(request, correlation_id=b"another's"), answered(request, correlation_id=None)],
+        lambda request: [answered(request, correlation_id=b"%d" % number) for number in range(90)],
+    ],
+    ids=["nothing", "no message", "others", "many others"],
+)
+async def test_no_answer(answers: Answers) -> None:
+    """Nothing that answers the request: the wait has an end, and the error says what was waited for."""
+    assert "the peer did not answer in 0.3 s" in await refused(answers)
+
+
+@pytest.mark.parametrize("status", ["202", 202.0, None, b"\xca", Decimal32("sNaN"), Int(-1), 2**63 - 1, True])
+async def test_odd_status(status: Any) -> None:
+    """Only a number that says so means that the token was taken."""
+    assert "was refused" in await refused(lambda request: [answered(request, status)])
+
+
+@pytest.mark.parametrize("text", ["x" * 1_000_000, b"\xff" * 100_000, 5])
+async def test_odd_description(text: Any) -> None:
+    """It is text, and no more than somebody reads."""
+    assert len(await refused(lambda request: [answered(request, Int(401), text)])) < 2000
+
+
+async def test_repeats_the_token() -> None:
+    """A peer that repeats the token in its reason does not bring it into errors and logs."""
+    said = await refused(lambda request: [answered(request, Int(401), f"not this one: {request.body}")])
+    assert "not this one: <token>" in said
+    assert "not this one: <token>" in await refused(None)
+
+
+async def test_answers_twice() -> None:
+    """The first answer counts, and the second is nobody's."""
+    async with (
+        connected(lambda request: [answered(request), answered(request, Int(401))]) as connection,
+        connection.sender("q"),
+        connection.sender("r"),
+    ):
+        pass

@@ -1,0 +1,126 @@
+"""What users of Microsoft's client complained of: what became of it there, and how it is here, on one emulator."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import anyio
+import azure.servicebus._common.message as sdk_messages
+import pytest
+from anyio import to_thread
+from azure.servicebus import AutoLockRenewer, ServiceBusClient
+from azure.servicebus.exceptions import MessageLockLostError
+
+from amqp10.azure import MessageLockLost, ServiceBus
+from amqp10.broker.azure import AzureConfig
+from amqp10.testing import BackgroundServiceBus
+
+from ._azure import receive, send
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.capability("Service Bus client")]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "trio"
+
+
+@pytest.fixture(scope="module")
+def emulator() -> Iterator[BackgroundServiceBus]:
+    with BackgroundServiceBus(AzureConfig(["clock", "closing", "idle", "lost"])) as emulator:
+        yield emulator
+
+
+@pytest.fixture(scope="module")
+def sdk(emulator: BackgroundServiceBus) -> Iterator[ServiceBusClient]:
+    text = emulator.connection_string
+    with ServiceBusClient.from_connection_string(text, retry_total=0, keep_alive=0) as client:
+        yield client
+
+
+async def test_a_lock_that_looks_expired(
+    emulator: BackgroundServiceBus, sdk: ServiceBusClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock that is 70 s fast theirs refuses to complete what is locked for 60 s; ours asks the service."""
+    ahead = datetime.now(UTC) + timedelta(seconds=70)
+
+    def refused() -> None:
+        send(sdk, "clock", "x")
+        with sdk.get_queue_receiver("clock") as receiver:
+            [message] = receive(receiver)
+            monkeypatch.setattr(sdk_messages, "utc_now", lambda: ahead)
+            with pytest.raises(MessageLockLostError):
+                receiver.complete_message(message)
+            monkeypatch.undo()
+            receiver.abandon_message(message)
+
+    await to_thread.run_sync(refused)
+    async with ServiceBus(emulator.connection_string, clock=lambda: time.time() + 70) as bus:
+        async with bus.receiver("clock") as receiver:
+            await (await receiver.receive()).complete()
+            assert await receiver.peek() == []
+
+
+async def test_closing_gives_back_what_was_fetched(emulator: BackgroundServiceBus, sdk: ServiceBusClient) -> None:
+    """Both do so now."""
+    await to_thread.run_sync(lambda: send(sdk, "closing", *map(str, range(10))))
+
+    def fetch() -> None:
+        with sdk.get_queue_receiver("closing", prefetch_count=10) as receiver:
+            receiver.complete_message(receive(receiver)[0])
+
+    await to_thread.run_sync(fetch)
+    async with ServiceBus(emulator.connection_string) as bus:
+        async with bus.receiver("closing", prefetch=10) as receiver:
+            await (await receiver.receive()).complete()
+        async with bus.receiver("closing") as receiver:
+            batch = await receiver.receive_batch(10, max_wait=0)
+            assert [(each.message.body, each.delivery_count) for each in batch] == [
+                (b"%d" % n, 0) for n in range(2, 10)
+            ]
+
+
+async def test_a_receiver_that_was_idle(emulator: BackgroundServiceBus, sdk: ServiceBusClient) -> None:
+    """Both settle what they hold when the service has detached the link; ours receives on it, too."""
+    await to_thread.run_sync(lambda: send(sdk, "idle", "theirs", "ours", "next"))
+
+    def hold() -> None:
+        with sdk.get_queue_receiver("idle") as receiver:
+            [message] = receive(receiver)
+            emulator.detach_links("idle")
+            receiver.complete_message(message)
+
+    await to_thread.run_sync(hold)
+    async with ServiceBus(emulator.connection_string) as bus, bus.receiver("idle") as receiver:
+        delivery = await receiver.receive()
+        emulator.detach_links("idle")
+        await delivery.complete()
+        async with await receiver.receive() as message:
+            assert message.body == b"next"
+        assert await receiver.peek() == []
+
+
+async def test_work_on_a_message_whose_lock_is_lost(emulator: BackgroundServiceBus, sdk: ServiceBusClient) -> None:
+    """With theirs it goes on, unless it looks at the lock itself; with ours it is cancelled."""
+    await to_thread.run_sync(lambda: send(sdk, "lost", "x"))
+
+    def work() -> None:
+        with sdk.get_queue_receiver("lost") as receiver, AutoLockRenewer() as renewer:
+            [message] = receive(receiver)
+            renewer.register(receiver, message)
+            emulator.lose_locks("lost")
+            assert not message._lock_expired  # what a program could look at
+            with pytest.raises(MessageLockLostError):
+                receiver.complete_message(message)
+
+    await to_thread.run_sync(work)
+    # By a clock that is 59 s fast a lock of 60 s is renewed at once.
+    async with ServiceBus(emulator.connection_string, clock=lambda: time.time() + 59) as bus:
+        async with bus.receiver("lost") as receiver:
+            delivery = await receiver.receive()
+            emulator.lose_locks("lost")
+            with anyio.fail_after(60), pytest.raises(MessageLockLost):
+                async with delivery.keep_locked():
+                    await anyio.sleep_forever()

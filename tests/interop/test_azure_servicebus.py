@@ -1,0 +1,255 @@
+"""Queues of the emulator, as Microsoft's own SDK for Python drives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import anyio
+import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusMessageState, ServiceBusReceiveMode
+from azure.servicebus.exceptions import (
+    MessageLockLostError,
+    MessageNotFoundError,
+    MessagingEntityNotFoundError,
+    ServiceBusAuthorizationError,
+    ServiceBusError,
+)
+
+from amqp10.broker.azure import AzureConfig, QueueConfig
+
+from ._azure import WAIT, Behavior, Behaviors, Clock, client_of, dead_letters, nothing_comes, receive, run, send
+
+pytestmark = [pytest.mark.slow, pytest.mark.capability("Service Bus emulator")]
+
+CONFIG = [
+    QueueConfig("orders", lock_duration=300.0, max_delivery_count=3),
+    QueueConfig("unique", duplicate_window=60.0),
+    QueueConfig("mortal", ttl=5.0, dead_letter_expired=True),
+]
+behavior = Behaviors(AzureConfig(CONFIG))
+
+
+@behavior
+def send_receive_complete(client: ServiceBusClient, clock: Clock) -> None:
+    """A message comes as it was sent, with what the service says of it; completed, it is gone."""
+    own = ServiceBusMessage(
+        b"body", message_id="m", subject="s", correlation_id="c", application_properties={"k": 1, "t": "x"}
+    )
+    send(client, "Orders", own)
+    with client.get_queue_receiver("orders") as receiver:
+        [message] = receive(receiver)
+        assert b"".join(message.body) == b"body"  # type: ignore[arg-type]
+        assert (message.message_id, message.subject, message.correlation_id) == ("m", "s", "c")
+        assert message.application_properties == {b"k": 1, b"t": b"x"}
+        assert (message.sequence_number, message.enqueued_sequence_number, message.delivery_count) == (1, 1, 0)
+        assert message.state == ServiceBusMessageState.ACTIVE
+        assert message.enqueued_time_utc is not None
+        assert message.locked_until_utc is not None
+        assert 299 < (message.locked_until_utc - message.enqueued_time_utc).total_seconds() < 360
+        receiver.complete_message(message)
+        assert nothing_comes(receiver)
+        assert receiver.peek_messages(sequence_number=1) == []
+
+
+@behavior
+def batches(client: ServiceBusClient, clock: Clock) -> None:
+    """Each message of a batch comes by itself, in order."""
+    with client.get_queue_sender("orders") as sender:
+        batch = sender.create_message_batch()
+        for number in range(20):
+            batch.add_message(ServiceBusMessage(f"m{number}", message_id=str(number)))
+        sender.send_messages(batch)
+    with client.get_queue_receiver("orders", receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE) as receiver:
+        messages = receive(receiver, 20)
+        assert [str(message) for message in messages] == [f"m{number}" for number in range(20)]
+        assert [message.sequence_number for message in messages] == list(range(1, 21))
+        assert receiver.peek_messages(sequence_number=1) == []
+
+
+@behavior
+def abandon_until_dead(client: ServiceBusClient, clock: Clock) -> None:
+    """An abandoned message comes again, with its count, until it is a dead letter that says so."""
+    send(client, "orders", "x")
+    with client.get_queue_receiver("orders") as receiver:
+        for attempt in range(3):
+            [message] = receive(receiver)
+            assert message.delivery_count == attempt
+            receiver.abandon_message(message)
+        assert nothing_comes(receiver)
+    with dead_letters(client, "orders") as receiver:
+        [dead] = receive(receiver)
+        assert dead.dead_letter_reason == "MaxDeliveryCountExceeded"
+
+
+@behavior
+def dead_letter(client: ServiceBusClient, clock: Clock) -> None:
+    """A dead letter has its reason, its description and where it was."""
+    send(client, "orders", "first", "second")
+    with client.get_queue_receiver("orders") as receiver:
+        first, second = receive(receiver, 2)
+        receiver.complete_message(first)
+        receiver.dead_letter_message(second, reason="bad", error_description="very bad")
+    with dead_letters(client, "orders") as receiver:
+        [dead] = receive(receiver)
+        assert (str(dead), dead.dead_letter_reason, dead.dead_letter_error_description) == ("second", "bad", "very bad")
+        assert (dead.dead_letter_source, dead.sequence_number, dead.enqueued_sequence_number) == ("orders", 1, 2)
+
+
+@behavior
+def defer(client: ServiceBusClient, clock: Clock) -> None:
+    """A deferred message comes by its number only, and is settled through the management node."""
+    send(client, "orders", "x", "y")
+    with client.get_queue_receiver("orders") as receiver:
+        first, second = receive(receiver, 2)
+        receiver.defer_message(first)
+        receiver.complete_message(second)
+        assert nothing_comes(receiver)
+        [peeked] = receiver.peek_messages(5, sequence_number=1)
+        assert peeked.state == ServiceBusMessageState.DEFERRED
+        assert first.sequence_number is not None
+        [deferred] = receiver.receive_deferred_messages(first.sequence_number)
+        assert str(deferred) == "x"
+        receiver.renew_message_lock(deferred)
+        receiver.complete_message(deferred)
+        with pytest.raises(MessageNotFoundError):
+            receiver.receive_deferred_messages(first.sequence_number)
+
+
+@behavior
+def renew(client: ServiceBusClient, clock: Clock) -> None:
+    """A renewed lock holds beyond its first end."""
+    send(client, "orders", "x")
+    with client.get_queue_receiver("orders") as receiver:
+        [message] = receive(receiver)
+        clock.ahead += 200
+        until = receiver.renew_message_lock(message)
+        assert 200 < until.timestamp() - clock() < 300.1
+        clock.ahead += 150
+        receiver.complete_message(message)
+        assert receiver.peek_messages(sequence_number=1) == []
+
+
+@behavior
+def lost_lock(client: ServiceBusClient, clock: Clock) -> None:
+    """A message whose lock has ended is settled by nobody; another receiver gets it, as a further attempt."""
+    send(client, "orders", "x")
+    with client.get_queue_receiver("orders") as receiver:
+        [message] = receive(receiver)
+        clock.ahead += 301
+        with pytest.raises(MessageLockLostError):
+            receiver.renew_message_lock(message)
+        with pytest.raises(MessageLockLostError):
+            receiver.complete_message(message)
+        [again] = receive(receiver)
+        assert again.delivery_count == 1
+        receiver.complete_message(again)
+
+
+@behavior
+def closed_receiver_releases(client: ServiceBusClient, clock: Clock) -> None:
+    """What a receiver had fetched ahead and not given out is there for others when it closes."""
+    send(client, "orders", *(f"m{number}" for number in range(5)))
+    with client.get_queue_receiver("orders", prefetch_count=5) as receiver:
+        [message] = receive(receiver)
+        receiver.complete_message(message)
+    with client.get_queue_receiver("orders", receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE) as receiver:
+        assert [str(message) for message in receive(receiver, 4)] == ["m1", "m2", "m3", "m4"]
+
+
+@behavior
+def schedule_and_cancel(client: ServiceBusClient, clock: Clock) -> None:
+    """A scheduled message comes when it is due; one that was cancelled does not."""
+    due = datetime.now(UTC) + timedelta(hours=1)
+    with client.get_queue_sender("orders") as sender:
+        numbers = sender.schedule_messages([ServiceBusMessage("keep"), ServiceBusMessage("drop")], due)
+        sender.cancel_scheduled_messages(numbers[1])
+        with pytest.raises(MessageNotFoundError):
+            sender.cancel_scheduled_messages(numbers[1])
+    with client.get_queue_receiver("orders") as receiver:
+        [peeked] = receiver.peek_messages(5)
+        assert (peeked.sequence_number, peeked.state) == (numbers[0], ServiceBusMessageState.SCHEDULED)
+        assert peeked.scheduled_enqueue_time_utc is not None
+        assert abs((peeked.scheduled_enqueue_time_utc - due).total_seconds()) < 1
+        assert nothing_comes(receiver)
+    clock.ahead += 3601
+    with client.get_queue_receiver("orders") as receiver:
+        [message] = receive(receiver)
+        assert (str(message), message.sequence_number) == ("keep", 3)
+        receiver.complete_message(message)
+
+
+@behavior
+def peek(client: ServiceBusClient, clock: Clock) -> None:
+    """Peeking goes on where it was, and takes nothing."""
+    send(client, "orders", *(f"m{number}" for number in range(5)))
+    with client.get_queue_receiver("orders") as receiver:
+        pages = [receiver.peek_messages(2) for _ in range(4)]
+        assert [[str(message) for message in page] for page in pages] == [["m0", "m1"], ["m2", "m3"], ["m4"], []]
+        assert len(receive(receiver, 5)) == 5
+
+
+@behavior
+def duplicates(client: ServiceBusClient, clock: Clock) -> None:
+    """A message that is sent again within the window is taken and dropped."""
+    for _ in range(2):
+        send(client, "unique", ServiceBusMessage("x", message_id="a"))
+    clock.ahead += 61
+    send(client, "unique", ServiceBusMessage("y", message_id="a"))
+    with client.get_queue_receiver("unique", receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE) as receiver:
+        assert [str(message) for message in receive(receiver, 2)] == ["x", "y"]
+
+
+@behavior
+def expired(client: ServiceBusClient, clock: Clock) -> None:
+    """What is too old becomes a dead letter, where that was asked for."""
+    send(client, "mortal", "x")
+    clock.ahead += 6
+    with client.get_queue_receiver("mortal") as receiver:
+        assert nothing_comes(receiver)
+    with dead_letters(client, "mortal") as receiver:
+        assert receive(receiver)[0].dead_letter_reason == "TTLExpiredException"
+
+
+@behavior
+def missing_entity(client: ServiceBusClient, clock: Clock) -> None:
+    """What is not in the configuration is not there."""
+    with pytest.raises(MessagingEntityNotFoundError):
+        send(client, "missing", "x")
+    with pytest.raises(MessagingEntityNotFoundError):
+        client.get_queue_receiver("missing").receive_messages(max_wait_time=WAIT)
+
+
+@pytest.fixture(scope="module")
+def runs(request: pytest.FixtureRequest) -> Iterator[Callable[[Behavior], None]]:
+    """How each behavior went."""
+    with behavior.running(request) as runs:
+        yield runs
+
+
+@pytest.mark.parametrize("behavior", behavior.all, ids=lambda behavior: behavior.__name__)
+def test_behavior(behavior: Behavior, runs: Callable[[Behavior], None]) -> None:
+    """What the SDK does and sees; each behavior says what that is."""
+    runs(behavior)
+
+
+@pytest.mark.parametrize(("policy", "allowed"), [("listen", "receive"), ("send", "send"), ("unknown", None)])
+def test_rights(policy: str, allowed: str | None) -> None:
+    """Who may only listen cannot send, and the reverse; who has another key may do nothing."""
+
+    def use(url: str) -> None:
+        with client_of(url, policy) as client:
+            tries: dict[str, Callable[[], Any]] = {
+                "send": partial(send, client, "orders", "x"),
+                "receive": partial(client.get_queue_receiver("orders").peek_messages),
+            }
+            for name, attempt in tries.items():
+                if name == allowed:
+                    attempt()
+                else:
+                    with pytest.raises((ServiceBusAuthorizationError, ServiceBusError)):
+                        attempt()
+
+    anyio.run(run, AzureConfig(CONFIG), Clock(), use, backend="trio")

@@ -1,0 +1,30 @@
+"""A scripted peer to which every connection of a test leads, without sockets."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import anyio
+import pytest
+
+from amqp10.broker._serving.memory import MemoryStream
+from amqp10.net import StreamFacts
+from amqp10.testing import ScriptedPeer
+
+
+class MemoryPeer(ScriptedPeer):
+    """It listens nowhere: what connects to it waits in line until it accepts."""
+
+    port = 5672
+    url = "amqp://127.0.0.1:5672"
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        monkeypatch.setattr("amqp10.client._connecting.supervisor.connect", self._lead)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def _lead(self, *_: Any) -> tuple[MemoryStream, StreamFacts]:
+        await anyio.lowlevel.checkpoint()
+        return self.connect(), StreamFacts(secure=True)

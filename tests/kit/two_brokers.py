@@ -1,0 +1,84 @@
+"""What stands at both ends of a bridge in these tests."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+
+from amqp10 import Connection, Message
+from amqp10.broker import Broker
+
+
+@asynccontextmanager
+async def two_brokers() -> AsyncIterator[tuple[Broker, Broker]]:
+    """The old one, and the new one."""
+    async with Broker() as old, Broker() as new:
+        yield old, new
+
+
+async def fill(broker: Broker, address: str, bodies: Iterable[object]) -> None:
+    """Have these in a queue."""
+    async with Connection(broker.url) as connection, connection.sender(address) as sender:
+        await sender.send_many(bodies)
+
+
+async def messages(broker: Broker, address: str) -> list[Message]:
+    """What waits in a queue; it stays there."""
+    async with Connection(broker.url) as connection, connection.browser(address) as browser:
+        return [delivery.message async for delivery in browser]
+
+
+async def bodies(broker: Broker, address: str) -> list[Any]:
+    """The bodies of that."""
+    return [message.body for message in await messages(broker, address)]
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    """Let the others go on until that is so."""
+    with anyio.fail_after(60):
+        while not condition():  # noqa: ASYNC110 - of what is waited for there is no event
+            await anyio.sleep(0.001)
+
+
+NO_CONNECTION = 3  # the exit code
+
+
+class Program:
+    """`amqp10 bridge`, which may be killed and begin again."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._arguments = arguments
+        self.kills = 0  # while it was at it
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "amqp10", "bridge", *self._arguments, "--json"]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def goes_on(self) -> bool:
+        """True; started again if it could not connect, for a cut that was meant for the one before came late."""
+        if self._process.poll() == NO_CONNECTION:
+            self._process.communicate()
+            self.start()
+        return True
+
+    def kill(self) -> None:
+        """SIGKILL, unless it has ended."""
+        self.kills += self._process.poll() is None
+        self._process.kill()
+        self._process.communicate()
+
+    def end(self) -> dict[str, object]:
+        """Let it run to its end, started again if it could not connect; the last counts."""
+        out, err = self._process.communicate(timeout=60)
+        while self._process.returncode == NO_CONNECTION:
+            self.start()
+            out, err = self._process.communicate(timeout=60)
+        assert self._process.returncode == 0, err
+        last: dict[str, object] = json.loads(out.splitlines()[-1])
+        return last

@@ -1,0 +1,215 @@
+"""The stream of a socket: waiting, gathering, cancelling at the worst moment, closing under a waiter."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+from anyio.abc import ByteStream, SocketAttribute
+
+from amqp10.net import accept
+from amqp10.net._streams.socket import SocketStream, take_over
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=["unix", "tcp"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Both kinds of sockets."""
+    found: str = request.param
+    return found
+
+
+@asynccontextmanager
+async def pair(tmp_path: str, kind: str = "unix") -> AsyncIterator[tuple[ByteStream, ByteStream]]:
+    """Two ends, through a listener."""
+    path = f"{tmp_path}/a.sock"
+    listener: Any
+    if kind == "unix":
+        listener = await anyio.create_unix_listener(path)
+    else:
+        listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    send, receive = anyio.create_memory_object_stream[ByteStream](1)
+    async with listener, anyio.create_task_group() as tasks:
+
+        async def serve(stream: ByteStream) -> None:
+            async with stream:
+                taken, _ = await accept(stream)
+                await send.send(taken)
+                await anyio.sleep_forever()
+
+        tasks.start_soon(listener.serve, serve)
+        stream: ByteStream
+        if kind == "unix":
+            stream = await anyio.connect_unix(path)
+        else:
+            stream = await anyio.connect_tcp("127.0.0.1", listener.extra(SocketAttribute.local_port))
+        here = await take_over(stream)
+        assert isinstance(here, SocketStream)
+        there = await receive.receive()
+        async with here, send, receive:
+            yield here, there
+        tasks.cancel_scope.cancel()
+
+
+async def test_both_ways(tmp_path: str, kind: str) -> None:
+    """More than the socket's buffers hold, to a reader that takes little at a time; then the end."""
+    data = bytes(range(256)) * 8192
+    async with pair(tmp_path, kind) as (here, there), anyio.create_task_group() as tasks:
+
+        async def write() -> None:
+            await here.send(data)
+            await here.send_eof()
+
+        tasks.start_soon(write)
+        received = bytearray()
+        with pytest.raises(anyio.EndOfStream):
+            while True:
+                part = await there.receive(50_000)
+                assert len(part) <= 50_000
+                received += part
+        assert received == data
+        await there.send(b"the other way is open still")
+        assert await here.receive() == b"the other way is open still"
+
+
+async def test_several_buffers_in_order(tmp_path: str, kind: str) -> None:
+    """More buffers than one system call takes, none, and more than the socket has room for: all arrives in order."""
+    buffers: list[bytes | memoryview] = [bytes([n % 256]) * (n % 7) for n in range(3000)]
+    buffers += [memoryview(bytes(range(256)) * 8192), b"end"]
+    async with pair(tmp_path, kind) as (here, there), anyio.create_task_group() as tasks:
+        assert isinstance(here, SocketStream)
+
+        async def write() -> None:
+            await here.send_buffers([])
+            await here.send_buffers(buffers)
+            await here.send_eof()
+
+        tasks.start_soon(write)
+        received = bytearray()
+        with pytest.raises(anyio.EndOfStream):
+            while True:
+                received += await there.receive()
+        assert received == b"".join(buffers)
+
+
+async def test_buffers_are_written_together(tmp_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One system call for many of them, as long as the socket has room."""
+    calls = 0
+    write = SocketStream._write
+
+    def counted(stream: SocketStream, rest: deque[memoryview]) -> int:
+        nonlocal calls
+        calls += 1
+        return write(stream, rest)
+
+    monkeypatch.setattr(SocketStream, "_write", counted)
+    async with pair(tmp_path) as (here, there):
+        assert isinstance(here, SocketStream)
+        await here.send_buffers([b"x" * 10] * 100)
+        assert await there.receive() == b"x" * 1000
+    assert calls == 1
+
+
+async def test_others_run_once(tmp_path: str) -> None:
+    """While there is something to read, and room to write, a call lets the other tasks run once and goes on."""
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    async with pair(tmp_path) as (here, there), anyio.create_task_group() as tasks:
+        tasks.start_soon(take_turns)
+        await anyio.lowlevel.checkpoint()
+        before = turns
+        for _ in range(100):
+            await here.send(b"x")
+        assert 90 <= turns - before <= 110  # trio draws lots for who goes first
+        before = turns
+        for _ in range(100):
+            assert await there.receive(1) == b"x"
+        assert 90 <= turns - before <= 110  # trio draws lots for who goes first
+        tasks.cancel_scope.cancel()
+
+
+async def test_cancelled_as_data_comes(tmp_path: str, kind: str) -> None:
+    """A receive that is cancelled in the moment that data comes: no noise in the event loop, and the data stays."""
+    async with pair(tmp_path, kind) as (here, there):
+        raw = there.extra(SocketAttribute.raw_socket)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(here.receive)
+            await anyio.wait_all_tasks_blocked()
+            os.write(raw.fileno(), b"late")
+            tasks.cancel_scope.cancel()
+        for _ in range(3):
+            await anyio.lowlevel.checkpoint()
+        assert await here.receive() == b"late"
+
+
+@pytest.mark.parametrize("how", ["receive", "send"])
+async def test_closed_under_a_waiter(tmp_path: str, kind: str, how: str) -> None:
+    """Closing wakes whoever waits, and what comes later fails the same way."""
+    async with pair(tmp_path, kind) as (here, _), anyio.create_task_group() as tasks:
+        calls: dict[str, Callable[[], object]] = {
+            "receive": here.receive,
+            "send": lambda: here.send(bytes(1 << 24)),
+        }
+
+        async def wait() -> None:
+            with pytest.raises(anyio.ClosedResourceError):
+                await calls[how]()  # type: ignore[misc]
+
+        tasks.start_soon(wait)
+        await anyio.wait_all_tasks_blocked()
+        await here.aclose()
+        for call in (here.receive, lambda: here.send(b"x"), here.send_eof):
+            with pytest.raises(anyio.ClosedResourceError):
+                await call()
+
+
+async def test_the_other_end_is_gone(tmp_path: str, kind: str) -> None:
+    """Reading ends, writing breaks."""
+    async with pair(tmp_path, kind) as (here, there):
+        await there.aclose()
+        with pytest.raises(anyio.EndOfStream):
+            await here.receive()
+        with pytest.raises(anyio.BrokenResourceError):
+            while True:  # of TCP the first may be written before the other end has said that it is gone
+                await here.send(b"x")
+
+
+async def test_sending_at_once(tmp_path: str, kind: str) -> None:
+    """What the system takes without waiting is gone, the rest is given back, and goes out after it."""
+    async with pair(tmp_path, kind) as (here, there):
+        assert isinstance(here, SocketStream)
+        assert not here.send_at_once([b"be", memoryview(b"gin")])
+        whole = os.urandom(1 << 24)
+        rest = here.send_at_once([whole])
+        left = sum(map(len, rest))
+        assert 0 < left < len(whole)
+        assert b"".join(rest) == whole[-left:]
+        got = bytearray()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(here.send_buffers, rest)
+            while len(got) < 5 + len(whole):
+                got += await there.receive(1 << 20)
+        assert got == b"begin" + whole
+
+
+async def test_sending_at_once_to_nobody(tmp_path: str, kind: str) -> None:
+    """All of it is given back, and the error is that of who sends it then."""
+    async with pair(tmp_path, kind) as (here, _):
+        assert isinstance(here, SocketStream)
+        await here.send_eof()
+        rest = here.send_at_once([b"lost"])
+        assert list(rest) == [b"lost"]
+        with pytest.raises(anyio.BrokenResourceError):
+            await here.send_buffers(rest)

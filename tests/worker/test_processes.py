@@ -1,0 +1,202 @@
+"""`amqp10 work` as a process: stopped by a signal it finishes what it began, killed it loses nothing."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from amqp10 import Message
+from amqp10.broker import Broker
+
+from ..kit.free_ports import free_ports
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.timeout(300),
+    pytest.mark.parametrize("anyio_backend", ["trio"]),  # the programs choose their own,
+    pytest.mark.capability("workers"),
+]
+
+HANDLERS = """
+import random
+import anyio
+from amqp10.worker import DeadLetter, Retry
+
+def say(*words):
+    # The end of the line goes with it: the lines of threads would be mixed.
+    print(" ".join(map(str, words)) + "\\n", end="", flush=True)
+
+async def orders(message):
+    await anyio.sleep(0.001)
+    if message.body % 50 == 7:
+        raise DeadLetter("sevens are not sold")
+    if random.random() < 0.1:
+        raise Retry(delay=0.01)
+    say(message.body)
+
+async def slow(message):
+    say("begun", message.body)
+    await anyio.sleep(0.5)
+    say("ended", message.body)
+
+def plain(message):
+    say("plain", message.body)
+
+def nothing_taken(): ...
+
+def wrong(message):
+    raise ValueError("no such thing")
+
+number = 5
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "shop.py").write_text(HANDLERS)
+    return tmp_path
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "amqp10", "work", *arguments]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def lines_of(process: subprocess.Popen[str]) -> Iterator[str]:
+    assert process.stdout is not None
+    return iter(process.stdout.readline, "")
+
+
+async def fill(broker: Broker, count: int) -> None:
+    async with broker.connect() as connection, connection.sender("orders") as sender:
+        await sender.send_many(range(count))
+
+
+@pytest.mark.parametrize(("number", "backend"), [(signal.SIGTERM, "asyncio"), (signal.SIGINT, "trio")])
+@pytest.mark.slow
+async def test_drains_on_a_signal(folder: Path, number: signal.Signals, backend: str) -> None:
+    """What runs ends and is accepted; the rest is in the queue, with no attempt counted; the exit code says why."""
+    async with Broker() as broker:
+        await fill(broker, 20)
+        arguments = ("shop:slow", broker.url, "orders", "--concurrency", "3", "--backend", backend)
+        with start(folder, *arguments) as process:
+
+            def work() -> list[str]:
+                lines = lines_of(process)
+                said = [next(lines) for _ in range(3)]
+                process.send_signal(number)
+                return said + list(lines)
+
+            said = await anyio.to_thread.run_sync(work)
+            assert process.stderr is not None
+            log = process.stderr.read()
+        assert process.returncode == 128 + number
+        assert Counter(line.split()[0] for line in said) == {"begun": 3, "ended": 3}
+        assert f"{number.name}: no more messages are taken" in log
+        assert broker.queue("orders").depth == 17
+        async with broker.connect() as connection, connection.browser("orders") as browser:
+            assert {each.message.delivery_count async for each in browser} == {0}
+
+
+@pytest.mark.slow
+async def test_plain_function(folder: Path) -> None:
+    async with Broker() as broker:
+        await fill(broker, 3)
+        with start(folder, "shop:plain", broker.url, "orders", "--quiet") as process:
+            lines = lines_of(process)
+            said = await anyio.to_thread.run_sync(lambda: sorted(next(lines) for _ in range(3)))
+            process.terminate()
+            await anyio.to_thread.run_sync(process.wait)
+            assert process.stderr is not None
+            assert process.stderr.read() == ""
+        assert said == ["plain 0\n", "plain 1\n", "plain 2\n"]
+
+
+@pytest.mark.slow
+async def test_killed(folder: Path) -> None:
+    """Four SIGKILLs while handlers fail at random: each message is handled or a dead letter, with its reason."""
+    total, kills = 600, 4
+    handled: Counter[int] = Counter()
+    arguments = ["--concurrency", "8", "--attempts", "30", "--dead-letters", "dead", "--quiet"]
+    async with Broker() as broker:
+        await fill(broker, total)
+        for kill in range(kills + 1):
+            with start(folder, "shop:orders", broker.url, "orders", *arguments) as process:
+
+                def work(process: subprocess.Popen[str] = process, until: int = total * (kill + 1) // 7) -> None:
+                    for line in lines_of(process):
+                        handled[int(line)] += 1
+                        if len(handled) >= until:
+                            process.kill()
+
+                async with anyio.create_task_group() as tasks:
+                    if kill < kills:
+                        await anyio.to_thread.run_sync(work)
+                    else:
+                        tasks.start_soon(anyio.to_thread.run_sync, lambda: work(until=total + 1))
+                        while broker.queue("orders").depth:  # noqa: ASYNC110
+                            await anyio.sleep(0.01)
+                        process.terminate()
+                assert process.stderr is not None
+                errors = process.stderr.read()
+                assert "Traceback" not in errors.replace("amqp10.worker._policy.DeadLetter", ""), errors
+            assert process.returncode == (-signal.SIGKILL if kill < kills else 128 + signal.SIGTERM)
+        dead = set()
+        async with broker.connect() as connection, connection.browser("dead") as browser:
+            async for delivery in browser:
+                annotations = delivery.message.message_annotations
+                assert annotations["x-opt-dead-letter-description"] == "sevens are not sold"
+                dead.add(delivery.message.body)
+    sevens = {number for number in range(total) if number % 50 == 7}
+    assert dead == sevens
+    assert handled.keys() == set(range(total)) - sevens
+
+
+@pytest.mark.slow
+async def test_log_as_json(folder: Path) -> None:
+    """Each line is an object, a failed handler's too: the message, the attempt, and the exception with its place."""
+    async with Broker(queues=["dead-letter"]) as broker:
+        async with broker.connect() as connection, connection.sender("orders") as sender:
+            await sender.send(Message("x", message_id="m"))
+        with start(folder, "shop:wrong", broker.url, "orders", "--log-format", "json", "--attempts", "1") as process:
+            while not broker.queue("dead-letter").depth:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+            process.terminate()
+            _, errors = await anyio.to_thread.run_sync(process.communicate)
+    lines = [json.loads(line) for line in errors.splitlines()]
+    [failed] = [line for line in lines if line.get("amqp_event") == "message_dead_lettered"]
+    assert (failed["level"], failed["logger"], failed["amqp_message_id"]) == ("ERROR", "amqp10.worker", "m")
+    assert (failed["exception"]["type"], failed["exception"]["message"]) == ("builtins.ValueError", "no such thing")
+    assert "shop.py" in failed["exception"]["traceback"]
+    assert datetime.fromisoformat(failed["time"]).tzinfo is not None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["shop"], "is not MODULE:NAME"),
+        (["nothing:here"], "there is no module 'nothing'"),
+        (["shop:nothing"], "has no attribute 'nothing'"),
+        (["shop:number"], "is no function"),
+        (["shop:orders", "--key", "a", "--batch", "3"], "without batch_size="),
+        (["shop:nothing_taken"], "handler is called with one argument, the message"),
+    ],
+)
+@pytest.mark.slow
+async def test_wrong_usage(folder: Path, arguments: list[str], words: str) -> None:
+    """It is said before the broker is asked: there is none here."""
+    [port] = free_ports(1)
+    with start(folder, arguments[0], f"amqp://localhost:{port}", "orders", *arguments[1:]) as process:
+        _, errors = await anyio.to_thread.run_sync(process.communicate)
+    assert process.returncode == 2
+    assert words in " ".join(errors.split())
