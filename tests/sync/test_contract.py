@@ -97,7 +97,7 @@ class OverTheDoor(Basics, Outcomes, Links, Streams, Work, Losses):
         return Awaited(Connection(url, **settings))
 
     async def ask(self, session: Any, request: Any) -> Any:
-        return await in_thread(session.door._loop.run, ask(session.door._inner, request))
+        return await in_thread(session.door._loop.run, partial(ask, session.door._inner, request))
 
     @asynccontextmanager
     async def refused(self, connection: Any) -> AsyncIterator[None]:

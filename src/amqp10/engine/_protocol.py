@@ -110,7 +110,8 @@ class Engine(EngineFastLane, ABC):
     def tick(self, now: float) -> float | None:
         """Do what is due at `now` (heartbeat, idle timeout); return the deadline for the next call, None: no deadline.
 
-        The peer's open can bring a nearer deadline, so call it once more after `ConnectionOpened`.
+        The deadline is later than `now`. The peer's open can bring a nearer one, so call it once more after
+        `ConnectionOpened`.
 
         `now` and the deadline are seconds on one monotonic clock of the caller's choice.
         """

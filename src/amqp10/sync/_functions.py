@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Unpack
 
 from .. import client, rabbitmq
@@ -33,7 +34,7 @@ def send(
         TimeoutError: it took longer; what was sent may be accepted or not.
         MessageRejected, MessageReleased, MessageModified, EncodeError: see `amqp10.send`, as for all others.
     """
-    run(client.send(url, address, *messages, **settings), timeout, "send")
+    run(partial(client.send, url, address, *messages, **settings), timeout, "send")
 
 
 def receive(
@@ -57,7 +58,7 @@ def receive(
         TimeoutError: it took longer; nothing was accepted, and all come again.
         LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: see `amqp10.receive`, as for all others.
     """
-    messages: list[Message] = run(client.receive(url, address, count=count, **settings), timeout, "receive")
+    messages: list[Message] = run(partial(client.receive, url, address, count=count, **settings), timeout, "receive")
     return messages
 
 

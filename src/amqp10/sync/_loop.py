@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
+from functools import partial
 from itertools import islice
 from types import TracebackType
 from typing import Any, Self
@@ -24,6 +25,9 @@ CHUNK = 1000
 """Messages of an iterable that are fetched at a time, in the thread of the caller."""
 
 
+Work = Callable[[], Coroutine[Any, Any, Any]]
+
+
 class Loop:
     """A thread with an event loop, for one connection."""
 
@@ -32,6 +36,7 @@ class Loop:
 
     def __init__(self) -> None:
         self._process = os.getpid()
+        self._waited: set[Future[Any]] = set()  # for by callers
         started: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, args=(started,), name="amqp10", daemon=True)
         self._thread.start()
@@ -44,6 +49,8 @@ class Loop:
             await self._over.wait()
 
         asyncio.run(live())
+        for future in list(self._waited):  # came when the loop was about to close
+            future.cancel()
 
     def stop(self) -> None:
         """End the thread; calls that still wait raise `anyio.ClosedResourceError`."""
@@ -51,23 +58,49 @@ class Loop:
             self._loop.call_soon_threadsafe(self._over.set)
             self._thread.join()
 
-    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Run a coroutine there, and return its result.
+    def run(self, work: Work, timeout: float | None = None, name: str = "") -> Any:
+        """Wait there for what a function returns, and return its result.
+
+        The function is called there: a coroutine that an interrupt keeps from being started would be a warning.
+
+        Args:
+            work: makes the coroutine.
+            timeout: s; None: as long as it takes.
+            name: of the call, for the error of a timeout.
 
         Raises:
             ConnectionLost: this process was forked from the one that has the connection.
             RuntimeError: this is the thread of the event loop: a callback waits for itself.
+            TimeoutError: it took longer.
             anyio.ClosedResourceError: the connection was closed here.
         """
-        try:
-            self._check()
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        except BaseException as error:
-            work.close()
-            if self._loop.is_closed():
-                raise _closed() from error
-            raise
-        return self._result(future)
+
+        async def wait() -> Any:
+            if timeout is None:
+                return await work()
+            with anyio.move_on_after(timeout):
+                return await work()
+            raise TimeoutError(f"{name}() took longer than {timeout:g} s")
+
+        def begin(future: Future[Any]) -> None:
+            task = self._loop.create_task(wait())
+
+            def end(task: asyncio.Task[Any]) -> None:
+                if task.cancelled():
+                    future.cancel()
+                elif future.set_running_or_notify_cancel():
+                    _settle(future, task.result)
+                else:
+                    task.exception()  # nobody is left to hear of it
+
+            def leave(future: Future[Any]) -> None:
+                if future.cancelled() and not task.done():
+                    self._loop.call_soon_threadsafe(task.cancel)
+
+            task.add_done_callback(end)
+            future.add_done_callback(leave)
+
+        return self._ask(begin)
 
     def do(self, function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
         """Call a function there that does not wait, and return its result.
@@ -75,28 +108,28 @@ class Loop:
         Raises:
             ConnectionLost, RuntimeError, anyio.ClosedResourceError: see `run`.
         """
+
+        def call(future: Future[Any]) -> None:
+            if future.set_running_or_notify_cancel():
+                _settle(future, lambda: function(*args, **keywords))
+
+        return self._ask(call)
+
+    def _ask(self, begin: Callable[[Future[Any]], None]) -> Any:
         self._check()
         future: Future[Any] = Future()
-
-        def call() -> None:
+        self._waited.add(future)
+        try:
             try:
-                future.set_result(function(*args, **keywords))
-            except BaseException as error:
-                future.set_exception(error)
-
-        try:
-            self._loop.call_soon_threadsafe(call)
-        except RuntimeError as error:
-            raise _closed() from error
-        return self._result(future)
-
-    def _result(self, future: Future[Any]) -> Any:
-        try:
+                self._loop.call_soon_threadsafe(begin, future)
+            except RuntimeError as error:
+                raise _closed() from error
             # An interrupt of the user's comes in here at once, for nothing of the connection is in this thread.
             return future.result()
         except CancelledError:
             raise _closed() from None
         finally:
+            self._waited.discard(future)
             future.cancel()
 
     @property
@@ -111,6 +144,13 @@ class Loop:
             )
         if threading.current_thread() is self._thread:
             raise RuntimeError("this is the thread of the connection: a callback cannot wait for it")
+
+
+def _settle(future: Future[Any], made: Callable[[], Any]) -> None:
+    try:
+        future.set_result(made())
+    except BaseException as error:
+        future.set_exception(error)
 
 
 def _closed() -> anyio.ClosedResourceError:
@@ -128,7 +168,7 @@ class Block:
 
     def enter(self) -> Any:
         """Enter it, and return what it gives."""
-        self._task = self._loop.do(asyncio.ensure_future, self._stand())
+        self._task = self._loop.do(lambda: asyncio.ensure_future(self._stand()))
         try:
             return self._entered.result()
         except BaseException:
@@ -159,7 +199,7 @@ class Block:
             self._left.set()
             return await self._task  # type: ignore[no-any-return]
 
-        left: bool | None = self._loop.run(leave())
+        left: bool | None = self._loop.run(leave)
         return left
 
 
@@ -180,8 +220,8 @@ class Facade:
     def _wait(self, timeout: float | None, name: str, /, *args: Any, **keywords: Any) -> Any:
         """Wait for a coroutine of the object."""
         arguments, named = _unwrap(args), {key: _unwrap(value) for key, value in keywords.items()}
-        work = getattr(self._inner, name)(*arguments, **named)
-        return _wrap(self._loop, self._loop.run(work if timeout is None else _limited(work, timeout, name)))
+        work = partial(getattr(self._inner, name), *arguments, **named)
+        return _wrap(self._loop, self._loop.run(work, timeout, name))
 
     def _in_turn(self, timeout: float | None, name: str, /, *args: Any, **keywords: Any) -> Any:
         """Wait as `_wait` does, where only one may wait at a time: the threads do so in turn."""
@@ -192,7 +232,7 @@ class Facade:
             async with self._turn:
                 return await getattr(self._inner, name)(*args, **keywords)
 
-        return _wrap(self._loop, self._loop.run(work() if timeout is None else _limited(work(), timeout, name)))
+        return _wrap(self._loop, self._loop.run(work, timeout, name))
 
     def _do(self, name: str, /, *args: Any, **keywords: Any) -> Any:
         """Call a method of the object that does not wait."""
@@ -230,11 +270,11 @@ def made_of(facade: Facade, function: Callable[..., Any]) -> Any:
     return _wrap(facade._loop, facade._loop.do(function, facade._inner))
 
 
-def run(work: Coroutine[Any, Any, Any], timeout: float | None, name: str) -> Any:
-    """Run a coroutine in a thread for it alone, and return its result."""
+def run(work: Work, timeout: float | None, name: str) -> Any:
+    """Wait for what a function returns in a thread for it alone, and return its result."""
     loop = Loop()
     try:
-        return loop.run(work if timeout is None else _limited(work, timeout, name))
+        return loop.run(work, timeout, name)
     finally:
         loop.stop()
 
@@ -300,7 +340,7 @@ class Steps(Iterator[Any]):
             except StopAsyncIteration:
                 return False, None
 
-        more, value = self._loop.run(step())
+        more, value = self._loop.run(step)
         if not more:
             raise StopIteration
         return value
@@ -335,8 +375,7 @@ class Native:
                 result = value(*arguments, **named)
                 return await result if asyncio.iscoroutine(result) else result
 
-            made = work() if timeout is None else _limited(work(), timeout, name)
-            return _wrap(self._loop, self._loop.run(made))
+            return _wrap(self._loop, self._loop.run(work, timeout, name))
 
         call.__name__, call.__doc__ = name, value.__doc__
         return call
@@ -357,12 +396,6 @@ def in_chunks(messages: Iterable[object]) -> Iterable[Sequence[object]]:
         return (messages,)
     iterator = iter(messages)
     return iter(lambda: list(islice(iterator, CHUNK)), [])
-
-
-async def _limited(work: Coroutine[Any, Any, Any], timeout: float, name: str) -> Any:
-    with anyio.move_on_after(timeout):
-        return await work
-    raise TimeoutError(f"{name}() took longer than {timeout:g} s")
 
 
 def _wrap(loop: Loop, value: Any) -> Any:

@@ -43,6 +43,21 @@ def test_given_up(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", dialect_names())
+def test_each_deadline_leads_on(name: str) -> None:
+    """At its own deadline an engine does what is due: whoever sleeps until then would else ask it again for ever.
+
+    1.5 + 0.8 is 2.3, and 2.3 - 1.5 is less than 0.8.
+    """
+    for start in range(200):
+        engine = client(name, 0.8)
+        deadline: float | None = start / 10
+        while deadline is not None:
+            before, deadline = deadline, engine.tick(deadline)
+            assert deadline is None or deadline > before
+        assert len(ends(engine)) == 1
+
+
+@pytest.mark.parametrize("name", dialect_names())
 def test_its_own_silence(name: str) -> None:
     """While this side reads nothing, nobody is to blame; nor where no limit was given."""
     engine = client(name)

@@ -46,7 +46,7 @@ class TimedEngine(Engine):
             if self._received or self._last_received is None or not self.reading:
                 self._received = False
                 self._last_received = now
-            if now - self._last_received >= limit:
+            if now >= self._last_received + limit:  # as the deadline is reckoned: the difference may round down
                 self._fell_silent(limit)
                 return None
             deadlines.append(min(self._last_received + limit, now + limit / 4))
