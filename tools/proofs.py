@@ -52,7 +52,7 @@ CAPABILITIES = {
     "requests and replies": Capability("Requests and replies", "build/request-reply.md", "request_reply.py"),
     "transactions": Capability("Transactions", "build/transactions.md", "transactions.py"),
     "workers": Capability("Workers: retries, dead letters", "build/worker.md", "worker.py"),
-    "without async": Capability("The client without `await`", "build/sync.md"),
+    "without async": Capability("The client without `await`", "build/sync.md", "sync/orders.py"),
     "reconnect": Capability("Reconnect, several hosts", "operate/reconnect.md", "reconnect.py"),
     "link resume": Capability("Links that resume", "operate/reconnect.md"),
     "exactly once": Capability("Exactly once, over restarts", "build/exactly-once.md", "exactly_once.py"),
