@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from amqp10.broker._queues.message import QueuedMessage
 from amqp10.errors import DecodeError
-from amqp10.messaging import AmqpValue, Message, Properties
+from amqp10.messaging import AmqpValue, Message, Properties, read_header, read_properties
 from amqp10.testing.strategies import messages
 from amqp10.types import Symbol
 
@@ -185,3 +185,52 @@ def test_no_property_is_decoded_to_see_no_expiry(
     QueuedMessage.read(b"\x00\x53\x73\xc0\x0b\x09" + b"\x40" * 7 + b"\xa1\xff\x40", 0, 100.0)
     QueuedMessage.read(b"\x00\x53\x73\xc0\x0b\x09" + b"\x40" * 7 + b"\x01\x40\x40", 0, 100.0)
     assert len(decoded) == 3
+
+
+def facts(payload: bytes) -> tuple[Any, ...] | str:
+    """What the broker takes a message to say; or that it is malformed."""
+    try:
+        entry = QueuedMessage.read(payload, 0, 100.0, WALL.timestamp)
+    except DecodeError:
+        return "malformed"
+    return entry.durable, entry.failures, entry.expires, entry.outgoing(100.0)
+
+
+def said(payload: bytes) -> tuple[Any, ...] | str:
+    """The same, of what all of its header and its properties say when they are read as any other section."""
+    try:
+        header, properties = read_header(payload), read_properties(payload)
+    except DecodeError:
+        return "malformed"
+    deaths = [] if header.ttl is None else [100.0 + header.ttl / 1000]
+    if (expiry := properties.absolute_expiry_time) is not None:
+        moment = expiry / 1000 if isinstance(expiry, int) else expiry.timestamp()
+        deaths.append(100.0 + (moment - WALL.timestamp()))
+    return header.durable, header.delivery_count, min(deaths, default=None)
+
+
+@given(messages(), st.booleans(), st.integers(0, 2), st.integers(0, 40), st.integers(0, 255))
+def test_reads_what_is_said(message: Message, lasting: bool, sections: int, place: int, octet: int) -> None:
+    """With an octet changed, too: what is passed over would have said nothing, and what is kept is no other's."""
+    if sections:
+        message.message_annotations = {Symbol("a"): 1}
+    if sections == 1:
+        message.durable, message.ttl, message.priority, message.delivery_count = lasting, None, 4, 0
+    whole = message.encode()
+    changed = bytearray(whole)
+    if place < len(changed):
+        changed[place] = octet
+    for payload in (whole, bytes(changed), whole):
+        found, wanted = facts(payload), said(payload)
+        if wanted != "malformed":
+            assert found[:3] == wanted
+
+
+@pytest.mark.parametrize("rest", ["", "00", "ff", "005370450053750000", "00530045", "0053794040", "00537040"])
+def test_what_follows_a_header_is_looked_at(rest: str) -> None:
+    """Behind a header that is known, too: what is no section there is malformed each time."""
+    header = Message(b"", durable=True).encode().removesuffix(b"\x00\x53\x75\xa0\x00")
+    assert facts(header + b"\x00\x53\x75\xa0\x00") == (True, 0, None, header + b"\x00\x53\x75\xa0\x00")
+    payload = header + bytes.fromhex(rest)
+    for _ in range(2):
+        assert (facts(payload) == "malformed") == (said(payload) == "malformed")

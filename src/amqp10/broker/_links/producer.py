@@ -190,8 +190,12 @@ class ProducerLink(LinkOwner):
         """Tell the outcome. `lasts`: so does the message, and both are to outlive the broker."""
         if delivery.local_settled:
             return
-        if self._link.attached:
-            self._link.settle(delivery, outcome)
+        link = self._link
+        if delivery.state is None and link.joins(delivery.delivery_id, delivery.tag, outcome):
+            delivery.state = outcome  # as the one before it, which is nearly every message
+            delivery.local_settled = True
+        elif link.attached:
+            link.settle(delivery, outcome)
         else:
             # The link is gone by the time its last messages are looked at: the sender hears of it if it resumes.
             delivery.state = outcome

@@ -11,10 +11,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ...errors import DecodeError, EncodeError
-from ...messaging import Error, patch_header, read_header, read_properties
+from ...messaging import Error, Header, patch_header, read_header, read_properties
 from ...types import Symbol, skip
 
 if TYPE_CHECKING:
@@ -27,8 +28,12 @@ SAYS_NOTHING = b"\x00\x53\x75\xa0\x00"
 
 # Two bytes begin a section in its usual encoding: a described value, its descriptor a smallulong (§1.2, §3.2).
 _DESCRIBED = b"\x00\x53"
-_HEADER, _DELIVERY_ANNOTATIONS, _PROPERTIES, _APPLICATION_PROPERTIES = 0x70, 0x71, 0x73, 0x74
+_HEADER, _DELIVERY_ANNOTATIONS, _MESSAGE_ANNOTATIONS, _PROPERTIES = 0x70, 0x71, 0x72, 0x73
 _LIST0, _LIST8, _LIST32 = 0x45, 0xC0, 0xD0
+_HEADER_LIST8 = bytes((*_DESCRIBED, _HEADER, _LIST8))
+_SHORT_HEADER = 32
+# What a section behind the header begins with, where nothing is amiss.
+_AFTER_HEADER = frozenset(bytes((*_DESCRIBED, code)) for code in range(_DELIVERY_ANNOTATIONS, 0x79))
 _NULL = 0x40
 _SHORT = frozenset((0xA0, 0xA1, 0xA3))  # binary, string and symbol whose size is the octet behind (§1.6)
 # The delivery annotation of a message that was rejected (§3.2.2).
@@ -131,7 +136,7 @@ class QueuedMessage:
     def _read_sections(self, now: float, wall: Clock) -> None:
         if not self.payload:
             raise DecodeError("an empty payload is no message: not even a body is in it")
-        header = read_header(self.payload)
+        header = _header(self.payload)
         if header.ttl is not None:
             # "a message expiration time will be computed based on the time of arrival at an intermediary" (§3.2.1)
             self.expires = now + header.ttl / 1000
@@ -242,8 +247,22 @@ def _may_matter(payload: bytes) -> bool:
     """Return whether the header or properties may say something that the broker must heed; cheap, and errs to True."""
     if payload[:2] != _DESCRIBED or len(payload) < 3:
         return True
-    section = payload[2]
-    return _may_say_expiry(payload, 3) if section == _PROPERTIES else section < _APPLICATION_PROPERTIES
+    return payload[2] < _MESSAGE_ANNOTATIONS or _may_expire(payload)
+
+
+@lru_cache(maxsize=64)
+def _header_of(octets: bytes) -> Header:
+    """Read a header that stands alone: it is mostly the same as that of the message before."""
+    return read_header(octets)
+
+
+def _header(payload: bytes) -> Header:
+    """Read the header as `read_header` does."""
+    if payload[:4] == _HEADER_LIST8 and len(payload) > len(_HEADER_LIST8):
+        end = 5 + payload[4]
+        if end <= _SHORT_HEADER and payload[end : end + 3] in _AFTER_HEADER:
+            return _header_of(payload[:end])
+    return read_header(payload)
 
 
 def _may_have_delivery_annotations(payload: bytes) -> bool:
