@@ -24,6 +24,7 @@ from amqp10 import (
     Connection,
     ConnectionClosed,
     ConnectionGivenUp,
+    External,
     Int,
     LinkDetached,
     ManagementError,
@@ -424,6 +425,37 @@ async def test_mssbcbs() -> None:
         with pytest.raises(AuthenticationFailed, match="the server offers ANONYMOUS; we can do MSSBCBS"):
             async with broker.connect(sasl=Mssbcbs()):
                 pass
+
+
+@pytest.mark.anyio
+async def test_login_by_the_key_of_a_rule() -> None:
+    """PLAIN takes the name and the key of a SAS rule, for as long as the connection lasts; it may what the rule may."""
+    sas = TokenRules([SasRule("policy", KEY), SasRule("listen", "k", ["Listen"], entity="q")], required=True)
+    async with Broker(None, tokens=sas, queues=["q", "other"]) as broker:
+        async with broker.connect(sasl=Plain("policy", KEY)) as connection:
+            assert connection.mechanism == "PLAIN"
+            await anyio.sleep(30)  # nobody waits for a token at $cbs
+            async with connection.sender("other") as sender:
+                await sender.send(Message("x"))
+        async with broker.connect(sasl=Plain("listen", "k")) as connection:
+            async with connection.receiver("q"):
+                pass
+            for link in (connection.receiver("other"), connection.sender("q")):
+                with pytest.raises(LinkDetached, match="refused for user 'listen'"):
+                    await link.__aenter__()
+        for name, key in (("policy", "k"), ("nobody", KEY), ("listen", "")):
+            with pytest.raises(AuthenticationFailed):
+                await broker.connect(sasl=Plain(name, key)).__aenter__()
+
+
+@pytest.mark.anyio
+async def test_mechanisms_of_rules() -> None:
+    """SAS rules alone offer what Azure does, and no mechanism that takes other tokens."""
+    async with Broker(None, tokens=TokenRules([SasRule("policy", KEY)])) as broker:
+        with pytest.raises(
+            AuthenticationFailed, match="the server offers ANONYMOUS, MSSBCBS, PLAIN; we can do EXTERNAL"
+        ):
+            await broker.connect(sasl=External()).__aenter__()
 
 
 @pytest.mark.anyio

@@ -150,6 +150,7 @@ class Authenticator:
         self._external = external
         self._tokens = tokens
         self._plain_tokens = False
+        self._keys: TokenVerifier | None = None
         self._allow_insecure = allow_insecure
         self._secure = False
         self._external_identity: str | None = None
@@ -165,6 +166,7 @@ class Authenticator:
         end_point: bytes | None = None,
         failed: LoginFailed | None = None,
         tokens: TokenVerifier | None = None,
+        keys: TokenVerifier | None = None,
         renew: TokenRenewal | None = None,
     ) -> Authenticator:
         """Return the same rules for one connection.
@@ -175,6 +177,7 @@ class Authenticator:
             end_point: the hash of our own certificate in it, to which SCRAM-PLUS binds a login; None: no SCRAM-PLUS.
             failed: told of each login that fails.
             tokens: checks this connection's access tokens, also those that PLAIN sends as the password.
+            keys: checks names and keys that PLAIN sends, of those that are no users.
             renew: takes a token after the login, for that of the login.
         """
         bound = copy(self)
@@ -184,6 +187,7 @@ class Authenticator:
         bound._failed = failed
         if tokens is not None:
             bound._tokens, bound._plain_tokens = tokens, True
+        bound._keys = keys
         bound._renew = renew
         return bound
 
@@ -204,6 +208,8 @@ class Authenticator:
         found = self._users.check(user, password) if self._users else None
         if found is None and self._plain_tokens and self._tokens is not None:
             found = self._tokens(user, password)
+        if found is None and self._keys is not None:
+            found = self._keys(user, password)
         return found
 
     @property
@@ -226,7 +232,7 @@ class Authenticator:
             if self._end_point is not None:
                 names += [f"{name}{PLUS}" for name in DIGESTS]
             names += DIGESTS
-        if readable and (self._users or self._plain_tokens):
+        if readable and (self._users or self._plain_tokens or self._keys is not None):
             names.append("PLAIN")
         if self._anonymous:
             names += ["ANONYMOUS", "MSSBCBS"] if self._cbs else ["ANONYMOUS"]

@@ -156,6 +156,7 @@ class ConnectionManager:
             end_point=facts.end_point,
             failed=failed,
             tokens=tokens.log_in if tokens is not None and tokens.takes_logins else None,
+            keys=tokens.log_in_by_key if tokens is not None and tokens.takes_keys else None,
             renew=tokens.renew if tokens is not None else None,
         )
         engine = dialect.server(self._terms.connection, authenticator)

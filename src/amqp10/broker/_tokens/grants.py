@@ -37,6 +37,19 @@ class PeerTokens:
         """Whether peers may log in by tokens."""
         return bool(self._rules.jwt)
 
+    @property
+    def takes_keys(self) -> bool:
+        """Whether peers may log in by the name and the key of a SAS rule."""
+        return bool(self._rules.sas)
+
+    def log_in_by_key(self, user: str | None, key: str) -> str | None:
+        """Return the name of the SAS rule that has this key; None where it has another, or there is none."""
+        try:
+            self._login = self._rules.check_key(user, key)
+        except TokenInvalid:
+            return None
+        return self._login.user
+
     def log_in(self, user: str | None, token: str) -> str | None:
         """Return whose token this is, of a login; None where it counts for nothing."""
         try:
@@ -77,6 +90,12 @@ class PeerTokens:
         if self._put:
             self._put.clear()
             self._bare_since = self._rules.clock()
+            self.changed()
+
+    def wait_less(self, seconds: float) -> None:
+        """Wait for the first token as if so much more time had passed."""
+        self._bare_since -= seconds
+        if not self._put and self._login is None and self._rules.required:
             self.changed()
 
     def rights_in(self, virtual_host: str, user: str | None) -> Rights | None:

@@ -195,9 +195,10 @@ class Grant:
 class TokenRules:
     """Which tokens a broker takes: `Broker(tokens=TokenRules(sas=[SasRule("policy", key)]))`.
 
-    Peers without a name may then come in, and may do what the tokens allow that they put at `$cbs`; and by a JSON Web
-    Token with a user's name peers log in: by OAUTHBEARER, XOAUTH2, or PLAIN with the token as password. When a token
-    ends without another, its links are detached; where it was the login's, the connection is closed.
+    Peers without a name may then come in, and may do what the tokens allow that they put at `$cbs`. By the name and the
+    key of a SAS rule peers log in with PLAIN, and may do what the rule allows. By a JSON Web Token with a user's name
+    peers log in: by OAUTHBEARER, XOAUTH2, or PLAIN with the token as password. When a token ends without another, its
+    links are detached; where it was the login's, the connection is closed.
 
     Attributes:
         sas: rules by which SAS tokens are signed.
@@ -249,6 +250,18 @@ class TokenRules:
             return self._check_sas(token.removeprefix(SAS_PREFIX), audience)
         return self._check_jwt(token, audience)
 
+    def check_key(self, name: str | None, key: str) -> Grant:
+        """Return what the name and the key of a SAS rule allow, as long as the connection lasts.
+
+        Raises:
+            TokenInvalid: no rule has both.
+        """
+        rule = next((rule for rule in self.sas if rule.name == name), None)
+        right = rule.key if rule is not None else "nobody's"
+        if not hmac.compare_digest(right.encode(), key.encode()) or rule is None:
+            raise TokenInvalid("no SAS rule has that name and that key")
+        return Grant(name, math.inf, (Scope(_actions_of(rule), path=parts(rule.entity)),))
+
     def _check_sas(self, token: str, audience: str) -> Grant:
         said = {name: value for name, _, value in (part.partition("=") for part in token.split("&"))}
         if not said.keys() >= {"sr", "sig", "se", "skn"} or not re.fullmatch(r"\d{1,12}", said["se"], re.ASCII):
@@ -264,8 +277,7 @@ class TokenRules:
         entity = parts(rule.entity)
         if resource[1 : 1 + len(entity)] != entity:
             raise TokenInvalid("the rule of the SAS token is for another entity")
-        actions = frozenset(action for each in rule.rights for action in _ACTIONS[each])
-        return Grant(None, float(said["se"]), (Scope(actions, path=wanted[1:]),))
+        return Grant(None, float(said["se"]), (Scope(_actions_of(rule), path=wanted[1:]),))
 
     def _check_jwt(self, token: str, audience: str | None) -> Grant:
         try:
@@ -309,6 +321,10 @@ class TokenRules:
     def _check_end(self, end: float) -> None:
         if end <= self.clock():
             raise TokenInvalid("the token has ended")
+
+
+def _actions_of(rule: SasRule) -> frozenset[Action]:
+    return frozenset(action for each in rule.rights for action in _ACTIONS[each])
 
 
 def parts(name: str) -> tuple[str, ...]:
