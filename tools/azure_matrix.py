@@ -521,6 +521,7 @@ SERVICE_BUS = {
             "administration.topics_and_subscriptions",
         ),
         B("rules by HTTP", "Rules are told as they were made", "administration.rules javascript.administer"),
+        B("parameters", "SQL filters and actions have parameters", "administration.rules"),
         B("wrong rules by HTTP", "A rule that makes no sense is refused", "administration.wrong_rules"),
         B("target deleted", "A queue keeps what it cannot forward", "administration.target_deleted"),
         B("disabled", "A disabled queue says so", "administration.disabled"),
@@ -555,6 +556,7 @@ SERVICE_BUS = {
             "faults.session_lost bus.a_session_that_is_lost",
         ),
         B("busy", "A busy service refuses as often as a test says", "faults.busy bus.refused"),
+        B("other refusals", "A request is refused under the condition that a test says", "faults.conditions"),
         B(
             "tokens end",
             "When the tokens end, links are detached",

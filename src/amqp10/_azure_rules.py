@@ -24,14 +24,21 @@ class SqlFilter:
 
     Whoever gets it reads the condition: the service when the rule is added, the emulator when it is configured.
 
+    Attributes:
+        parameters: values for names such as "@color" in the condition. The administration of Service Bus takes them;
+            requests of AMQP have no place for them.
+
     Raises:
-        TypeError: it is no string.
+        TypeError: the condition is no string.
+        ValueError: the name of a parameter does not begin with "@".
     """
 
     expression: str
+    parameters: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         _check_text("expression", self.expression)
+        _check_parameters(self.parameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +77,21 @@ class Rule:
         filter: which messages it is for.
         action: what is changed of them, in SQL; "" for nothing.
         created_at: when it was added; None where it was not read from the service.
+        action_parameters: values for names such as "@seen" in the action; see `SqlFilter`.
 
     Raises:
         TypeError: the name or the action is no string, or `filter` is no filter.
+        ValueError: the name of a parameter does not begin with "@".
     """
 
     name: str = "$Default"
     filter: RuleFilter = field(default_factory=TrueFilter)
     action: str = ""
     created_at: datetime | None = field(default=None, compare=False)
+    action_parameters: Mapping[str, Any] = field(default_factory=dict, hash=False, kw_only=True)
 
     def __post_init__(self) -> None:
+        _check_parameters(self.action_parameters)
         _check_text("the name of a rule", self.name)
         _check_text("action", self.action)
         if not isinstance(self.filter, RuleFilter):
@@ -88,6 +99,12 @@ class Rule:
                 "filter is a SqlFilter, CorrelationFilter, TrueFilter or FalseFilter, not the "
                 f"{type(self.filter).__name__} {self.filter!r:.200}: SqlFilter(\"color = 'red'\") takes SQL"
             )
+
+
+def _check_parameters(parameters: Mapping[str, Any]) -> None:
+    for name in parameters:
+        if not name.startswith("@"):
+            raise ValueError(f'the name of a parameter begins with "@", unlike {name!r:.200}')
 
 
 def _check_text(argument: str, value: object) -> None:

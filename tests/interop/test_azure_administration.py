@@ -271,7 +271,9 @@ def rules(client: ServiceBusAdministrationClient, emulator: Emulator) -> None:
     correlation = CorrelationRuleFilter(
         label="red", correlation_id="c", properties={"n": 1, "t": "x", "f": 1.5, "b": True, "l": 1 << 40}
     )
-    client.create_rule("events", "all", "sql", filter=SqlRuleFilter("n < 3"), action=SqlRuleAction("SET seen = TRUE"))
+    sql_filter = SqlRuleFilter("n < @most", parameters={"@most": 3})
+    sql_action = SqlRuleAction("SET seen = @seen", parameters={"@seen": True})
+    client.create_rule("events", "all", "sql", filter=sql_filter, action=sql_action)
     client.create_rule("events", "all", "correlation", filter=correlation)
     client.create_rule("events", "all", "never", filter=FalseRuleFilter())
     told = {rule.name: rule for rule in client.list_rules("events", "all")}
@@ -281,7 +283,8 @@ def rules(client: ServiceBusAdministrationClient, emulator: Emulator) -> None:
     sql, action = told["sql"].filter, told["sql"].action
     assert isinstance(sql, SqlRuleFilter)
     assert isinstance(action, SqlRuleAction)
-    assert (sql.sql_expression, action.sql_expression) == ("n < 3", "SET seen = TRUE")
+    assert (sql.sql_expression, action.sql_expression) == ("n < @most", "SET seen = @seen")
+    assert (sql.parameters, action.parameters) == ({"@most": 3}, {"@seen": True})
     same = client.get_rule("events", "all", "correlation").filter
     assert isinstance(same, CorrelationRuleFilter)
     assert (same.label, same.correlation_id, same.message_id) == ("red", "c", None)

@@ -8,11 +8,14 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiver
 from azure.servicebus.exceptions import (
     MessageLockLostError,
+    MessagingEntityDisabledError,
+    OperationTimeoutError,
     ServiceBusAuthorizationError,
     ServiceBusConnectionError,
     ServiceBusError,
     ServiceBusQuotaExceededError,
     ServiceBusServerBusyError,
+    SessionCannotBeLockedError,
     SessionLockLostError,
 )
 
@@ -155,6 +158,26 @@ def busy(client: ServiceBusClient, clock: Clock) -> None:
         with pytest.raises(ServiceBusServerBusyError):
             receiver.peek_messages()
         assert [str(message) for message in receiver.peek_messages(9, sequence_number=1)] == ["1", "3"]
+
+
+@behavior
+def conditions(client: ServiceBusClient, clock: Clock) -> None:
+    """Each condition that a test says reaches the program as the error that the SDK has for it."""
+    assert clock.azure is not None
+    errors = {
+        "com.microsoft:auth-failed": ServiceBusAuthorizationError,
+        "com.microsoft:entity-disabled": MessagingEntityDisabledError,
+        "com.microsoft:timeout": OperationTimeoutError,
+        "com.microsoft:session-cannot-be-locked": SessionCannotBeLockedError,
+        "com.microsoft:operation-cancelled": ServiceBusError,
+        "amqp:resource-limit-exceeded": ServiceBusQuotaExceededError,
+    }
+    with client.get_queue_receiver("orders") as receiver:
+        receiver.peek_messages()
+        for condition, error in errors.items():
+            clock.call(clock.azure.refuse_next, "orders", 1, condition)
+            with pytest.raises(error, match=condition.partition(":")[2]):
+                receiver.peek_messages()
 
 
 @behavior

@@ -7,6 +7,7 @@ from uuid import UUID, uuid4
 import anyio
 import pytest
 
+from amqp10 import Anonymous, ConnectionGivenUp
 from amqp10.azure import ServiceBus
 from amqp10.broker import Broker, SasRule, TokenRules
 from amqp10.broker.azure import (
@@ -14,6 +15,7 @@ from amqp10.broker.azure import (
     CorrelationFilter,
     QueueConfig,
     Rule,
+    SqlFilter,
     SubscriptionConfig,
     TopicConfig,
     connection_string,
@@ -21,7 +23,7 @@ from amqp10.broker.azure import (
 from amqp10.client import Connection
 from amqp10.errors import LinkDetached, MessageRejected
 from amqp10.messaging import AmqpValue, Message, Source, Target
-from amqp10.types import Array, Symbol
+from amqp10.types import Array, Symbol, Timestamp
 
 from .conftest import Clock
 
@@ -264,7 +266,6 @@ class TestManagement:
         ("operation", "body"),
         [
             ("renew-lock", {}),
-            ("renew-lock", {"lock-tokens": []}),
             ("renew-lock", {"lock-tokens": ["no uuid"]}),
             ("peek-message", {"from-sequence-number": "1", "message-count": 1}),
             ("peek-message", "no map"),
@@ -272,7 +273,6 @@ class TestManagement:
             ("schedule-message", {"messages": [{"message": Message(b"no time").encode()}]}),
             ("schedule-message", {"messages": [3]}),
             ("cancel-scheduled-message", {"sequence-numbers": ["x"]}),
-            ("receive-by-sequence-number", {"sequence-numbers": [1], "receiver-settle-mode": 7}),
             ("update-disposition", {"lock-tokens": [uuid4()], "disposition-status": "finished"}),
             ("update-disposition", {"lock-tokens": [uuid4()], "disposition-status": ["completed"]}),
         ],
@@ -281,6 +281,66 @@ class TestManagement:
         """A request that makes no sense is answered (400), and does nothing."""
         async with Broker(azure=AzureConfig(["orders"])) as broker, broker.connect() as connection:
             assert status(await asked(connection, operation, body)) == (400, "com.microsoft:argument-error")
+
+    @pytest.mark.parametrize(
+        ("operation", "body"),
+        [
+            ("renew-lock", {"lock-tokens": []}),
+            ("receive-by-sequence-number", {"sequence-numbers": [1], "receiver-settle-mode": 7}),
+            ("peek-message", {"from-sequence-number": 1, "message-count": 0}),
+            ("get-message-sessions", {"last-updated-time": 0, "skip": -1, "top": 1}),
+            ("batch-delete-messages", {"message-count": 4001, "enqueued-time-utc": 0}),
+            ("cancel-scheduled-message", {"sequence-numbers": [1] * 1001}),
+        ],
+    )
+    async def test_out_of_range(self, operation: str, body: Any) -> None:
+        """So is one with a number that is too small or too large, with a condition of its own."""
+        async with Broker(azure=AzureConfig(["orders"])) as broker, broker.connect() as connection:
+            assert status(await asked(connection, operation, body)) == (400, "com.microsoft:argument-out-of-range")
+
+    async def test_delete_many(self) -> None:
+        """The oldest active messages that came before a time are deleted at once; what is locked stays."""
+        clock = Clock()
+        async with Broker(azure=AzureConfig(["orders"], clock=clock)) as broker, broker.connect() as connection:
+            async with connection.sender("orders") as sender:
+                for number in range(5):
+                    await sender.send(Message(number))
+                    clock.now += 1
+            async with connection.receiver("orders", credit=0) as receiver:
+                receiver.add_credit(1)
+                locked = await receiver.receive()
+                before = Timestamp(int((clock.now - 1) * 1000))
+                for count, deleted in ((2, 2), (9, 1), (9, 0)):
+                    body = {"message-count": count, "enqueued-time-utc": before}
+                    answer = await asked(connection, "batch-delete-messages", body)
+                    assert (status(answer), answer.body) == ((200, None), {"message-count": deleted})
+                locked.accept()
+                receiver.add_credit(1)
+                assert (await receiver.receive()).message.body == 4
+
+    @pytest.mark.parametrize(
+        ("condition", "code"),
+        [
+            ("com.microsoft:server-busy", 503),
+            ("com.microsoft:auth-failed", 401),
+            ("com.microsoft:operation-cancelled", 500),
+            ("com.microsoft:container-close", 503),
+            ("com.microsoft:precondition-failed", 412),
+            ("com.microsoft:something-new", 400),
+        ],
+    )
+    async def test_refused_on_demand(self, condition: str, code: int) -> None:
+        """The next messages, links and requests are refused under the condition that a test says."""
+        async with Broker(azure=AzureConfig(["orders"])) as broker, broker.connect() as connection:
+            broker.azure.refuse_next("orders", 1, condition)
+            answer = await asked(connection, "peek-message", {"from-sequence-number": 1, "message-count": 1})
+            assert status(answer) == (code, condition)
+            async with connection.sender("orders") as sender:
+                broker.azure.refuse_next("orders", 1, condition)
+                with pytest.raises(MessageRejected) as refused:
+                    await sender.send(Message(b"x"))
+                assert refused.value.condition == condition
+                await sender.send(Message(b"x"))
 
     async def test_unknown_operation(self) -> None:
         """What it does not know it says (501)."""
@@ -299,3 +359,112 @@ class TestManagement:
             async with connection.sender("orders/$management") as sender:
                 with pytest.raises(MessageRejected, match="no link for the answer"):
                     await sender.send(Message({}, message_id="1"))
+
+
+class TestSql:
+    """What a rule computes beside comparisons."""
+
+    async def test_parameters_and_functions(self) -> None:
+        """Names with "@" stand for values; `newid()` makes an id, and `property(...)` reads one by a computed name."""
+        condition = SqlFilter(
+            "color = @color AND n < @most AND property(which) = @wanted",
+            {
+                "@color": "red",
+                "@most": 5,
+                "@wanted": "yes",
+            },
+        )
+        action = "SET sys.MessageId = newid(); SET id = newid(); SET copied = p('sys.Label'); SET said = @said"
+        rule = Rule("r", condition, action, action_parameters={"@said": True})
+        topic = TopicConfig("events", [SubscriptionConfig("s", rules=[rule])])
+        async with Broker(azure=AzureConfig(topics=[topic])) as broker, broker.connect() as connection:
+            said = {"color": "red", "n": 4, "which": "a", "a": "yes"}
+            async with connection.sender("events") as sender:
+                for changed in ({"n": 5}, {"color": "blue"}, {"which": "n"}, {"which": ""}, {"which": 1}, {}):
+                    await sender.send(Message(b"x", subject="label", application_properties={**said, **changed}))
+            async with connection.receiver("events/Subscriptions/s") as receiver:
+                message = (await receiver.receive()).message
+        properties = message.application_properties
+        assert UUID(str(message.message_id)) != properties.pop("id")
+        assert properties == {**said, "copied": "label", "said": True}
+
+    @pytest.mark.parametrize(
+        ("expression", "message"),
+        [
+            ("color = @other", "character 9: the parameter @other has no value"),
+            ("newid(1) = color", "expected \\)"),
+            ("property() = 1", "expected a value"),
+        ],
+    )
+    def test_wrong(self, expression: str, message: str) -> None:
+        """What is wrong with it is said when it is configured."""
+        with pytest.raises(ValueError, match=message):
+            SubscriptionConfig("s", rules=[Rule("r", SqlFilter(expression, {"@color": "red"}))])
+        with pytest.raises(ValueError, match='begins with "@"'):
+            SqlFilter("color = @color", {"color": "red"})
+
+    async def test_properties_of_these_names(self) -> None:
+        """A property may be called as a function is."""
+        rules = [Rule("r", SqlFilter("p = 1 AND newid = 2 AND property = 3"))]
+        topic = TopicConfig("events", [SubscriptionConfig("s", rules=rules)])
+        async with Broker(azure=AzureConfig(topics=[topic])) as broker, broker.connect() as connection:
+            async with connection.sender("events") as sender:
+                await sender.send(Message(b"x", application_properties={"p": 1, "newid": 2, "property": 3}))
+            async with connection.receiver("events/Subscriptions/s") as receiver:
+                assert (await receiver.receive()).message.body == b"x"
+
+    async def test_not_by_amqp(self) -> None:
+        """The client's request has no place for parameters, so that it refuses them."""
+        tokens = TokenRules([SasRule("all", "key")])
+        topic = TopicConfig("events", [SubscriptionConfig("s")])
+        async with Broker(azure=AzureConfig(topics=[topic]), tokens=tokens) as broker:
+            async with ServiceBus(connection_string(broker.url, SasRule("all", "key"))) as bus:
+                for rule in (Rule("r", SqlFilter("a = @a", {"@a": 1})), Rule("r", action_parameters={"@a": 1})):
+                    with pytest.raises(ValueError, match="no place for the parameters"):
+                        await bus.rules("events", "s").add(rule)
+
+
+class TestTime:
+    async def test_no_token(self) -> None:
+        """A connection without a token is closed after 20 s of the emulator's clock."""
+        rule = SasRule("all", "key")
+        tokens = TokenRules([rule], required=True)
+        async with Broker(azure=AzureConfig(["orders"]), tokens=tokens) as broker:
+            async with (
+                ServiceBus(connection_string(broker.url, rule)) as bus,
+                bus.receiver("orders") as receiver,
+                broker.connect(sasl=Anonymous()) as connection,
+            ):
+                broker.azure.advance(21)
+                with anyio.fail_after(60):
+                    told = [event async for event in connection.events() if isinstance(event, ConnectionGivenUp)]
+                assert "no valid token was put for 20 s" in str(told[0].cause)
+                async with bus.sender("orders") as sender:  # who has put one stays
+                    await sender.send(Message(b"x"))
+                await (await receiver.receive()).complete()
+
+    async def test_asker_of_an_entity_that_is_deleted(self) -> None:
+        """Who waits for a session of a queue that is deleted is told so."""
+        config = AzureConfig([QueueConfig("orders", requires_session=True)])
+        async with Broker(azure=config) as broker, broker.connect() as connection:
+            source = Source("orders", filter={Symbol("com.microsoft:session-filter"): None})
+
+            async def ask() -> None:
+                with anyio.fail_after(60), pytest.raises(LinkDetached) as refused:
+                    await connection.receiver(source).__aenter__()
+                assert refused.value.condition == "amqp:resource-deleted"
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(ask)
+                await anyio.wait_all_tasks_blocked()
+                url = broker.azure.administration(port=0)
+                async with url as address:
+                    assert await deleted(address, "orders") == 200
+
+
+async def deleted(url: str, name: str) -> int:
+    """The status of a request to delete a queue."""
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    async with await anyio.connect_tcp(host, int(port)) as stream:
+        await stream.send(f"DELETE /{name}?api-version=2021-05 HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        return int((await stream.receive()).split()[1])

@@ -24,6 +24,7 @@ class SubscriptionRules:
 
         Raises:
             TypeError: it is no `Rule`.
+            ValueError: its SQL has parameters, for which the request has no place.
             RuleExists: there is one of that name.
             ServiceBusError: it makes no sense to the service, or the token does not allow to manage.
             DeliveryUncertain: the connection was lost before the answer came.
@@ -34,6 +35,8 @@ class SubscriptionRules:
         """
         if not isinstance(rule, Rule):
             raise TypeError(f'rule is a Rule, not {rule!r:.200}: Rule("red", SqlFilter("color = \'red\'"))')
+        if rule.action_parameters or (isinstance(rule.filter, SqlFilter) and rule.filter.parameters):
+            raise ValueError(f"AMQP has no place for the parameters of the rule {rule.name!r:.200}: write their values")
         said: dict[str, Any] = dict(_said(rule.filter))
         if rule.action:
             said["sql-rule-action"] = {"expression": rule.action}

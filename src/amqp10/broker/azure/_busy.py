@@ -8,6 +8,7 @@ from .._errors import Refused
 from .._queues.node import Node
 
 SERVER_BUSY: Final = "com.microsoft:server-busy"
+ARGUMENT_OUT_OF_RANGE: Final = "com.microsoft:argument-out-of-range"
 
 
 class AzureNode(Node):
@@ -15,10 +16,12 @@ class AzureNode(Node):
 
     Attributes:
         busy: how many of the next messages, links and requests to refuse, as a busy service does.
+        refusal: under which condition.
     """
 
     settles_at_once = True  # SDKs ask for "second", and never settle
     busy = 0
+    refusal = SERVER_BUSY
 
     def check_busy(self) -> None:
         """Refuse as long as `busy` says so.
@@ -28,4 +31,6 @@ class AzureNode(Node):
         """
         if self.busy:
             self.busy -= 1
-            raise Refused(SERVER_BUSY, f"{self.name!r} is busy: try again in a few seconds")
+            if self.refusal == SERVER_BUSY:
+                raise Refused(SERVER_BUSY, f"{self.name!r} is busy: try again in a few seconds")
+            raise Refused(self.refusal, f"{self.name!r} refuses this on demand")

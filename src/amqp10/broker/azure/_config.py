@@ -197,7 +197,8 @@ class AzureConfig:
         queues: its queues; a name alone is a queue with the usual settings.
         topics: its topics.
         event_hubs: its event hubs; a name alone is one with four partitions.
-        idle_timeout: seconds after which a link that nobody uses is detached; None: it stays.
+        idle_timeout: seconds after which a link of Service Bus that nobody uses is detached; None: it stays.
+        hub_idle_timeout: the same for links of Event Hubs; a reader that waits for events, with credit, is not idle.
         clock: the time in seconds since 1970, by which locks end and messages expire; a test can move its own.
 
     Raises:
@@ -210,6 +211,7 @@ class AzureConfig:
     _: KW_ONLY
     event_hubs: Iterable[EventHubConfig | str] = ()
     idle_timeout: float | None = 600.0
+    hub_idle_timeout: float | None = 1800.0
     clock: Callable[[], float] = field(default=time.time, repr=False)
 
     def __post_init__(self) -> None:
@@ -226,6 +228,7 @@ class AzureConfig:
             for index, each in enumerate(getattr(self, argument)):
                 _check_kind(f"{argument}[{index}]", each, kind)
         _check_seconds("idle_timeout", self.idle_timeout)
+        _check_seconds("hub_idle_timeout", self.hub_idle_timeout)
         names = [*(each.name for each in queues), *(each.name for each in self.topics)]
         _check_unlike("entities", [*names, *(each.name for each in hubs)])
         for hub in hubs:

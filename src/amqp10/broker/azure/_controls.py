@@ -12,6 +12,7 @@ from ...messaging import Error
 from ...net import TLS, is_loopback
 from ...types import Symbol
 from ._administration.administration import Administration
+from ._busy import SERVER_BUSY
 from ._event_hubs.hub import Partition
 
 if TYPE_CHECKING:
@@ -44,7 +45,9 @@ class AzureControls:
     def advance(self, seconds: float) -> None:
         """Move the clock by `seconds`, at once.
 
-        Locks end, messages expire and become due, old events go, idle links are detached.
+        Locks end, messages expire and become due, old events go, idle links are detached, and connections are closed
+        that put no token for 20 seconds. A token ends by the time of day, for SDKs make new ones by that:
+        `expire_tokens` ends them all.
 
         Raises:
             ValueError: time does not go back, and not on for ever.
@@ -88,8 +91,11 @@ class AzureControls:
         for links in list(self._namespace.links):
             links.end_tokens()
 
-    def refuse_next(self, address: str, count: int = 1) -> None:
-        """Refuse the next `count` messages, links and requests for an entity: `com.microsoft:server-busy`.
+    def refuse_next(self, address: str, count: int = 1, condition: str = SERVER_BUSY) -> None:
+        """Refuse the next `count` messages, links and requests for an entity.
+
+        Args:
+            condition: what clients are told, such as "com.microsoft:operation-cancelled".
 
         Raises:
             KeyError: there is no such entity.
@@ -98,7 +104,8 @@ class AzureControls:
         if count < 0:
             raise ValueError(f"count is 0 or more, not {count}")
         found = self._find(address)
-        (found.hub if isinstance(found, Partition) else found).busy = count
+        node = found.hub if isinstance(found, Partition) else found
+        node.busy, node.refusal = count, condition
 
     @asynccontextmanager
     async def administration(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,9 +34,7 @@ if TYPE_CHECKING:
     from .._router import Router
 
 _DEAD_LETTERS = "/$deadletterqueue"
-_IDLE: Final = (
-    "The link is force detached. Code: consumer(link). Details: AmqpMessageConsumer.IdleTimerExpired: Idle timeout: {}."
-)
+_IDLE: Final = "The link is force detached. Code: {}(link). Details: Amqp{}.IdleTimerExpired: Idle timeout: {}."
 _TRANSFER = "/$transfer"
 _MANAGEMENT = "/$management"
 _TIMEOUT: Final = Symbol("com.microsoft:timeout")
@@ -87,7 +86,6 @@ class Namespace:
         self._router = router
         self._ahead = 0.0
         self.links: WeakSet[NamespaceLinks] = WeakSet()  # of all connections
-        self.idle_timeout = config.idle_timeout
         self.hubs = Hubs(config, router, self.clock)
         for queue in config.queues:
             assert isinstance(queue, QueueConfig)
@@ -108,6 +106,8 @@ class Namespace:
         for hub in self.hubs.all:
             for partition in hub.partitions:
                 self._router.alarm(partition, self._router.clock())
+        for links in list(self.links):
+            links.pass_time(seconds)
         self._router.alarm(self, self._router.clock())
         self._router.expire()
         self._router.flush()
@@ -115,15 +115,14 @@ class Namespace:
 
     def expire(self, now: float) -> float | None:
         """Detach links that nobody used for long; return when to look again, on the broker's clock."""
-        if self.idle_timeout is None:
-            return None
-        ends = [end for links in list(self.links) if (end := links.end_idle(self.idle_timeout)) is not None]
+        ends = [end for links in list(self.links) if (end := links.end_idle(self._config)) is not None]
         return now + max(0.0, min(ends) - self.clock()) if ends else None
 
     def watch(self) -> None:
         """Look when links are idle, from now on."""
-        if self.idle_timeout is not None:
-            self._router.alarm(self, self._router.clock() + self.idle_timeout)
+        least = min(self._config.idle_timeout or math.inf, self._config.hub_idle_timeout or math.inf)
+        if least < math.inf:
+            self._router.alarm(self, self._router.clock() + least)
 
     def flush(self) -> None:
         """Let all entities that changed act on it."""
@@ -375,16 +374,25 @@ class NamespaceLinks(LinkService):
     def __len__(self) -> int:
         return len(self._receivers) + len(self._requests) + len(self.hubs)
 
-    def end_idle(self, seconds: float) -> float | None:
-        """Detach links that nobody used for so long; return when the next one is that is not used; None: no link is."""
-        now = self._namespace.clock()
+    def end_idle(self, config: AzureConfig) -> float | None:
+        """Detach links that nobody used for too long; return when the next one is that nobody uses; None: none is."""
         ends: list[float] = []
-        for link, used in list(self._uses()):
-            if used + seconds > now:
-                ends.append(used + seconds)
-            else:
-                self.detach(link, Error(Symbol("amqp:link:detach-forced"), _IDLE.format(_duration(seconds))))
+        if config.idle_timeout is not None:
+            ends += self._end_unused(self._uses(), config.idle_timeout, "Message")
+        if config.hub_idle_timeout is not None:
+            ends += self._end_unused(self.hubs.uses(), config.hub_idle_timeout, "EventHub")
         return min(ends, default=None)
+
+    def _end_unused(self, uses: Iterable[tuple[Link, float]], seconds: float, kind: str) -> Iterator[float]:
+        """Detach links that were not used for that time; return when the time of the others ends."""
+        now = self._namespace.clock()
+        for link, used in list(uses):
+            if used + seconds > now:
+                yield used + seconds
+                continue
+            role = "consumer" if isinstance(link, SenderLink) else "publisher"
+            reason = _IDLE.format(role, kind + role.capitalize(), _duration(seconds))
+            self.detach(link, Error(Symbol("amqp:link:detach-forced"), reason))
 
     def detach(self, link: Link, error: Error) -> None:
         """Detach a link to an entity, or to a hub."""
@@ -400,6 +408,11 @@ class NamespaceLinks(LinkService):
         receivers = [link for link, each in self._receivers.items() if node in (None, each.entity)]
         senders = [link for link, each in self._senders.items() if node in (None, each)]
         return [*receivers, *senders, *(self.hubs.of(None) if node is None else ())]
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass for a peer that has put no token yet."""
+        if self._peer.tokens is not None:
+            self._peer.tokens.wait_less(seconds)
 
     def end_tokens(self) -> None:
         """Let all tokens of the connection end."""
@@ -445,6 +458,7 @@ class NamespaceLinks(LinkService):
         address = split_address(address)[0]
         self._check_onward(remote)
         if self.hubs.attach(link, remote, _path(address)):
+            self._namespace.watch()
             return True
         if address.casefold().endswith(_MANAGEMENT):
             entity = self._namespace.find(address[: -len(_MANAGEMENT)])
@@ -457,12 +471,12 @@ class NamespaceLinks(LinkService):
         if entity is None and "$" not in address and not self._namespace.has_node(address):
             # The SDK for JavaScript knows this error by its words.
             raise Refused("amqp:not-found", f"The messaging entity {_path(address)!r:.300} could not be found.")
+        self._namespace.watch()
         if entity is not None and not entity.terms.sendable and not isinstance(link, SenderLink):
             raise Refused(NOT_ALLOWED, f"{entity.name!r} takes no messages from senders: only its topic or queue does")
         if entity is not None:
             entity.check_open("receive" if isinstance(link, SenderLink) else "send")
             entity.check_busy()
-            self._namespace.watch()
         if entity is not None and not isinstance(link, SenderLink):
             self._senders[link] = entity
             entity.sent[self._peer.number] = self._namespace.clock()

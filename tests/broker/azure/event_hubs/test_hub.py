@@ -388,3 +388,37 @@ class TestManagement:
             answer = await self.asked(connection, **said)
             properties = answer.application_properties
             assert (properties["status-code"], str(properties["error-condition"])) == (status, condition)
+
+
+class TestIdle:
+    async def test_sender(self) -> None:
+        """A sender is detached after half an hour without an event, as Azure's is."""
+        async with namespace() as (broker, connection), connection.sender("hub") as idle:
+            await idle.send(Message(0))
+            async with connection.sender("hub/Partitions/0") as other:
+                broker.azure.advance(1799)
+                await other.send(Message(1))  # the hub, by this connection, is in use
+                broker.azure.advance(1799)
+                await idle.send(Message(2))
+                broker.azure.advance(1800)
+                for sender in (idle, other):
+                    with pytest.raises(LinkDetached, match=r"AmqpEventHubPublisher\.IdleTimerExpired.*00:30:00"):
+                        await sender.send(Message(3))
+
+    async def test_reader(self) -> None:
+        """So is a reader without credit; one that waits for events stays."""
+        async with namespace() as (broker, connection):
+            async with connection.receiver(READER) as waits, connection.receiver(READER, credit=0) as idle:
+                broker.azure.advance(1800)
+                with anyio.fail_after(60), pytest.raises(LinkDetached, match=r"AmqpEventHubConsumer\.IdleTimerExpired"):
+                    await idle.receive()
+                await send(connection, "hub", Message(1))
+                assert (await waits.receive()).message.body == 1
+
+    async def test_never(self) -> None:
+        """Where the configuration says so they stay."""
+        azure = AzureConfig(event_hubs=[EventHubConfig("hub", 1)], hub_idle_timeout=None, clock=Clock())
+        async with Broker(azure=azure) as broker, broker.connect() as connection:
+            async with connection.sender("hub") as sender:
+                broker.azure.advance(100_000)
+                await sender.send(Message(0))

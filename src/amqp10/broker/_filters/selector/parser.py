@@ -8,7 +8,7 @@ relation     = sum [(< | <= | > | >=) sum | [NOT] (BETWEEN | IN | LIKE) ... | IS
 sum          = product {(+ | -) product}
 product      = signed {(* | / | %) signed}
 signed       = {+ | -} primary
-primary      = literal | name | EXISTS "(" name ")" | "(" condition ")"
+primary      = literal | name | parameter | EXISTS "(" name ")" | function "(" [sum {"," sum}] ")" | "(" condition ")"
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from .values import (
     negation,
     numeric,
     ordering,
+    plain,
     string_membership,
     truth,
 )
@@ -295,6 +296,17 @@ class Parser:
         number = self._number(node)
         return Node("number", minus(number) if negative else number, at)
 
+    def _call(self, name: str) -> Value:
+        count, make = self._grammar.functions[name]
+        self.expect("(")
+        values: list[Value] = []
+        while len(values) < count:
+            if values:
+                self.expect(",")
+            values.append(self._sum().value)
+        self.expect(")")
+        return make(*values)
+
     def _primary(self) -> Node:
         self._values += 1
         if self._values > _MOST_VALUES:
@@ -305,6 +317,12 @@ class Parser:
             node = self._condition()
             self.expect(")")
             return Node(node.kind, node.value, at)
+        if token.kind == "name" and self._token.kind == "(" and token.value.casefold() in self._grammar.functions:
+            return Node("field", self._call(token.value.casefold()), at)
+        if token.kind == "parameter":
+            if token.value not in self._grammar.parameters:
+                raise self.wrong(f"the parameter {token.value} has no value", at)
+            return Node("field", constant(plain(self._grammar.parameters[token.value])), at)
         if token.kind == "name":
             try:
                 return Node("field", self._grammar.find(token.value), at)

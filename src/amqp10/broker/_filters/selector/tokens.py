@@ -8,8 +8,8 @@ https://docs.oasis-open.org/amqp/filtex/v1.0/csd01/filtex-v1.0-csd01.html#_Toc67
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from .fields import jms_field, section_field
@@ -52,6 +52,8 @@ class Grammar:
         has_between: there is BETWEEN.
         has_exists: there is EXISTS (name).
         strict: to compare, or to compute with, values of the wrong kinds raises Incomparable.
+        functions: by their names in small letters: how many values each is given, and what makes its own of these.
+        parameters: what names with "@" before them stand for.
     """
 
     name: str
@@ -63,6 +65,8 @@ class Grammar:
     has_between: bool = False
     has_exists: bool = False
     strict: bool = False
+    functions: Mapping[str, tuple[int, Callable[..., Value]]] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 JMS: Final = Grammar(
@@ -128,6 +132,8 @@ def _token(group: str, word: str, at: int, text: str, grammar: Grammar) -> Token
     if group == "name":
         keyword = word.upper()
         return Token(keyword, None, at) if keyword in grammar.keywords else Token("name", word, at)
+    if group == "parameter":
+        return Token("parameter", word, at)
     if group == "operator":
         return Token("<>" if word == "!=" else word, None, at)
     if group in ("string", "quoted"):

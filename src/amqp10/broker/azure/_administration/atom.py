@@ -250,10 +250,11 @@ def read_description(name: str, description: Element) -> Rule:
     """
     said = Said(description, "RuleDescription")
     passes, action = said.elements.get("Filter"), said.elements.get("Action")
-    expression = ""
+    expression, parameters = "", {}
     if action is not None and _kind(action) == "SqlRuleAction":
-        expression = _expression(action)
-    return Rule(name, _filter(passes) if passes is not None else TrueFilter(), expression)
+        expression, parameters = _expression(action), _pairs(action, "Parameters", "a parameter of an action")
+    rule_filter = _filter(passes) if passes is not None else TrueFilter()
+    return Rule(name, rule_filter, expression, action_parameters=parameters)
 
 
 def _kind(element: Element) -> str:
@@ -271,24 +272,30 @@ def _filter(element: Element) -> RuleFilter:
     if kind == "FalseFilter":
         return FalseFilter()
     if kind == "SqlFilter":
-        return SqlFilter(_expression(element))
+        return SqlFilter(_expression(element), _pairs(element, "Parameters", "a parameter of a filter"))
     if kind != "CorrelationFilter":
         raise ValueError(f"a filter is a SqlFilter, CorrelationFilter, TrueFilter or FalseFilter, not {kind!r:.100}")
     fields = {name: element.findtext(_BUS + _camel(name)) for name in CORRELATED}
-    properties = {}
-    for pair in element.findall(f"{_BUS}Properties/{_BUS}KeyValueOfstringanyType"):
+    properties = _pairs(element, "Properties", "a property of a correlation filter")
+    return CorrelationFilter(**{name: text for name, text in fields.items() if text}, properties=properties)
+
+
+def _pairs(element: Element, name: str, what: str) -> dict[str, Any]:
+    """Return names and values."""
+    found = {}
+    for pair in element.findall(f"{_BUS}{name}/{_BUS}KeyValueOfstringanyType"):
         value = pair.find(f"{_BUS}Value")
         if value is None:
-            raise ValueError("a property of a correlation filter has a Key and a Value")
-        properties[pair.findtext(f"{_BUS}Key") or ""] = _value(value)
-    return CorrelationFilter(**{name: text for name, text in fields.items() if text}, properties=properties)
+            raise ValueError(f"{what} has a Key and a Value")
+        found[pair.findtext(f"{_BUS}Key") or ""] = _value(value, what)
+    return found
 
 
 def _camel(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("_"))
 
 
-def _value(element: Element) -> Any:
+def _value(element: Element, what: str) -> Any:
     """Return a value by the type that is said of it."""
     kind, text = _kind(element), element.text or ""
     try:
@@ -304,7 +311,7 @@ def _value(element: Element) -> Any:
         if kind == "dateTime":
             return datetime.fromisoformat(text)
     except (ValueError, KeyError):
-        raise ValueError(f"a property of a correlation filter is no {kind}: {text!r:.100}") from None
+        raise ValueError(f"{what} is no {kind}: {text!r:.100}") from None
     return text
 
 
@@ -457,25 +464,29 @@ def describe_rule(rule: Rule, created: float) -> Element:
             if text is not None:
                 _add(inside, _BUS + name, _printable(text))
         if passes.properties:
-            _add_properties(inside, passes.properties)
+            _add_pairs(inside, "Properties", passes.properties)
     else:
         kind = type(passes).__name__
         inside = SubElement(element, f"{_BUS}Filter", {_TYPE: kind})
         constant = "1=1" if isinstance(passes, TrueFilter) else "1=0"
         _add(inside, f"{_BUS}SqlExpression", passes.expression if isinstance(passes, SqlFilter) else constant)
         _add(inside, f"{_BUS}CompatibilityLevel", "20")
+        if isinstance(passes, SqlFilter) and passes.parameters:
+            _add_pairs(inside, "Parameters", passes.parameters)
     action = SubElement(element, f"{_BUS}Action", {_TYPE: "SqlRuleAction" if rule.action else "EmptyRuleAction"})
     if rule.action:
         _add(action, f"{_BUS}SqlExpression", rule.action)
         _add(action, f"{_BUS}CompatibilityLevel", "20")
+        if rule.action_parameters:
+            _add_pairs(action, "Parameters", rule.action_parameters)
     _add(element, f"{_BUS}CreatedAt", _moment(created))
     _add(element, f"{_BUS}Name", rule.name)
     return element
 
 
-def _add_properties(element: Element, properties: Mapping[str, Any]) -> None:
-    inside = SubElement(element, f"{_BUS}Properties")
-    for name, value in properties.items():
+def _add_pairs(element: Element, what: str, pairs: Mapping[str, Any]) -> None:
+    inside = SubElement(element, _BUS + what)
+    for name, value in pairs.items():
         pair = SubElement(inside, f"{_BUS}KeyValueOfstringanyType")
         _add(pair, f"{_BUS}Key", _printable(name))
         kind, text = _typed(value)

@@ -20,7 +20,7 @@ from ..._queues.message import QueuedMessage
 from ..._queues.node import Consumer, Node, NotTaken
 from ..._queues.stream import Retention, Stream
 from ..._queues.stream_offsets import Place
-from .._busy import SERVER_BUSY, AzureNode
+from .._busy import AzureNode
 from .._messages import BATCH_FORMAT, parts_of_batch, timestamp
 from .partition_keys import partition_of
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from .positions import Position
 
 ARGUMENT_ERROR: Final = "com.microsoft:argument-error"
-ARGUMENT_OUT_OF_RANGE: Final = "com.microsoft:argument-out-of-range"
 LINK_STOLEN: Final = "amqp:link:stolen"
 NOT_ALLOWED: Final = "amqp:not-allowed"
 
@@ -82,6 +81,7 @@ class Hub(AzureNode):
         groups: its consumer groups, by their names in small letters.
         created: when, in seconds since 1970.
         largest: octets of what is taken.
+        sent: when each connection sent something last, of those that are entered here; by their numbers.
     """
 
     largest = LARGEST
@@ -89,6 +89,8 @@ class Hub(AzureNode):
     def __init__(self, config: EventHubConfig, clock: Callable[[], float], router: Router) -> None:
         super().__init__(config.name, limits=router.limits, touch=router.touch)
         self.created = clock()
+        self.sent: dict[int, float] = {}
+        self._clock = clock
         self.groups = {name.casefold(): name for name in config.consumer_groups}
         self._router = router
         self._turn = count()
@@ -132,10 +134,12 @@ class Hub(AzureNode):
         Raises:
             NotTaken: the hub is busy, or it is no event, nor a batch of them.
         """
+        if entry.origin in self.sent:
+            self.sent[entry.origin] = self._clock()
         try:
             self.check_busy()
         except Refused as refusal:
-            raise NotTaken(str(refusal), SERVER_BUSY) from None
+            raise NotTaken(str(refusal), str(refusal.error.condition)) from None
         if entry.size > LARGEST:
             reason = f"an event, or a batch of them, has {LARGEST} octets at most, not {entry.size}"
             raise NotTaken(reason, "amqp:link:message-size-exceeded")

@@ -14,7 +14,7 @@ from .management import NOT_FOUND, HubManagement, partition_in
 from .readers import PartitionReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from ....engine import Link, LinkTerms
     from ..._peer import Peer
@@ -131,6 +131,7 @@ class HubLinks:
                 reason = f"events are sent to {hub.name}, {hub.name}/Partitions/ID or {hub.name}/Publishers/NAME"
                 raise Refused(NOT_FOUND, f"{reason}, not to {path!r:.300}")
         self._senders[link] = (hub, "/".join(words))
+        hub.sent[self._peer.number] = self._hubs.clock()
         return False
 
     def _attach_reader(self, link: SenderLink, remote: LinkTerms, hub: Hub, group: str, partition: str) -> None:
@@ -149,9 +150,21 @@ class HubLinks:
             self.end(link)
             raise
 
+    def uses(self) -> Iterator[tuple[Link, float]]:
+        """Return each link that may be idle, and when it was used last."""
+        self._forget_detached()
+        for link, reader in self._readers.items():
+            if link.attached and not reader.waits:
+                yield link, reader.used
+        for link, (hub, _) in self._senders.items():
+            yield link, hub.sent.get(self._peer.number, 0.0)
+
+    def _forget_detached(self) -> None:
+        self._senders = {link: place for link, place in self._senders.items() if link.attached}
+
     def of(self, hub: Hub | None, partition: Partition | None = None) -> list[Link]:
         """Return the links to a hub, or only to one partition of it; or to any hub."""
-        self._senders = {link: place for link, place in self._senders.items() if link.attached}
+        self._forget_detached()
         wanted = None if partition is None else f"partitions/{partition.id}"
         readers = [
             link
@@ -178,7 +191,9 @@ class HubLinks:
 
     def end(self, link: Link) -> bool:
         """Remove a link that has ended; return whether it was a reader."""
-        self._senders.pop(link, None)
+        sender = self._senders.pop(link, None)
+        if sender is not None and all(hub is not sender[0] for hub, _ in self._senders.values()):
+            sender[0].sent.pop(self._peer.number, None)
         reader = self._readers.pop(link, None)
         if reader is not None:
             reader.end()

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 from ....messaging import AmqpValue, Message
 from ....types import Array, Int, Symbol
 from ..._errors import Refused
-from .._busy import SERVER_BUSY
+from .._busy import ARGUMENT_OUT_OF_RANGE, SERVER_BUSY
 from .._messages import timestamp
-from .hub import ARGUMENT_ERROR, ARGUMENT_OUT_OF_RANGE, offset_of
+from .hub import ARGUMENT_ERROR, offset_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -40,6 +40,7 @@ class PartitionReader(Reader, LinkOwner):
 
     Attributes:
         address: where it reads, for rights.
+        used: when something was last done with it, seconds since 1970.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class PartitionReader(Reader, LinkOwner):
         self._peer = peer
         self._link = link
         self._clock = clock
+        self.used = clock()
         self._tells_last = _RUNTIME_METRIC in link.remote.desired_capabilities
         self._largest = link.remote.max_message_size or None
 
@@ -87,6 +89,11 @@ class PartitionReader(Reader, LinkOwner):
         )
         self.credit_changed()
 
+    @property
+    def waits(self) -> bool:
+        """Whether it could be given an event."""
+        return self._link.credit > 0
+
     def credit_changed(self) -> None:
         """Credit came, or the window or the output has room again."""
         if self.partition.reads(self) and (self._link.credit > 0 or self._link.drain):
@@ -110,6 +117,7 @@ class PartitionReader(Reader, LinkOwner):
         return link.credit > 0 and link.session.sendable and not self._peer.full and link.attached
 
     def deliver(self, entry: QueuedMessage, payload: bytes) -> bool:
+        self.used = self._clock()
         if self._tells_last:
             payload = patch_header(payload, delivery_annotations=self._last())
         if self._largest is not None and len(payload) > self._largest:
@@ -143,6 +151,7 @@ class PartitionReader(Reader, LinkOwner):
     # What the peer says
 
     def on_credit(self) -> None:
+        self.used = self._clock()
         self.credit_changed()
 
 

@@ -259,6 +259,8 @@ class Entity(AzureNode):
             attempt(f"a receiver of {self.name!r}", receiver.node_deleted, error)
         for producer in list(self.producers):
             attempt(f"a producer for {self.name!r}", producer.node_deleted, error)
+        for asker in self._askers.values():
+            attempt(f"a receiver of {self.name!r}", asker.refused, error)
         self._receivers.clear()
         self.producers.clear()
         self._askers.clear()
@@ -359,6 +361,30 @@ class Entity(AzureNode):
         """
         for message in self._find(sequences, "scheduled"):
             self._remove(message)
+
+    def remove_batch(self, most: int, before: float, session_id: str | None) -> int:
+        """Remove messages that came before a time, the oldest first, but none that is locked or not active.
+
+        Args:
+            session_id: of which session; None: of any, or of none.
+
+        Returns:
+            How many were removed.
+        """
+        self._pass_time()
+        found = (
+            message
+            for message in self._messages.values()
+            if message.state == "active"
+            and message.enqueued < before
+            and message.sequence not in self._locked
+            and session_id in (None, message.session_id)
+        )
+        gone = list(islice(found, most))
+        for message in gone:
+            self._remove(message)
+        self.touch()
+        return len(gone)
 
     # Going out
 

@@ -12,7 +12,7 @@ from ....messaging import AmqpValue, Message
 from ....types import Array, Int, Symbol
 from ..._errors import Refused
 from ..._queues.node import NotTaken
-from .._busy import SERVER_BUSY
+from .._busy import ARGUMENT_OUT_OF_RANGE, SERVER_BUSY
 from .._messages import SCHEDULED_FOR, EntityMessage, timestamp
 from .entity import (
     ARGUMENT_ERROR,
@@ -46,9 +46,20 @@ _STATUS: Final = {
     NOT_FOUND: 404,
     "amqp:not-implemented": 501,
     "amqp:resource-limit-exceeded": 403,
+    # Only a test asks for these.
+    "com.microsoft:auth-failed": 401,
+    "com.microsoft:session-not-found": 404,
+    "com.microsoft:timeout": 408,
+    "com.microsoft:session-cannot-be-locked": 410,
+    "com.microsoft:precondition-failed": 412,
+    "com.microsoft:operation-cancelled": 500,
+    "com.microsoft:no-matching-subscription": 500,
+    "com.microsoft:container-close": 503,
 }
 MOST_AT_ONCE: Final = 1000
 """Messages that one request peeks, schedules, receives or settles."""
+MOST_REMOVED: Final = 4000
+"""Messages that one request removes, as in the premium tier."""
 MOST_OCTETS: Final = 1_048_576
 """Octets of the messages that one answer brings, or of one message, if that is larger."""
 MOST_STATE: Final = 262_144
@@ -146,7 +157,7 @@ def _renew_lock(node: Management, asked: dict[Any, Any]) -> Answer:
 
 
 def _peek(node: Management, asked: dict[Any, Any]) -> Answer:
-    first, count = _number(asked, "from-sequence-number"), _number(asked, "message-count")
+    first, count = _number(asked, "from-sequence-number"), _number(asked, "message-count", least=1)
     found: list[dict[str, bytes]] = []
     octets = 0
     for message in node.entity.peek(first, min(count, MOST_AT_ONCE), _session_id(asked, required=False)):
@@ -174,10 +185,16 @@ def _cancel(node: Management, asked: dict[Any, Any]) -> Answer:
     return {}
 
 
+def _remove_batch(node: Management, asked: dict[Any, Any]) -> Answer:
+    count = _number(asked, "message-count", least=1, most=MOST_REMOVED)
+    before, session_id = _moment(asked, "enqueued-time-utc"), _session_id(asked, required=False)
+    return {"message-count": Int(node.entity.remove_batch(count, before, session_id))}
+
+
 def _receive(node: Management, asked: dict[Any, Any]) -> Answer:
     mode = asked.get("receiver-settle-mode", 1)
     if not isinstance(mode, int) or mode not in (0, 1):
-        raise Refused(ARGUMENT_ERROR, f"receiver-settle-mode is 0 or 1, not {mode!r:.60}")
+        raise Refused(ARGUMENT_OUT_OF_RANGE, f"receiver-settle-mode is 0 or 1, not {mode!r:.60}")
     found = node.entity.receive(_numbers(asked), locks=mode == 1, session_id=_session_id(asked, required=False))
     return {
         "messages": [
@@ -222,17 +239,14 @@ def _set_session_state(node: Management, asked: dict[Any, Any]) -> Answer:
     if not isinstance(state, bytes | None):
         raise Refused(ARGUMENT_ERROR, f"'session-state' is binary or null, not {type(state).__name__}")
     if state is not None and len(state) > MOST_STATE:
-        raise Refused(ARGUMENT_ERROR, f"a state has {MOST_STATE} octets at most, not {len(state)}")
+        raise Refused(ARGUMENT_OUT_OF_RANGE, f"a state has {MOST_STATE} octets at most, not {len(state)}")
     node.entity.set_session_state(_session_id(asked), state)
     return {}
 
 
 def _list_sessions(node: Management, asked: dict[Any, Any]) -> Answer:
-    skip, top = _number(asked, "skip"), _number(asked, "top")
-    after = asked.get("last-updated-time")
-    seconds = after / 1000 if isinstance(after, int) else after.timestamp() if isinstance(after, datetime) else None
-    if seconds is None or skip < 0 or top < 0:
-        raise Refused(ARGUMENT_ERROR, "'last-updated-time' is a timestamp, 'skip' and 'top' are numbers of 0 or more")
+    skip, top = _number(asked, "skip", least=0), _number(asked, "top", least=0)
+    seconds = _moment(asked, "last-updated-time")
     found = node.entity.sessions(None if seconds >= _NO_TIME else seconds)[skip : skip + top]
     return {"skip": Int(skip + len(found)), "sessions-ids": Array("string", found)} if found else None
 
@@ -254,9 +268,7 @@ def _remove_rule(node: Management, asked: dict[Any, Any]) -> Answer:
 
 
 def _enumerate_rules(node: Management, asked: dict[Any, Any]) -> Answer:
-    skip, top = _number(asked, "skip"), _number(asked, "top")
-    if skip < 0 or top < 0:
-        raise Refused(ARGUMENT_ERROR, "'skip' and 'top' are numbers of 0 or more")
+    skip, top = _number(asked, "skip", least=0), _number(asked, "top", least=0)
     found = _rules_of(node).described(skip, min(top, MOST_AT_ONCE))
     return {"rules": [{"rule-description": each} for each in found]} if found else None
 
@@ -272,6 +284,7 @@ _OPERATIONS: Final[dict[str, tuple[Action, Callable[[Management, dict[Any, Any]]
     "peek-message": ("read", _peek),
     "schedule-message": ("write", _schedule),
     "cancel-scheduled-message": ("write", _cancel),
+    "batch-delete-messages": ("read", _remove_batch),
     "receive-by-sequence-number": ("read", _receive),
     "update-disposition": ("read", _settle),
     "renew-session-lock": ("read", _renew_session),
@@ -291,11 +304,24 @@ def _text(asked: dict[Any, Any], name: str) -> str:
     return value
 
 
-def _number(asked: dict[Any, Any], name: str) -> int:
+def _number(asked: dict[Any, Any], name: str, *, least: int | None = None, most: int | None = None) -> int:
     value = asked.get(name)
     if not isinstance(value, int) or isinstance(value, bool):
         raise Refused(ARGUMENT_ERROR, f"{name!r} is a number, not {value!r:.60}")
+    if (least is not None and value < least) or (most is not None and value > most):
+        rule = f"{least} or more" if most is None else f"{least} to {most}"
+        raise Refused(ARGUMENT_OUT_OF_RANGE, f"{name!r} is {rule}, not {value}")
     return int(value)
+
+
+def _moment(asked: dict[Any, Any], name: str) -> float:
+    """Return a time in seconds since 1970."""
+    value = asked.get(name)
+    if isinstance(value, datetime):
+        return value.timestamp()
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise Refused(ARGUMENT_ERROR, f"{name!r} is a timestamp, not {value!r:.60}")
+    return value / 1000
 
 
 @overload
@@ -318,7 +344,7 @@ def _list(asked: dict[Any, Any], name: str) -> list[Any]:
     if not isinstance(value, list):
         raise Refused(ARGUMENT_ERROR, f"{name!r} is an array, not {value!r:.60}")
     if not 1 <= len(value) <= MOST_AT_ONCE:
-        raise Refused(ARGUMENT_ERROR, f"{name!r} has 1 to {MOST_AT_ONCE} elements, not {len(value)}")
+        raise Refused(ARGUMENT_OUT_OF_RANGE, f"{name!r} has 1 to {MOST_AT_ONCE} elements, not {len(value)}")
     return list(value)
 
 

@@ -44,7 +44,7 @@ class ActiveRule:
         self.rule = rule
         self.created = created
         self.matches = _predicate(rule.filter)
-        self._changes = changes_of(rule.action) if rule.action else []
+        self._changes = changes_of(rule.action, rule.action_parameters) if rule.action else []
 
     def changed(self, message: EntityMessage, candidate: Candidate) -> EntityMessage:
         """Return a copy of a message with the changes of the action.
@@ -66,8 +66,8 @@ class ActiveRule:
 
 def _predicate(rule_filter: RuleFilter) -> Callable[[Candidate], bool]:
     match rule_filter:
-        case SqlFilter(expression):
-            condition = condition_of(expression)
+        case SqlFilter(expression, parameters):
+            condition = condition_of(expression, parameters)
             return lambda candidate: condition(candidate) is True
         case CorrelationFilter():
             if not rule_filter.properties and all(getattr(rule_filter, name) is None for name in CORRELATED):

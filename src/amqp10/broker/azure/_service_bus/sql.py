@@ -7,8 +7,10 @@ Documented at https://learn.microsoft.com/azure/service-bus-messaging/service-bu
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID, uuid4
 
 from ..._filters.selector.fields import application_property, section_field
 from ..._filters.selector.parser import Parser, parse
@@ -60,6 +62,24 @@ def _split(word: str) -> tuple[bool, str]:
     return scope is not None and scope[1].casefold() == "sys", name
 
 
+def _property(name: Value) -> Value:
+    """Make the function that gives the property of a computed name; unknown where that is no name."""
+
+    def evaluate(candidate: Candidate) -> Any:
+        said = name(candidate)
+        if not isinstance(said, str) or not said:
+            return None
+        scope = _SCOPE.match(said)
+        if scope is None or scope.end() == len(said):
+            return application_property(said)(candidate)
+        try:
+            return _find(said)(candidate)
+        except ValueError:
+            return None
+
+    return evaluate
+
+
 def _find(word: str) -> Value:
     system, name = _split(word)
     if not system:
@@ -79,6 +99,7 @@ _GRAMMAR: Final = Grammar(
           | (?P<string>'[^']*(?:''[^']*)*')
           | (?P<float>(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)
           | (?P<decimal>[0-9]+)
+          | (?P<parameter>@\w+)
           | (?P<name>(?:(?:sys|user|SYS|USER|Sys|User)\.)?
                      (?:[^\W\d]\w*|"[^"]+(?:""[^"]*)*"|\[[^\[\]]+(?:\]\][^\[\]]*)*\]))
           | (?P<operator><>|!=|<=|>=|[=<>+\-*/%(),;])""",
@@ -90,6 +111,11 @@ _GRAMMAR: Final = Grammar(
     find=_find,
     has_exists=True,
     strict=True,
+    functions={
+        "newid": (0, lambda: lambda candidate: uuid4()),
+        "property": (1, _property),
+        "p": (1, _property),
+    },
 )
 
 
@@ -98,25 +124,31 @@ def candidate_of(message: EntityMessage) -> Candidate:
     return Candidate(QueuedMessage(message.outgoing()))
 
 
-def condition_of(text: str) -> Value:
+def condition_of(text: str, parameters: Mapping[str, Any]) -> Value:
     """Parse a condition; computing it raises Incomparable where values are of the wrong kinds.
+
+    Args:
+        parameters: what names with "@" before them stand for.
 
     Raises:
         SelectorError: it is not a valid condition, or is too long.
     """
     _check_length(text)
-    return parse(text, _GRAMMAR)
+    return parse(text, replace(_GRAMMAR, parameters=parameters))
 
 
-def changes_of(text: str) -> list[Change]:
+def changes_of(text: str, parameters: Mapping[str, Any]) -> list[Change]:
     """Parse an action: SET name = value and REMOVE name, with semicolons between them.
+
+    Args:
+        parameters: as for a condition.
 
     Raises:
         SelectorError: it is not a valid action, or is too long.
     """
     _check_length(text)
     changes: list[Change] = []
-    parser = Parser(text, _GRAMMAR)
+    parser = Parser(text, replace(_GRAMMAR, parameters=parameters))
     while not parser.over:
         if len(changes) == _MOST_STATEMENTS:
             raise parser.wrong(f"more than {_MOST_STATEMENTS} statements")
@@ -149,6 +181,8 @@ def _statement(parser: Parser) -> Change:
 
     def change(candidate: Candidate) -> Callable[[Message], None]:
         new: Any = value(candidate)
+        if field is not None and isinstance(new, UUID):
+            new = str(new)
         if field is not None and not isinstance(new, str | None):
             raise Incomparable(f"sys.{name} is a string, not {new!r:.60}")
 
