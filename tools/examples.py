@@ -23,14 +23,14 @@ COPY = re.compile(r"^<!-- ((?:examples|docs)/[\w/.-]+?)(?::(\w+))? -->\n```(\w+)
 
 
 def source(path: str, section: str | None) -> str:
-    """Return a file, or a section of it.
+    """Return a file without the marks of its sections, or one section.
 
     Raises:
         ValueError: there is no such section.
     """
     text = (ROOT / path).read_text(encoding="utf-8")
     if section is None:
-        return text
+        return re.sub(r"^# \[(?:start|end):\w+\]\n", "", text, flags=re.MULTILINE)
     found = re.search(rf"^# \[start:{section}\]\n(.*?)^# \[end:{section}\]$", text, re.MULTILINE | re.DOTALL)
     if found is None:
         raise ValueError(f"{path} has no section {section!r}")
