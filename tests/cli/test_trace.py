@@ -16,6 +16,7 @@ from anyio.abc import SocketAttribute
 
 from amqp10 import AuthenticationFailed, Connection, ConnectionLost, LinkDetached, Message, MessageRejected, Plain
 from amqp10.broker import Broker
+from amqp10.cli._trace import command as _trace_command
 from amqp10.cli._trace import page as _trace_page
 from amqp10.cli._trace.analysis import Frame, analyze, take_apart
 from amqp10.cli._trace.command import Recording, TraceProxy, read_trace
@@ -118,20 +119,43 @@ async def test_secrets_stay_out() -> None:
 
 
 @BACKENDS
-async def test_many_connections_at_once() -> None:
-    """No frame is lost, and each is with its connection."""
-    async with Broker(queues=["q"]) as broker, tracing(broker.url) as (url, recording):
+async def test_many_connections_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 2,000 messages at once none is missing or out of its order, in the file and in what is kept for a page.
+
+    What is read is written before it is passed on, so a file that is slow holds up the peers, and nothing is dropped.
+    """
+    monkeypatch.setattr(_trace_command, "MOST_KEPT", 5000)
+    file = io.StringIO()
+    async with Broker(queues=["q"]) as broker, tracing(broker.url, file) as (url, recording):
 
         async def work() -> None:
             async with Connection(url) as connection, connection.sender("q") as sender:
-                await sender.send_many(range(200))
+                await sender.send_many(range(100))
 
         async with anyio.create_task_group() as tasks:
-            for _ in range(10):
+            for _ in range(20):
                 tasks.start_soon(work)
-    for number in range(1, 11):
-        transfers = [f for f in recording.frames if f.connection == number and "Transfer(" in f.text]
-        assert len(transfers) == 200
+        assert broker.queue("q").depth == 2000
+    assert recording.left_out == 0
+    for frames_seen in (recording.frames, read_trace(io.StringIO(file.getvalue())).frames):
+        for number in range(1, 21):
+            calls = [take_apart(frame.text) for frame in frames_seen if frame.connection == number and frame.sent]
+            ids = [call.number("delivery_id") for call in calls if call is not None and call.name == "Transfer"]
+            assert ids == list(range(100))
+
+
+@BACKENDS
+async def test_more_than_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page says how many frames it does not have; the file has all."""
+    monkeypatch.setattr(_trace_command, "MOST_KEPT", 50)
+    file = io.StringIO()
+    async with Broker(queues=["q"]) as broker, tracing(broker.url, file) as (url, recording):
+        async with Connection(url) as connection, connection.sender("q") as sender:
+            await sender.send_many(range(200))
+    lines = file.getvalue().splitlines()
+    assert sum("Transfer(" in line for line in lines) == 200
+    assert len(lines) == 50 + recording.left_out
+    assert f"{recording.left_out} further ones were not kept" in page(recording.frames, "t", recording.left_out)
 
 
 @BACKENDS
@@ -241,6 +265,107 @@ def test_prefetch() -> None:
     assert curves["deliveries that the client takes, channel 1"] == [1, 0, 2]
     assert read[3].problems == ["prefetch used up on channel 1 for 4.0 s"]
     assert read[4].problems == ["ended with 404 'NOT_FOUND'"]
+
+
+def curves_of(read: list[Frame]) -> dict[str, list[int]]:
+    """What the only connection's curves show, by their titles."""
+    (found,) = analyze(read).values()
+    return {curve.title: [value for _, value in curve.points] for curve in found.curves.values()}
+
+
+def test_credit_of_0_10() -> None:
+    """Credit is granted for a destination; in window mode a completed transfer gives it back. Outcomes are apart."""
+    take = (
+        "< [1] message.transfer(destination='d', accept_mode=0, acquire_mode=0) message.delivery-properties() + 8 bytes"
+    )
+    read = frames(
+        "> [1] session.attach(name=b's')",
+        "< [1] session.attached(name=b's')",
+        "< [1] session.command-point(command_id=4294967295, command_offset=0)",
+        "> [1] message.set-flow-mode(destination='d', flow_mode=1)",
+        "> [1] message.flow(destination='d', unit=1, value=4294967295)",
+        "> [1] message.flow(destination='d', unit=0, value=2)",
+        take,
+        take,
+        "> [1] session.completed(commands=((4294967295, 0),))",
+        (7.0, "> [1] message.accept(transfers=((4294967295, 4294967295),))"),
+        (7.0, "> [1] message.release(transfers=((0, 0),))"),
+        (8.0, "> [1] message.stop(destination='d')"),
+        (9.0, take),
+        (9.5, "< [1] execution.exception(error_code=409, command_id=3)"),
+    )
+    shown = curves_of(read)
+    assert shown["credit of the server for 'd', channel 1"] == [0, 2, 1, 0, 1, 2, 0]
+    assert shown["unsettled deliveries of the server, channel 1"] == [1, 2, 1, 0, 1]
+    assert [frame.problems for frame in read[9:]] == [
+        ["unsettled for 7.0 s"],
+        ["unsettled for 7.0 s"],
+        [],
+        ["without credit"],
+        ["refused"],
+    ]
+
+
+def test_publishers_of_0_10() -> None:
+    """Their transfers are unsettled until they are complete; a broker that stops them is a problem of theirs."""
+    sent = "> [1] message.transfer(destination='', accept_mode=1, acquire_mode=0) + 8 bytes"
+    read = frames(
+        "> [1] session.attach(name=b's')",
+        "> [1] queue.query(queue='q') sync",
+        sent,
+        sent,
+        "< [1] session.completed(commands=((0, 2),))",
+        (1.0, "< [1] message.set-flow-mode(destination='', flow_mode=0)"),
+        (1.0, "< [1] message.stop(destination='')"),
+        (4.0, "< [1] message.flow(destination='', unit=0)"),
+        sent,
+    )
+    assert curves_of(read)["unsettled deliveries of the client, channel 1"] == [1, 2, 0, 1]
+    assert read[7].problems == ["no credit for the client for '' on channel 1 for 3.0 s"]
+    assert read[8].problems == []
+
+
+def test_prefetch_of_fast() -> None:
+    """What is left of a handle's prefetch; an acknowledgment is of a channel, a reply of a handle."""
+    read = frames(
+        "> handle-open(channel_id=3, handle_id=2, service_type=1, consumer=True, dest_name='q')",
+        "> handle-flow(handle_id=2, flow_pause=True)",
+        "> handle-consume(handle_id=2, confirm_tag=2, prefetch=2)",
+        "> handle-flow(handle_id=2)",
+        "< handle-notify(handle_id=2, message_nbr=1, fragment_size=7, partial=True, delivered=True) + 7 bytes",
+        "< handle-notify(handle_id=2, message_nbr=1, fragment_size=7, delivered=True) + 7 bytes",
+        "< handle-notify(handle_id=2, message_nbr=2, fragment_size=7, delivered=True) + 7 bytes",
+        (3.0, "> channel-ack(channel_id=3, message_nbr=2)"),
+        "> handle-open(channel_id=4, handle_id=5, service_type=1, producer=True, dest_name='q')",
+        "> handle-send(handle_id=5, confirm_tag=1, fragment_size=7) + 7 bytes",
+        (10.0, "< handle-reply(handle_id=5, confirm_tag=1, reply_code=310, reply_text='no')"),
+    )
+    shown = curves_of(read)
+    assert shown["deliveries that the client takes, handle 2"] == [0, 2, 1, 0, 1, 2]
+    assert shown["unsettled deliveries of the server, channel 3"] == [1, 2, 0]
+    assert shown["unsettled deliveries of the client, handle 5"] == [1, 0]
+    assert read[7].problems == ["prefetch used up on handle 2 for 3.0 s"]
+    assert read[10].problems == ["refused with 310 'no'", "unsettled for 7.0 s"]
+
+
+@BACKENDS
+@pytest.mark.parametrize("dialect", ["1.0", "0-9-1", "0-9", "0-10", "fast"])
+async def test_curves_of_every_dialect(dialect: str) -> None:
+    """A receiver with credit for 3 that takes 6: the curve goes down to what is left, and never beyond it."""
+    async with Broker(queues=["q"]) as broker, tracing(broker.url) as (url, recording):
+        async with Connection(url, dialect=dialect) as connection, connection.sender("q") as sender:
+            await sender.send_many(range(6))
+            async with connection.receiver("q", credit=3) as receiver:
+                for _ in range(6):
+                    (await receiver.receive()).accept()
+    shown = curves_of(recording.frames)
+    (taken,) = [points for title, points in shown.items() if title.startswith(("credit of the s", "deliveries that"))]
+    unsettled = [points for title, points in shown.items() if title.startswith("unsettled deliveries of the server")]
+    assert max(taken) == 3
+    assert 0 <= min(taken) < 3
+    assert unsettled
+    assert all(max(points) <= 3 and points[-1] == 0 for points in unsettled)
+    assert not any(frame.problems for frame in recording.frames)
 
 
 def test_taking_apart() -> None:

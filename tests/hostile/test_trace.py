@@ -31,11 +31,52 @@ def test_ranges() -> None:
     out = Unsettled()
     for number in (SERIAL - 2, SERIAL - 1, 0, 1, 7):
         out.add(number, float(number % 10))
-    assert out.remove(2, 6) is None
-    assert out.remove(SERIAL - 1, 0) == 0.0
+    assert out.remove(2, 6) == {}
+    assert set(out.remove(SERIAL - 1, 0)) == {SERIAL - 1, 0}
     assert set(out.since) == {SERIAL - 2, 1, 7}
-    assert out.remove(0, SERIAL) == 1.0
+    assert out.remove(0, SERIAL) == {SERIAL - 2: 4.0, 1: 1.0, 7: 7.0}
     assert not out.since
+
+
+def test_many_destinations_and_handles() -> None:
+    """What is granted to many is not looked at for each that completes: ranges of others cost nothing."""
+    destinations = [f"[1] message.flow(destination='{number}', unit=0, value=1)" for number in range(2000)]
+    handles = [f"handle-open(channel_id=1, handle_id={number})" for number in range(2000)]
+    ranges = ", ".join("(5, 9)" for _ in range(300))
+    frames = [Frame(0, 0.0, 1, True, line) for line in ("[1] session.attach(name=b's')", *destinations, *handles)]
+    frames += [Frame(0, 0.0, 1, True, f"[1] session.completed(commands=({ranges}))")] * 20
+    frames += [Frame(0, 0.0, 1, True, "channel-ack(channel_id=1, message_nbr=4294967295)")] * 2000
+    [analysis] = analyze(frames).values()
+    assert len(analysis.curves) == 2000
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["> handle-notify(handle_id=1, message_nbr=1, delivered=True)", "> channel-ack(message_nbr=9)"],
+        [
+            "> handle-open(channel_id=1, handle_id=1)",
+            "> handle-consume(handle_id=1, prefetch=1)",
+            "< handle-notify(handle_id=1, message_nbr=1, delivered=True)",
+            "> handle-open(channel_id=1, handle_id=1)",
+            "> channel-ack(channel_id=1, message_nbr=1)",
+        ],
+        ["> [1] message.cancel(destination='x')", "< [1] session.completed(commands=((9, 1),))"],
+        ["> [1] session.attach()", "> [1] session.command-point(command_id=99999999999999999999)"],
+        [
+            "< [1] session.attached()",
+            "> [1] message.flow(unit=0, value=99999999999)",
+            "> [1] message.flow(unit=0, value=-9)",
+            "< [1] message.transfer()",
+            "> [1] message.cancel()",
+            "> [1] session.completed(commands=((0, 0),))",
+        ],
+    ],
+)
+def test_commands_out_of_place(lines: list[str]) -> None:
+    """What names nothing that is known, or comes twice, is passed over."""
+    frames = [Frame(0, 0.0, 1, line.startswith(">"), line[2:]) for line in lines]
+    assert page(frames, "x")
 
 
 def test_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

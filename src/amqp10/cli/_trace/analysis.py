@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,7 +21,20 @@ SERIAL: Final = 1 << 32
 _ALL: Final = 1 << 64
 """More than any delivery-tag."""
 _CALL: Final = re.compile(r"(?:\[(\d{1,5})\] )?([\w.-]+)\(")
+_RANGE: Final = re.compile(r"\((\d{1,10}), (\d{1,10})\)")
 _CLOSERS: Final = {"(": ")", "[": "]", "{": "}"}
+_UNLIMITED: Final = 0xFFFF_FFFF
+"""Credit of 0-10 that does not run down."""
+
+_CLASSES_WITHOUT_NUMBERS: Final = ("connection.", "session.")
+"""What the names of 0-10's controls begin with; commands have numbers."""
+
+_ENDS: Final = frozenset(
+    {"connection.close", "channel.close", "connection-close", "channel-close", "handle-close"}
+    | {"connection-reply", "channel-reply", "handle-reply"}
+)
+"""Methods and commands that say how something ended by a code, which is 200 where all is well."""
+
 _REFUSALS: Final = frozenset(
     {"basic.nack", "basic.reject", "basic.return", "message.reject", "execution.exception", "connection.blocked"}
 )
@@ -125,7 +138,7 @@ def take_apart(text: str) -> Call | None:
 
 
 class Unsettled:
-    """Deliveries without an outcome.
+    """Deliveries without an outcome, or transfers that are not complete.
 
     Attributes:
         since: when each was sent, by its number.
@@ -141,14 +154,44 @@ class Unsettled:
             insort(self._numbers, number)
         self.since[number] = time
 
-    def remove(self, first: int, last: int) -> float | None:
-        """Remove a range that has an outcome, perhaps around the end; return when the oldest was sent."""
-        times: list[float] = []
+    def remove(self, first: int, last: int) -> dict[int, float]:
+        """Remove a range that has an outcome, perhaps around the end; return what it had, and when each was sent."""
+        removed: dict[int, float] = {}
         for begin, end in [(first, last)] if first <= last else [(first, _ALL), (0, last)]:
             here = slice(bisect_left(self._numbers, begin), bisect_right(self._numbers, end))
-            times += [self.since.pop(number) for number in self._numbers[here]]
+            removed.update((number, self.since.pop(number)) for number in self._numbers[here])
             del self._numbers[here]
-        return min(times, default=None)
+        return removed
+
+
+@dataclass
+class Subscription:
+    """Credit for a destination of 0-10.
+
+    Attributes:
+        left: messages that may still be sent; None: without limit.
+        window: in this mode, a transfer that is complete gives its credit back.
+    """
+
+    left: int | None = 0
+    window: bool = True
+
+
+@dataclass
+class Handle:
+    """A handle of Fast.
+
+    Attributes:
+        channel: where it was opened.
+        prefetch: messages that the client takes; None: it does not consume.
+        paused: the client takes none for now.
+        unacknowledged: how many messages it has.
+    """
+
+    channel: int
+    prefetch: int | None = None
+    paused: bool = False
+    unacknowledged: int = 0
 
 
 class Analysis:
@@ -168,9 +211,15 @@ class Analysis:
         self._partners: dict[tuple[bool, int], int] = {}  # the other side's channel
         self._windows: dict[tuple[bool, int], int] = {}  # frames that a side takes on a channel of the other
         self._ids: dict[tuple[bool, int], int] = {}  # the next transfer-id of a side on its channel
-        self._out: dict[tuple[bool, int], Unsettled] = {}  # by sending side and its channel
+        self._out: dict[tuple[bool, str], Unsettled] = {}  # by sending side and its place, such as "channel 1"
         self._starved: dict[object, float] = {}  # since when a link has no credit, or a session no window
         self._prefetch: dict[int, int] = {}
+        self._commands: dict[tuple[bool, int], int] = {}  # the number of a side's next command in a session of 0-10
+        self._subscriptions: dict[tuple[bool, int, str], Subscription] = {}  # by sending side, channel, destination
+        self._incomplete: dict[tuple[bool, int], Unsettled] = {}  # transfers that have not given their credit back
+        self._granted: dict[tuple[bool, int, int], str] = {}  # their destinations, by side, channel and number
+        self._handles: dict[int, Handle] = {}
+        self._taken_by: dict[tuple[int, int], int] = {}  # handles, by channel and number of a message
         self._now = 0.0
         self._read: dict[str, Callable[[Frame, Call], None]] = {
             "Begin": self._begin,
@@ -183,6 +232,24 @@ class Analysis:
             "basic.ack": self._acknowledge,
             "basic.nack": self._acknowledge,
             "basic.reject": self._acknowledge,
+            "session.attach": self._attach_session,
+            "session.attached": self._attach_session,
+            "session.command-point": self._set_next_command,
+            "session.completed": self._complete,
+            "message.set-flow-mode": self._set_flow_mode,
+            "message.flow": self._grant,
+            "message.stop": self._stop,
+            "message.cancel": self._cancel,
+            "message.accept": self._settle_transfers,
+            "message.reject": self._settle_transfers,
+            "message.release": self._settle_transfers,
+            "handle-open": self._open_handle,
+            "handle-consume": self._consume,
+            "handle-flow": self._pause,
+            "handle-send": self._send_on_handle,
+            "handle-reply": self._reply_on_handle,
+            "handle-notify": self._notify,
+            "channel-ack": self._acknowledge_channel,
         }
 
     def feed(self, frame: Frame) -> None:
@@ -195,18 +262,24 @@ class Analysis:
             return
         if refusal := refused(call):
             frame.problems.append(refusal)
+        here = frame.sent, call.channel
+        if here in self._commands and not call.name.startswith(_CLASSES_WITHOUT_NUMBERS):
+            number = self._commands[here]
+            self._commands[here] = (number + 1) % SERIAL
+            if call.name == "message.transfer":
+                self._transfer_command(frame, call, number)
         read = self._read.get(call.name)
         if read is not None:
             read(frame, call)
 
     def end(self) -> None:
         """Say what was left when the trace ended."""
-        for (sent, channel), out in self._out.items():
+        for (sent, place), out in self._out.items():
             old = [since for since in out.since.values() if self._now - since >= UNSETTLED]
             if old:
                 who = "client" if sent else "server"
                 self.problems.append(
-                    f"{len(old)} deliveries of the {who} on channel {channel} were unsettled at the end, "
+                    f"{len(old)} deliveries of the {who} on {place} were unsettled at the end, "
                     f"the oldest for {self._now - min(old):.1f} s"
                 )
         for what, since in self._starved.items():
@@ -292,32 +365,33 @@ class Analysis:
             frame.problems.append("without credit")
         self._tell_credit(frame, link)
         if call.fields.get("settled") != "True":
-            self._out.setdefault(sender, Unsettled()).add(call.number("delivery_id"), frame.time)
-            self._tell_unsettled(frame, sender)
+            self._add_unsettled(frame, (frame.sent, f"channel {call.channel}"), call.number("delivery_id"))
 
     def _disposition(self, frame: Frame, call: Call) -> None:
         by_receiver = call.fields.get("role") == "True"
         channel = self._partners.get((frame.sent, call.channel), call.channel) if by_receiver else call.channel
-        sender = (not frame.sent if by_receiver else frame.sent), channel
+        sender = (not frame.sent if by_receiver else frame.sent), f"channel {channel}"
         if call.fields.get("settled") == "True":
             first = call.number("first")
             self._settled(frame, sender, first, call.number("last", first))
 
-    def _settled(self, frame: Frame, sender: tuple[bool, int], first: int, last: int) -> None:
-        oldest = self._out.setdefault(sender, Unsettled()).remove(first, last)
-        if oldest is not None and frame.time - oldest >= UNSETTLED:
-            frame.problems.append(f"unsettled for {frame.time - oldest:.1f} s")
+    def _add_unsettled(self, frame: Frame, sender: tuple[bool, str], number: int) -> None:
+        self._out.setdefault(sender, Unsettled()).add(number, frame.time)
         self._tell_unsettled(frame, sender)
 
-    def _tell_unsettled(self, frame: Frame, sender: tuple[bool, int]) -> None:
-        who = "client" if sender[0] else "server"
-        count = self._unsettled_of(sender)
-        self._curve(("unsettled", *sender), f"unsettled deliveries of the {who}, channel {sender[1]}").add(
-            frame.time, count
-        )
+    def _settled(self, frame: Frame, sender: tuple[bool, str], first: int, last: int) -> Iterable[int]:
+        """Note that a range has an outcome; return which of it had none before."""
+        removed = self._out.setdefault(sender, Unsettled()).remove(first, last)
+        oldest = min(removed.values(), default=frame.time)
+        if frame.time - oldest >= UNSETTLED:
+            frame.problems.append(f"unsettled for {frame.time - oldest:.1f} s")
+        self._tell_unsettled(frame, sender)
+        return removed
 
-    def _unsettled_of(self, sender: tuple[bool, int]) -> int:
-        return len(self._out[sender].since) if sender in self._out else 0
+    def _tell_unsettled(self, frame: Frame, sender: tuple[bool, str]) -> None:
+        who = "client" if sender[0] else "server"
+        count = len(self._out[sender].since)
+        self._curve(("unsettled", *sender), f"unsettled deliveries of the {who}, {sender[1]}").add(frame.time, count)
 
     # AMQP 0-9-1
 
@@ -325,15 +399,13 @@ class Analysis:
         self._prefetch[call.channel] = call.number("prefetch_count")
 
     def _deliver(self, frame: Frame, call: Call) -> None:
-        sender = False, call.channel
-        self._out.setdefault(sender, Unsettled()).add(call.number("delivery_tag"), frame.time)
-        self._tell_unsettled(frame, sender)
+        self._add_unsettled(frame, (False, f"channel {call.channel}"), call.number("delivery_tag"))
         self._tell_prefetch(frame, call.channel)
 
     def _acknowledge(self, frame: Frame, call: Call) -> None:
         if not frame.sent:
             return  # a confirm
-        sender = False, call.channel
+        sender = False, f"channel {call.channel}"
         tag = call.number("delivery_tag")
         several = call.fields.get("multiple") == "True"
         self._settled(frame, sender, 0 if several else tag, tag or _ALL)
@@ -342,11 +414,159 @@ class Analysis:
     def _tell_prefetch(self, frame: Frame, channel: int) -> None:
         limit = self._prefetch.get(channel)
         if limit:
-            left = max(0, limit - self._unsettled_of((False, channel)))
-            self._curve(("credit", channel), f"deliveries that the client takes, channel {channel}").add(
-                frame.time, left
-            )
-            self._note_starving(frame, f"prefetch used up on channel {channel}", left <= 0)
+            out = self._out.get((False, f"channel {channel}"))
+            self._tell_left(frame, f"channel {channel}", limit - (len(out.since) if out is not None else 0))
+
+    def _tell_left(self, frame: Frame, place: str, left: int, paused: bool = False) -> None:
+        """Note how many deliveries the client still takes."""
+        left = 0 if paused else max(0, left)
+        self._curve(("credit", place), f"deliveries that the client takes, {place}").add(frame.time, left)
+        self._note_starving(frame, f"prefetch used up on {place}", left <= 0 and not paused)
+
+    # AMQP 0-10
+
+    def _attach_session(self, frame: Frame, call: Call) -> None:
+        self._commands[frame.sent, call.channel] = 0
+
+    def _set_next_command(self, frame: Frame, call: Call) -> None:
+        self._commands[frame.sent, call.channel] = call.number("command_id")
+
+    def _transfer_command(self, frame: Frame, call: Call, number: int) -> None:
+        sender = frame.sent, f"channel {call.channel}"
+        if frame.sent or call.number("accept_mode") == 0:  # a server hears of those that it takes by their completion
+            self._add_unsettled(frame, sender, number)
+        key = frame.sent, call.channel, call.fields.get("destination", "''")
+        subscription = self._subscriptions.get(key)
+        if subscription is None or subscription.left is None:
+            return
+        if subscription.left <= 0:
+            frame.problems.append("without credit")
+        subscription.left -= 1
+        self._incomplete.setdefault(key[:2], Unsettled()).add(number, frame.time)
+        self._granted[*key[:2], number] = key[2]
+        self._tell_subscription(frame, key)
+
+    def _complete(self, frame: Frame, call: Call) -> None:
+        side = not frame.sent, call.channel
+        sender = side[0], f"channel {call.channel}"
+        for first, last in _ranges(call, "commands"):
+            if side in self._incomplete:
+                for number in self._incomplete[side].remove(first, last):
+                    self._give_back(frame, (*side, self._granted.pop((*side, number))))
+            if side[0] and sender in self._out:
+                self._settled(frame, sender, first, last)
+
+    def _give_back(self, frame: Frame, key: tuple[bool, int, str]) -> None:
+        """Note that a transfer is complete, which in window mode gives its credit back."""
+        subscription = self._subscriptions.get(key)
+        if subscription is not None and subscription.window and subscription.left is not None:
+            subscription.left += 1
+            self._tell_subscription(frame, key)
+
+    def _settle_transfers(self, frame: Frame, call: Call) -> None:
+        sender = not frame.sent, f"channel {call.channel}"
+        for first, last in _ranges(call, "transfers"):
+            if sender in self._out:
+                self._settled(frame, sender, first, last)
+
+    def _subscription(self, frame: Frame, call: Call) -> tuple[tuple[bool, int, str], Subscription]:
+        """Return the subscription that a command of its receiver is about."""
+        key = not frame.sent, call.channel, call.fields.get("destination", "''")
+        return key, self._subscriptions.setdefault(key, Subscription())
+
+    def _set_flow_mode(self, frame: Frame, call: Call) -> None:
+        key, subscription = self._subscription(frame, call)
+        subscription.left, subscription.window = 0, call.number("flow_mode") == 1
+        self._tell_subscription(frame, key)
+
+    def _grant(self, frame: Frame, call: Call) -> None:
+        if call.number("unit"):
+            return  # of octets
+        key, subscription = self._subscription(frame, call)
+        value = call.number("value", _UNLIMITED)
+        if value >= _UNLIMITED:
+            subscription.left = None
+        elif subscription.left is not None:
+            subscription.left += value
+        self._tell_subscription(frame, key)
+
+    def _stop(self, frame: Frame, call: Call) -> None:
+        key, subscription = self._subscription(frame, call)
+        subscription.left = 0
+        self._tell_subscription(frame, key)
+
+    def _cancel(self, frame: Frame, call: Call) -> None:
+        key, _ = self._subscription(frame, call)
+        del self._subscriptions[key]
+
+    def _tell_subscription(self, frame: Frame, key: tuple[bool, int, str]) -> None:
+        sent, channel, destination = key
+        who, left = "client" if sent else "server", self._subscriptions[key].left
+        if left is not None:
+            title = f"credit of the {who} for {destination}, channel {channel}"
+            self._curve(("credit", *key), title).add(frame.time, max(0, left))
+        what = f"no credit for the client for {destination} on channel {channel}"
+        self._note_starving(frame, what, sent and left is not None and left <= 0)
+
+    # AMQP/Fast
+
+    def _open_handle(self, frame: Frame, call: Call) -> None:
+        self._handles[call.number("handle_id")] = Handle(call.number("channel_id"))
+
+    def _consume(self, frame: Frame, call: Call) -> None:
+        if call.fields.get("unreliable") != "True":  # what needs no acknowledgment has no limit
+            self._change_handle(frame, call, prefetch=call.number("prefetch"))
+
+    def _pause(self, frame: Frame, call: Call) -> None:
+        self._change_handle(frame, call, paused=call.fields.get("flow_pause") == "True")
+
+    def _change_handle(
+        self, frame: Frame, call: Call, *, prefetch: int | None = None, paused: bool | None = None
+    ) -> None:
+        handle = self._handles.get(call.number("handle_id"))
+        if handle is not None:
+            handle.prefetch = handle.prefetch if prefetch is None else prefetch
+            handle.paused = handle.paused if paused is None else paused
+            self._tell_handle(frame, call.number("handle_id"), handle)
+
+    def _send_on_handle(self, frame: Frame, call: Call) -> None:
+        if "confirm_tag" in call.fields:
+            self._add_unsettled(frame, (True, f"handle {call.number('handle_id')}"), call.number("confirm_tag"))
+
+    def _reply_on_handle(self, frame: Frame, call: Call) -> None:
+        sender, tag = (True, f"handle {call.number('handle_id')}"), call.number("confirm_tag")
+        if sender in self._out:
+            self._settled(frame, sender, tag, tag)
+
+    def _notify(self, frame: Frame, call: Call) -> None:
+        handle = self._handles.get(call.number("handle_id"))
+        if handle is None or handle.prefetch is None or call.fields.get("delivered") != "True":
+            return
+        message = handle.channel, call.number("message_nbr")
+        if message not in self._taken_by:  # else a further part
+            self._taken_by[message] = call.number("handle_id")
+            handle.unacknowledged += 1
+        self._add_unsettled(frame, (False, f"channel {handle.channel}"), message[1])
+        self._tell_handle(frame, call.number("handle_id"), handle)
+
+    def _acknowledge_channel(self, frame: Frame, call: Call) -> None:
+        channel, sender = call.number("channel_id"), (False, f"channel {call.number('channel_id')}")
+        if sender not in self._out:
+            return
+        for message in self._settled(frame, sender, 0, call.number("message_nbr")):
+            number = self._taken_by.pop((channel, message))
+            handle = self._handles[number]
+            handle.unacknowledged = max(0, handle.unacknowledged - 1)  # it may have been opened anew
+            self._tell_handle(frame, number, handle)
+
+    def _tell_handle(self, frame: Frame, number: int, handle: Handle) -> None:
+        if handle.prefetch is not None:
+            self._tell_left(frame, f"handle {number}", handle.prefetch - handle.unacknowledged, handle.paused)
+
+
+def _ranges(call: Call, name: str) -> list[tuple[int, int]]:
+    """Return the ranges of command-ids that a field lists."""
+    return [(int(first), int(last)) for first, last in _RANGE.findall(call.fields.get(name, ""))]
 
 
 def refused(call: Call) -> str | None:
@@ -357,8 +577,9 @@ def refused(call: Call) -> str | None:
         return f"the login was refused (code {call.number('code')})"
     if call.name == "Disposition" and call.fields.get("state", "").startswith("Rejected"):
         return "rejected"
-    if call.name in ("connection.close", "channel.close") and call.number("reply_code", 200) != 200:
-        return f"ended with {call.fields.get('reply_code')} {call.fields.get('reply_text', '')}"
+    if call.name in _ENDS and call.number("reply_code", 200) != 200:
+        what = "refused with" if call.name.endswith("-reply") else "ended with"
+        return f"{what} {call.fields.get('reply_code')} {call.fields.get('reply_text', '')}"
     if call.name == "session.detached" and call.number("code"):
         return f"ended with {call.number('code')}"
     return "refused" if call.name in _REFUSALS else None

@@ -96,7 +96,7 @@ def _summary(frames: list[Frame], analyses: dict[int, Analysis], left_out: int) 
             break
     for number, analysis in analyses.items():
         items += [f"<li>connection {number}: {escape(problem)}</li>" for problem in analysis.problems]
-    count = f"{len(frames)} frames on {len(analyses)} connections"
+    count = f"{len(frames)} frames on {len(analyses)} connection{'s' * (len(analyses) != 1)}"
     lost = f"; {left_out} further ones were not kept" if left_out else ""
     found = f"<ul>{''.join(items)}</ul>" if items else "<p>Nothing is wrong with them.</p>"
     return f"<p>{count}{lost}. Secrets and bodies are left out.</p><h2>Problems</h2>{found}"
@@ -126,7 +126,8 @@ def _curves(curves: Iterable[Curve], frames: list[Frame]) -> Iterable[str]:
 def _frame(frame: Frame) -> str:
     call = take_apart(frame.text)
     kinds = ["up" if frame.sent else "down", *(["problem"] if frame.problems else [])]
-    what = frame.text if call is None else f"[{call.channel}] {call.name} {call.rest}".strip()
+    where = f"[{call.channel}] " if call is not None and frame.text.startswith("[") else ""
+    what = frame.text if call is None else f"{where}{call.name} {call.rest}".strip()
     problems = "".join(f" <b>{escape(problem)}</b>" for problem in frame.problems)
     rows = (
         [] if call is None else [f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in call.fields.items()]
