@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import AsyncIterator, Generator, Iterator
 from functools import cache
+from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from amqp10.broker import Broker
 
-from .kit.jumping_clock import Backend, jumping
+from .kit.jumping_clock import Backend, jumping, watched
 from .kit.memory_network import MemoryNetwork
 from .kit.memory_peer import MemoryPeer
 
@@ -164,6 +165,18 @@ def anyio_backend(request: pytest.FixtureRequest) -> str | Backend:
         return backend
     MemoryNetwork(request.getfixturevalue("monkeypatch"))
     return jumping(backend)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
+    """Whoever has a clock that jumps is ended where that stands still: see `Watch`."""
+    backend = pyfuncitem.funcargs.get("anyio_backend")
+    if (
+        pyfuncitem.get_closest_marker("in_memory")
+        and isinstance(backend, tuple)
+        and iscoroutinefunction(pyfuncitem.obj)
+    ):
+        pyfuncitem.obj = watched(pyfuncitem.obj, backend)
 
 
 @pytest.fixture
