@@ -9,6 +9,7 @@ from typing import Any, Self, TypeVar
 import anyio
 from anyio.abc import ByteStream, SocketAttribute, SocketListener
 
+from amqp10.dialects.v0_9.channel import Channel, ChannelUser
 from amqp10.dialects.v0_9.wire.frames import FrameReader
 from amqp10.dialects.v0_9.wire.framing import BODY, HEADER, HEARTBEAT, METHOD
 from amqp10.dialects.v0_9.wire.method_table import Method
@@ -36,6 +37,12 @@ from amqp10.dialects.v0_9.wire.variant import V0_9_1, Variant
 M = TypeVar("M", bound=Method)
 PATIENCE = 60.0
 LARGEST = 1 << 20
+
+
+def channel_of(link: Any) -> Channel:
+    """Return the channel of a client's link."""
+    assert isinstance(link, ChannelUser)
+    return link.channel
 
 
 class MethodPeer:

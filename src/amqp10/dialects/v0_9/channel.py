@@ -1,7 +1,7 @@
 """A channel: methods in their order, and the content that follows some of them (0-9-1 §4.2.6, §1.5).
 
-What uses a channel is a subclass: on a client each link has one of its own, and a session one for its requests; on a
-server it is the session.
+A channel has one user, which gets what comes on it: on a client a link, the requests of a session, or commits; on a
+server the session.
 """
 
 from __future__ import annotations
@@ -32,44 +32,92 @@ FRAME_WEIGHT: Final = 64
 """Octets that keeping a frame costs besides its own."""
 
 
-class Channel(Machine[ChannelState], ABC):
-    """The base of all channels.
+class ChannelUser(ABC):
+    """What a channel is there for.
 
     Attributes:
-        number: the channel's number.
+        channel: the channel. A user may have one after the other.
         has_runs: whether `receive_run` reads frames that look alike in a quicker way.
         hot: code of a method (octets) -> name of the handler that takes the payload undecoded. The handler refuses
             what the table of methods would refuse.
+        largest: the largest message that it takes, octets; None: nothing was said.
         handlers: type of a method -> name of the handler, for all other methods.
     """
 
-    noun = "channel"
-    transitions = CHANNEL
-    state = ChannelState.CLOSED
+    channel: Channel
     has_runs: ClassVar[bool] = False
     hot: ClassVar[dict[bytes, str]] = {}
-    handlers: ClassVar[dict[type[Method], str]] = {ChannelFlow: "receive_flow", ChannelClose: "receive_close"}
+    largest: int | None = None
+    handlers: ClassVar[dict[type[Method], str]] = {}
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         bases = [vars(base).get("handlers", {}) for base in reversed(cls.__mro__)]
         cls.handlers = {kind: name for handlers in bases for kind, name in handlers.items()}
 
-    def open_channel(self, engine: Wire, number: int) -> None:
-        """Enter the channel into the engine's table."""
+    def receive_run(self, reader: FrameReader) -> bool:
+        """Read as many frames as possible, from this method on, in a quicker way; return False if it does not apply."""
+        return False
+
+    def paused(self, paused: bool) -> None:  # noqa: B027  # few send content
+        """Act on the peer's wish to get no content for a while (`paused`), or to get it again."""
+
+    def announced(self, size: int) -> None:  # noqa: B027  # few have a limit
+        """Check that a body of `size` octets may follow."""
+
+    def before_close(self) -> None:  # noqa: B027  # few have anything to say
+        """Write what has to come before this side's close, for nothing may be written after it."""
+
+    def failed(self, error: RemoteProtocolError) -> None:  # noqa: B027  # few have anybody to tell
+        """Act on a fault of the peer for which this side has closed the channel; `closed` is still to come."""
+
+    @abstractmethod
+    def closed(self, error: Error | None) -> None:
+        """Act on the end of the channel: by our close, or by the peer's, with its error."""
+
+    @abstractmethod
+    def over(self, error: AmqpError | None) -> None:
+        """Act on the end of the connection, which ends the channel."""
+
+
+class Channel(Machine[ChannelState]):
+    """One channel, open from the first.
+
+    Args:
+        engine: the engine, whose table the channel enters.
+        number: the channel's number.
+        user: gets what comes on it.
+
+    Attributes:
+        handlers: type of a method -> name of the channel's own handler; all others go to the user.
+        take: called with the body of the expected content when that is whole; None if no content is expected.
+        awaits_header: whether the header of the content is still to come.
+        properties_octets: the properties of the last content.
+        children: the contents inside of it; the draft 0-9 has such.
+    """
+
+    noun = "channel"
+    transitions = CHANNEL
+    handlers: ClassVar[dict[type[Method], str]] = {ChannelFlow: "receive_flow", ChannelClose: "receive_close"}
+
+    def __init__(self, engine: Wire, number: int, user: ChannelUser) -> None:
+        self.state = ChannelState.CLOSED
         self.advance(Step.OPEN)
         self.engine = engine
         self.number = number
         engine.channels[number] = self
-        self._content: Callable[[bytes], None] | None = None  # called with the body when it is whole
-        self._awaits_header = False
+        self.user = user
+        self.has_runs = user.has_runs
+        self.receive_run = user.receive_run
+        self.take: Callable[[bytes], None] | None = None
+        self.awaits_header = False
         self.properties_octets = b""
         self._assembler: Assembler | None = None  # of structured content
         self.children: list[Content] = []
         self._left = 0
         self._parts: list[bytes] = []
         self._weight = 0  # of the content that is not whole
-        self._hot = {code: getattr(self, name) for code, name in self.hot.items()}
+        self._hot = {code: getattr(user, name) for code, name in user.hot.items()}
 
     def write(self, method: Method) -> None:
         self.engine.write_method(self.number, method)
@@ -80,7 +128,7 @@ class Channel(Machine[ChannelState], ABC):
         if self.state is not ChannelState.OPEN:
             self._receive_closing(payload)
             return
-        if self._content is not None:
+        if self.take is not None:
             raise Fault(self.engine.variant.unexpected, "a method in the middle of content")
         hot = self._hot.get(payload[:4])
         if hot is not None:
@@ -89,16 +137,15 @@ class Channel(Machine[ChannelState], ABC):
         method = self.engine.variant.methods.decode(payload)
         if method is None:
             raise unknown_method(payload)
-        name = self.handlers.get(type(method))
-        if name is None:
-            if type(method) in UNIMPLEMENTED:
-                raise unknown_method(payload)
+        kind = type(method)
+        if kind in self.handlers:
+            getattr(self, self.handlers[kind])(method)
+        elif kind in self.user.handlers:
+            getattr(self.user, self.user.handlers[kind])(method)
+        elif kind in UNIMPLEMENTED:
+            raise unknown_method(payload)
+        else:
             raise Fault(503, f"{method.name}, which is not expected here", method.code)
-        getattr(self, name)(method)
-
-    def receive_run(self, reader: FrameReader) -> bool:
-        """Read as many frames as possible, from this method on, in a quicker way; return False if it does not apply."""
-        return False
 
     def check_shape(self, payload: bytes) -> None:
         """Check the payload of a method that is taken undecoded against the table of methods.
@@ -116,27 +163,26 @@ class Channel(Machine[ChannelState], ABC):
             self.advance(Step.RECEIVE_CLOSE)
             self._answer_close()
         elif isinstance(method, ChannelCloseOk) and self.state is ChannelState.CLOSING:
-            self._gone()
+            self.advance(Step.RECEIVE_CLOSE_OK)
+            self.engine.channels.pop(self.number, None)
+            self.gone(None)
 
     def receive_flow(self, method: ChannelFlow) -> None:
-        self.paused(not method.active)
+        self.user.paused(not method.active)
         self.write(ChannelFlowOk(method.active))
-
-    def paused(self, paused: bool) -> None:  # few send content
-        """Act on the peer's wish to get no content for a while (`paused`), or to get it again."""
 
     # Content
 
     def expect_content(self, take: Callable[[bytes], None]) -> None:
         """Expect content after the method that was just received; give its body to `take` when it is whole."""
-        self._content = take
-        self._awaits_header = True
+        self.take = take
+        self.awaits_header = True
 
     def receive_header(self, payload: bytes) -> None:
         if self._assembler is not None:
             self._assemble(payload, True)
             return
-        if not self._awaits_header:
+        if not self.awaits_header:
             self._unexpected("a content header")
             return
         if payload[:2] != b"\0\x3c":
@@ -145,15 +191,15 @@ class Channel(Machine[ChannelState], ABC):
             if not self.engine.variant.structured:
                 raise Fault(501, "the weight of a content header is not 0")
             self._assembler = Assembler()
-            self._awaits_header = False
+            self.awaits_header = False
             self._assemble(payload, True)
             return
-        self._awaits_header = False
+        self.awaits_header = False
         self.properties_octets = payload[12:]
         self._left = size = int.from_bytes(payload[4:12], "big")
         if len(payload) < 14:
             raise Fault(502, "a content header ends early")
-        self.announced(size)
+        self.user.announced(size)
         if not size:
             self._whole(b"")
 
@@ -163,7 +209,7 @@ class Channel(Machine[ChannelState], ABC):
         assert assembler is not None
         if header:
             assembler.header(payload)
-            self.announced(assembler.octets)
+            self.user.announced(assembler.octets)
         else:
             assembler.body(payload)
         whole = assembler.whole
@@ -173,18 +219,12 @@ class Channel(Machine[ChannelState], ABC):
             self._drop_parts()
             self.properties_octets = whole.properties
             self.children = whole.children
-            self.announced(len(whole.body))
+            self.user.announced(len(whole.body))
             self._whole(whole.body)
             self.children = []
 
-    largest: int | None = None
-    """The largest message that the user of this channel takes; None: nothing was said."""
-
-    def announced(self, size: int) -> None:  # few have a limit
-        """Check that a body of `size` octets may follow."""
-
     def receive_body(self, payload: bytes) -> None:
-        if self._content is None or self._awaits_header:
+        if self.take is None or self.awaits_header:
             self._unexpected("a body frame")
             return
         if self._assembler is not None:
@@ -213,7 +253,7 @@ class Channel(Machine[ChannelState], ABC):
         weight = len(payload) + FRAME_WEIGHT
         self._weight += weight
         self.engine.partial += weight
-        most = most_in_part(self.engine.terms.max_message_size, self.largest)
+        most = most_in_part(self.engine.terms.max_message_size, self.user.largest)
         if self.engine.partial > most:
             raise Fault(311, f"more than {most} octets of messages that are not whole", soft=True)
 
@@ -224,7 +264,7 @@ class Channel(Machine[ChannelState], ABC):
         self._parts, self._assembler = [], None
 
     def _whole(self, body: bytes) -> None:
-        take, self._content = self._content, None
+        take, self.take = self.take, None
         if take is not None and self.state is ChannelState.OPEN:
             take(body)
 
@@ -239,23 +279,21 @@ class Channel(Machine[ChannelState], ABC):
         if self.state is not ChannelState.OPEN:
             return
         code, text = (200, "") if error is None else (code_of(error.condition), text_of(error))
-        self._close(code, text)
+        self.close_with(code, text)
 
-    def _close(self, code: int, text: str, method: tuple[int, int] = (0, 0)) -> None:
-        self.leave()
+    def close_with(self, code: int, text: str, method: tuple[int, int] = (0, 0)) -> None:
+        """Close the channel with a reply code and text, and the method that is to blame if there is one."""
+        self.user.before_close()
         self.advance(Step.SEND_CLOSE)
-        self._content, self._awaits_header = None, False
+        self.take, self.awaits_header = None, False
         self._drop_parts()
         self.write(ChannelClose(code, text, *method))
-
-    def leave(self) -> None:  # few have anything to say
-        """Write what has to come before this side's close, for nothing may be written after it."""
 
     def fail(self, fault: Fault) -> None:
         """Close the channel, because the peer broke a rule; the connection goes on."""
         if self.state is ChannelState.OPEN:
-            self._close(fault.code, text_of_fault(fault), fault.method)
-            self.failed(fault.plain())
+            self.close_with(fault.code, text_of_fault(fault), fault.method)
+            self.user.failed(fault.plain())
 
     def receive_close(self, method: ChannelClose) -> None:
         self._drop_parts()
@@ -265,24 +303,12 @@ class Channel(Machine[ChannelState], ABC):
         normal = method.reply_code in (0, 200)
         text = method.reply_text
         error = None if normal else as_error(method.reply_code, text, method.class_id, method.method_id)
-        self.closed(error)
+        self.gone(error)
 
     def _answer_close(self) -> None:
         """Answer the peer's close at once, even where a subclass keeps back other methods."""
         self.engine.write_method(self.number, ChannelCloseOk())
 
-    def _gone(self) -> None:
-        self.advance(Step.RECEIVE_CLOSE_OK)
-        self.engine.channels.pop(self.number, None)
-        self.closed(None)
-
-    def failed(self, error: RemoteProtocolError) -> None:  # few have anybody to tell
-        """Act on a fault of the peer for which this side has closed the channel; `closed` is still to come."""
-
-    @abstractmethod
-    def closed(self, error: Error | None) -> None:
-        """Act on the end of the channel: by our close, or by the peer's, with its error."""
-
-    @abstractmethod
-    def over(self, error: AmqpError | None) -> None:
-        """Act on the end of the connection, which ends the channel."""
+    def gone(self, error: Error | None) -> None:
+        """Tell the user that the channel is closed."""
+        self.user.closed(error)

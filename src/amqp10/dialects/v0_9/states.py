@@ -1,4 +1,7 @@
-"""The state machines of connections, channels and consumers (0-9-1 §1.4, §1.5, §1.8), as tables (`_kit.machine`)."""
+"""The state machines of connections, channels and consumers (0-9-1 §1.4, §1.5, §1.8) and of links, as tables.
+
+0-9-1 has no links: on a client a link is a channel, and what this side knows of it. See `_kit.machine`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from .._kit.machine import Step as AnyStep
 
 
 class Step(AnyStep):
-    """What moves connections, channels and consumers on: the protocol header or a method."""
+    """What moves connections, channels, consumers and links on: the protocol header or a method."""
 
     START = HAPPENED, "call of start() on a server"
     SEND_HEADER = SENT, "header"
@@ -26,6 +29,9 @@ class Step(AnyStep):
     SEND_CANCEL = SENT, "cancel"
     RECEIVE_CANCEL_OK = RECEIVED, "cancel-ok"
     END = HAPPENED, "end of the transport, or of its use"
+    ATTACH = HAPPENED, "the node was found"
+    DETACH = HAPPENED, "our channel.close"
+    END_LINK = HAPPENED, "end of the link, or of its channel"
 
 
 class ConnectionState(Enum):
@@ -56,7 +62,16 @@ class ConsumerState(Enum):
     CANCELLING = "our cancel is out, cancel-ok is to come"
 
 
-_C, _H, _R = ConnectionState, ChannelState, ConsumerState
+class LinkState(Enum):
+    """Where a client's link is."""
+
+    ATTACHING = "the node is to be found"
+    ATTACHED = "messages"
+    DETACHING = "what ends the link at the peer is out"
+    OVER = "the owner knows that the link is over"
+
+
+_C, _H, _R, _L = ConnectionState, ChannelState, ConsumerState, LinkState
 
 CONNECTION: Final[dict[tuple[ConnectionState, Step], ConnectionState]] = {
     (_C.IDLE, Step.START): _C.HEADER,
@@ -82,4 +97,10 @@ CONSUMER: Final[dict[tuple[ConsumerState, Step], ConsumerState]] = {
     (_R.STARTING, Step.RECEIVE_CONSUME_OK): _R.CONSUMING,
     (_R.CONSUMING, Step.SEND_CANCEL): _R.CANCELLING,
     (_R.CANCELLING, Step.RECEIVE_CANCEL_OK): _R.NONE,
+}
+
+LINK: Final[dict[tuple[LinkState, Step], LinkState]] = {
+    (_L.ATTACHING, Step.ATTACH): _L.ATTACHED,
+    **{(state, Step.DETACH): _L.DETACHING for state in (_L.ATTACHING, _L.ATTACHED)},
+    **{(state, Step.END_LINK): _L.OVER for state in LinkState if state is not _L.OVER},
 }

@@ -75,6 +75,7 @@ from amqp10.messaging import (
 )
 from amqp10.sasl import Anonymous
 
+from .._peer import channel_of
 from ..test_hostile import frames
 
 CAN = {"publisher_confirms": True, "basic.nack": True, "per_consumer_qos": True}
@@ -255,7 +256,7 @@ def test_recover_while_a_consumer_is_being_cancelled(runs: bool) -> None:
     """What came beyond the credit is the peer's again by the recover: to reject it would be of numbers of nobody."""
     engine = opened(**CAN)
     link = receiving(engine, 0)
-    vars(link)["has_runs"] = runs
+    channel_of(link).has_runs = runs
     link.refills = False
     deliver_all(engine, link, *range(1, 6))
     link.bring(5)
@@ -386,7 +387,7 @@ def test_the_last_delivery_tag_of_all(runs: bool, after: list[int]) -> None:
     """No number comes after 2^64-1: the channel is closed over what claims to, and the connection goes on."""
     engine = opened(**CAN)
     link = receiving(engine, 0)
-    vars(link)["has_runs"] = runs
+    channel_of(link).has_runs = runs
     deliver_all(engine, link, 2**64 - 3, 2**64 - 2, 2**64 - 1, *after)
     link.bring(link.waiting)
     assert [each.delivery_id for each in link.incoming] == [2**64 - 3, 2**64 - 2, 2**64 - 1]

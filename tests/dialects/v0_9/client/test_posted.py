@@ -18,6 +18,7 @@ from amqp10.dialects.v0_9.wire.variant import V0_9_1
 from amqp10.engine import Engine, LinkEnded, OutcomesReceived, PostsAccepted, SenderLink
 from amqp10.messaging import ACCEPTED, Accepted, Message
 
+from .._peer import channel_of
 from .test_answers import CAN, opened, publishing
 
 BODIES = (b"one", b"two", b"", bytes(300), b"x" * 5000)
@@ -58,7 +59,7 @@ class Publisher:
         if window is not None:
             self.link.credit = window
         if plain:
-            vars(self.link)["has_runs"] = False
+            channel_of(self.link).has_runs = False
 
     def do(self, step: Step) -> object:
         kind, first, second = step

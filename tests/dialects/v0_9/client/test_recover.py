@@ -14,6 +14,7 @@ from amqp10.engine import DeliveriesUnresumed
 from amqp10.errors import StaleDelivery, TransactionRolledBack
 from amqp10.messaging import ACCEPTED, RELEASED, DeliveryState, TransactionalState
 
+from .._peer import channel_of
 from .test_answers import CAN, deliver_all, hear, opened, receiving, said
 from .test_receiver import consuming, deliver
 from .test_transactions import coordinating, declare, discharge, why_rolled_back
@@ -50,7 +51,7 @@ def test_what_comes_settled_meanwhile(runs: bool) -> None:
     """It comes again, so it is not handed out twice, and no ack is said of it."""
     engine = opened(**CAN)
     link = receiving(engine, 2, settle_mode="settled")
-    vars(link)["has_runs"] = runs
+    channel_of(link).has_runs = runs
     said(engine)
     link.session.request(Recover(link))
     assert said(engine) == [BasicRecover(True)]

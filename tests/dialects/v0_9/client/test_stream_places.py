@@ -28,6 +28,7 @@ from amqp10.dialects.v0_9.wire.variant import V0_9_1
 from amqp10.engine import Engine, LinkTerms
 from amqp10.messaging import ACCEPTED, Message, Returned, Source, StreamOffset, Target, TransactionalState
 
+from .._peer import channel_of
 from ..test_hostile import DIALECTS, frames
 from ..wire.test_bulk import PLACES, receiver, stream
 from .test_answers import CAN, hear, opened, said
@@ -72,7 +73,7 @@ def test_what_came_back_is_no_place(place: int | None) -> None:
 def test_a_consumer_to_which_nothing_came(runs: bool) -> None:
     """Drained before anything came to it: the next one begins where it did, with what the one before gave back."""
     engine, link = receiver(*DIALECTS[0], 20, "mixed")
-    vars(link)["has_runs"] = runs
+    channel_of(link).has_runs = runs
     link.refills = False
     engine.receive_data(stream(V0_9_1, [(35, False, "q", PLACES, 5)]))  # 15 beyond the credit: they go back
     engine.receive_data(frames(V0_9_1, 1, BasicCancelOk("r")))

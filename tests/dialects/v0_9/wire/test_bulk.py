@@ -35,6 +35,7 @@ from amqp10.messaging import ACCEPTED, Message, Source, Target
 from amqp10.messaging._pieces import Unmapped
 from amqp10.types import Int
 
+from .._peer import channel_of
 from ..client.test_answers import said
 from ..test_hostile import DIALECTS, OPENING, frames
 
@@ -139,7 +140,7 @@ def agree(
     limit: int = 0,
 ) -> list[object]:
     each_by_itself, other = receiver(*dialect, credit, mode, limit)
-    vars(other)["has_runs"] = False
+    channel_of(other).has_runs = False
     expected = heard(each_by_itself, other, octets, portion, credit)
     engine, link = receiver(*dialect, credit, mode, limit)
     link.by_portions = by_portions
@@ -154,7 +155,8 @@ def agree(
 def left_behind(link: ReceiverLink) -> list[Any]:
     """What is known of the last message, and counted."""
     known = vars(link)
-    counted = [known[name] for name in ("_last", "_out", "_prefetch", "_route", "properties_octets")]
+    counted = [known[name] for name in ("_last", "_out", "_prefetch", "_route")]
+    counted.append(channel_of(link).properties_octets)
     return [*counted, known["_acks"].done, known["_acks"].counted_from]
 
 

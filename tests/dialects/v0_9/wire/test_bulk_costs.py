@@ -21,6 +21,7 @@ from amqp10.dialects.v0_9.wire.properties import BasicProperties
 from amqp10.dialects.v0_9.wire.variant import V0_9_1
 from amqp10.messaging import ACCEPTED
 
+from .._peer import channel_of
 from ..test_hostile import DIALECTS
 from .test_bulk import receiver
 
@@ -84,7 +85,7 @@ def costs(monkeypatch: pytest.MonkeyPatch, octets: bytes, count: int, runs: bool
     engine, link = receiver(*DIALECTS[0], count, "mixed")
     link.by_portions = True
     if not runs:
-        vars(link)["has_runs"] = False
+        channel_of(link).has_runs = False
     found = Costs()
     monkeypatch.setattr(bulk, "iter_unpack", found.iter_unpack)
     before = sys.gettrace()

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from amqp10.dialects.v0_9 import GetMessage
-from amqp10.dialects.v0_9.channel import Channel
-from amqp10.dialects.v0_9.client.declare import DeclareChannel
+from amqp10.dialects.v0_9.channel import ChannelUser
+from amqp10.dialects.v0_9.client.declare import Declarations
 from amqp10.dialects.v0_9.client.direct_reply import DirectReplies
 from amqp10.dialects.v0_9.client.receiver import ClientReceiver
 from amqp10.dialects.v0_9.client.sender import ClientSender
@@ -36,6 +36,7 @@ from amqp10.engine import Engine, LinkTerms, SenderLink
 from amqp10.errors import DecodeError
 from amqp10.messaging import Message, Source, Target
 
+from .._peer import channel_of
 from ..client.test_answers import CAN, hear, opened, publishing, receiving, said
 from ..test_engine import Pair
 from ..test_engine import opened as joined
@@ -102,7 +103,7 @@ def server_of_publisher() -> Ready:
     pair.attached(link)
     link.send(Message(b"m").encode())
     pair.run()
-    return pair.server, number_of(link), lambda: deliveries(pair.publisher())
+    return pair.server, channel_of(link).number, lambda: deliveries(pair.publisher())
 
 
 def server_of_consumer() -> Ready:
@@ -111,12 +112,7 @@ def server_of_consumer() -> Ready:
     link.flow(10)
     pair.attached(link)
     sent = sends(pair, 5)
-    return pair.server, number_of(link), lambda: states(sent)
-
-
-def number_of(link: Any) -> int:
-    assert isinstance(link, Channel)
-    return link.number
+    return pair.server, channel_of(link).number, lambda: states(sent)
 
 
 def sends(pair: Pair, count: int) -> list[Any]:
@@ -127,13 +123,13 @@ def sends(pair: Pair, count: int) -> list[Any]:
     return list(sent)
 
 
-CASES: list[tuple[Callable[[], Ready], type[Channel], Method]] = [
+CASES: list[tuple[Callable[[], Ready], type[ChannelUser], Method]] = [
     (publisher, ClientSender, BasicAck(3, True)),
     (publisher, ClientSender, BasicNack(3)),
     (consumer, ClientReceiver, BasicDeliver("r", 2, False, "", "q")),
     (first_of_consumer, ClientReceiver, BasicDeliver("r", 2, True, "e", "ü")),
     (drainer, ClientReceiver, BasicGetOk(1, False, "e", "key", 7)),
-    (getter, DeclareChannel, BasicGetOk(1, True, "", "q", 0)),
+    (getter, Declarations, BasicGetOk(1, True, "", "q", 0)),
     (asker_for_replies, DirectReplies, BasicGetOk(1, False, "", "mailbox", 0)),
     (server_of_publisher, ServerSession, BasicPublish(0, "e", "key", mandatory=True)),
     (server_of_publisher, ServerSession, BasicPublish(0, "", Latin1(b"\xe9", "latin-1"))),
@@ -146,7 +142,7 @@ CASES: list[tuple[Callable[[], Ready], type[Channel], Method]] = [
 def test_all_shapes() -> None:
     """There is a case for each method that a class reads by its shape."""
     cases = {(kind, TABLE.encode(method)[:4]) for _, kind, method in CASES}
-    kinds = (ClientSender, ClientReceiver, DirectReplies, DeclareChannel, ServerSession)
+    kinds = (ClientSender, ClientReceiver, DirectReplies, Declarations, ServerSession)
     inherited = {(DirectReplies, TABLE.encode(BasicDeliver())[:4])}
     assert {(kind, code) for kind in kinds for code in kind.hot} - inherited == cases
 

@@ -243,8 +243,8 @@ class ClientConnection(ConnectionCore):
         self.blocked = reason is not None
         self.engine.emit(PeerBlocked(reason))
         for channel in self.engine.channels.values():
-            if isinstance(channel, ClientSender):
-                channel.admit()
+            if isinstance(channel.user, ClientSender):
+                channel.user.admit()
 
     def cause_of(self, method: ConnectionClose) -> AmqpError | None:
         if not self._tuned:
@@ -260,7 +260,8 @@ class ClientConnection(ConnectionCore):
         A stream has no basic.get, and nothing said before that the queue is one. It is not asked again, so the next
         connection lasts.
         """
-        links = [each for each in self.engine.channels.values() if isinstance(each, ClientReceiver) and each.getting]
+        users = [channel.user for channel in self.engine.channels.values()]
+        links = [each for each in users if isinstance(each, ClientReceiver) and each.getting]
         streams = {link.address.key or "" for link in links if f"'{link.address.key}'" in (cause.description or "")}
         self.engine.streams |= streams
         return ConnectionClosed("amqp:connection:forced", cause.description, cause.info) if streams else cause

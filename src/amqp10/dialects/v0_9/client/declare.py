@@ -22,7 +22,7 @@ from ....engine import (
 )
 from ....errors import AmqpError, EncodeError, LocalProtocolError, RemoteProtocolError, RequestRefused, Unsupported
 from ....messaging import Error
-from ..channel import Channel
+from ..channel import Channel, ChannelUser
 from ..requests import GetMessage, Got
 from ..states import ChannelState
 from ..wire.method_table import Method
@@ -30,7 +30,6 @@ from ..wire.methods import (
     BasicAck,
     BasicGet,
     BasicGetEmpty,
-    ChannelOpen,
     ChannelOpenOk,
     ExchangeDeclare,
     QueueDeclare,
@@ -49,15 +48,16 @@ GET_OK = b"\0\x3c\0\x47"
 ANSWER_TO: dict[type[Method], type[Method]] = ANSWERS | {BasicGet: BasicGetEmpty}  # or basic.get-ok
 
 
-class DeclareChannel(Channel):
-    """The channel of one session's requests."""
+class Declarations(ChannelUser):
+    """The requests of one session, on a channel that the first of them opens."""
 
-    engine: V09Engine
     handlers: ClassVar = {ChannelOpenOk: "receive_open"} | dict.fromkeys(ANSWER_TO.values(), "receive_answer")
     hot: ClassVar = {GET_OK: "receive_got"}
 
     def __init__(self, session: SessionCore) -> None:
         self.session = session
+        self.engine: V09Engine = session.engine
+        self._is_open = False
         self._waiting: deque[PendingRequest[Any]] = deque()
         self._asked: PendingRequest[Any] | None = None
 
@@ -83,14 +83,15 @@ class DeclareChannel(Channel):
             raise
 
     def _next(self) -> None:
-        if self._asked is not None or not self._waiting or self.state is ChannelState.CLOSING:
+        if self._asked is not None or not self._waiting:
             return
-        if self.state is ChannelState.CLOSED:
-            self.open_channel(self.session.engine, self.session.connection.free_channel())
-            self.session.channels.append(self)
-            self.write(ChannelOpen())
+        if not self._is_open:
+            self.channel = self.session.open_channel(Channel, self)
+            self._is_open = True
+        elif self.channel.state is ChannelState.CLOSING:
+            return
         self._asked = self._waiting.popleft()
-        self.write(self._asked.context)
+        self.channel.write(self._asked.context)
 
     def receive_open(self, _: ChannelOpenOk) -> None:
         pass
@@ -121,15 +122,15 @@ class DeclareChannel(Channel):
         self._next()
 
     def receive_got(self, payload: bytes) -> None:
-        self.check_shape(payload)
+        self.channel.check_shape(payload)
         if self._asked is None or type(self._asked.context) is not BasicGet:
             raise RemoteProtocolError("basic.get-ok, for which nobody asked", "amqp:illegal-state")
         number, route, left = payload[4:12], payload[12:-4], int.from_bytes(payload[-4:], "big")
-        self.expect_content(lambda body: self._got(int.from_bytes(number, "big"), route, left, body))
+        self.channel.expect_content(lambda body: self._got(int.from_bytes(number, "big"), route, left, body))
 
     def _got(self, number: int, route: bytes, left: int, body: bytes) -> None:
-        payload = self.engine.incoming.map(route, self.properties_octets, body, self.children)
-        self.write(BasicAck(number))
+        payload = self.engine.incoming.map(route, self.channel.properties_octets, body, self.channel.children)
+        self.channel.write(BasicAck(number))
         self._answered(Got(payload, left))
 
     # The end
@@ -138,6 +139,7 @@ class DeclareChannel(Channel):
         self._fail(error)
 
     def closed(self, error: Error | None) -> None:
+        self._is_open = False
         pending = self._asked
         if error is not None and pending is not None:
             if error.condition == "amqp:not-found" and isinstance(pending.request, QueryQueue | QueryExchange):
@@ -147,11 +149,11 @@ class DeclareChannel(Channel):
             else:
                 self._fail(RequestRefused(error.condition, error.description, error.info))
         if self.session.begun:
-            self.session.channels.remove(self)
+            self.session.channels.remove(self.channel)
             self._next()
             return
         self.over(None)
-        self.session.channel_gone(self)
+        self.session.channel_gone(self.channel)
 
     def over(self, error: AmqpError | None) -> None:
         lost = error if error is not None else LocalProtocolError("the session was ended")
@@ -164,7 +166,7 @@ class DeclareChannel(Channel):
         pending, self._asked = self._asked, None
         if pending is not None:
             pending.fail(error)
-            self.session.engine.emit(RequestAnswered(pending))
+            self.engine.emit(RequestAnswered(pending))
 
 
 # Requests to methods

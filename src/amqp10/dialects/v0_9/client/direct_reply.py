@@ -75,12 +75,12 @@ class DirectReplies(ClientReceiver):
     def receive_mailbox(self, method: QueueDeclareOk) -> None:
         """Send the message that brings the address."""
         self._mailbox = method.queue
-        engine = self.session.engine
+        engine = self.engine
         publish = engine.variant.methods.encode(BasicPublish(routing_key=self._mailbox))
         properties = BasicProperties(reply_to=DIRECT_REPLY).encode(engine.variant.tables)
-        engine.write(engine.variant.framing.frame(METHOD, self.number, publish))
-        engine.write(engine.variant.framing.message(self.number, BASIC, properties, b"", engine.max_payload))
-        self.write(BasicGet(queue=self._mailbox, no_ack=True))
+        engine.write(engine.variant.framing.frame(METHOD, self.channel.number, publish))
+        engine.write(engine.variant.framing.message(self.channel.number, BASIC, properties, b"", engine.max_payload))
+        self.channel.write(BasicGet(queue=self._mailbox, no_ack=True))
         self._answered()
 
     def receive_consume(self, method: BasicConsumeOk) -> None:
@@ -88,21 +88,21 @@ class DirectReplies(ClientReceiver):
         self._answered()
 
     def receive_get(self, payload: bytes) -> None:
-        self.check_shape(payload)
-        self.expect_content(self._learn)
+        self.channel.check_shape(payload)
+        self.channel.expect_content(self._learn)
 
     def _learn(self, _: bytes) -> None:
         """Take the address from the message that came back, and delete its queue."""
-        properties = BasicProperties.decode(self.properties_octets, self.engine.variant.tables)
+        properties = BasicProperties.decode(self.channel.properties_octets, self.engine.variant.tables)
         if properties.reply_to in (None, "", DIRECT_REPLY):
             raise DecodeError(f"the server has a consumer of {DIRECT_REPLY}, and no address for it")
         self.replies_at = properties.reply_to
-        self.write(QueueDelete(queue=self._mailbox, nowait=True))
+        self.channel.write(QueueDelete(queue=self._mailbox, nowait=True))
         self._answered()
 
     def receive_empty(self, _: BasicGetEmpty) -> None:
         error = "the message that was to bring the address of the replies did not come"
-        self.close_channel(Error("amqp:internal-error", error))
+        self.channel.close_channel(Error("amqp:internal-error", error))
         self._end(True, LinkDetached("amqp:internal-error", error))
 
     def found(self, terminus: Source | Target) -> str | None:

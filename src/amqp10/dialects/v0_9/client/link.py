@@ -23,25 +23,29 @@ from ....engine import (
 from ....errors import AmqpError, LinkDetached, RemoteProtocolError
 from ....messaging import Error, Source, Target, TransactionalState
 from ..._kit.links import PlainLink
-from ..channel import Channel
+from ..._kit.machine import Machine
+from ..channel import Channel, ChannelUser
 from ..codes import as_exception
-from ..states import ChannelState
-from ..wire.methods import ChannelOpen, ChannelOpenOk, ExchangeDeclare, ExchangeDeclareOk, QueueDeclare, QueueDeclareOk
+from ..states import LINK, LinkState, Step
+from ..wire.methods import ChannelOpenOk, ExchangeDeclare, ExchangeDeclareOk, QueueDeclare, QueueDeclareOk
 
 if TYPE_CHECKING:
     from ..engine import V09Engine
     from .owners import SessionCore
 
 
-class ClientLink(PlainLink, Channel):
+class ClientLink(PlainLink, ChannelUser, Machine[LinkState]):
     """One end of a link, on a client.
 
     Attributes:
+        channel: its channel, from `begin_attaching` on.
         cause: why the peer ended the link, or its connection is over; None if this side ended it, or nobody has.
     """
 
+    noun = "link"
+    transitions = LINK
+    channel_type: ClassVar[type[Channel]] = Channel
     session: SessionCore
-    engine: V09Engine
     terms: LinkTerms
     handlers: ClassVar = {
         ChannelOpenOk: "receive_open",
@@ -51,16 +55,24 @@ class ClientLink(PlainLink, Channel):
 
     def __init__(self, session: SessionCore, terms: LinkTerms, resuming: Iterable[Any] | None) -> None:
         self.session = session
+        self.engine: V09Engine = session.engine
         self.terms = terms
+        self.state = LinkState.ATTACHING
         self.address = Address("", None)  # where messages go, or come from
         self._resuming = None if resuming is None else [each for each in resuming if not each.local_settled]
-        self._ended = False
         self._waits_for = 0  # answers that are still to come before it is attached
         self.cause: AmqpError | None = None
 
     @property
     def name(self) -> str:
         return self.terms.name
+
+    @property
+    def ended(self) -> bool:
+        return self.state is LinkState.OVER
+
+    def entered(self, state: LinkState) -> None:
+        self.attached = state is LinkState.ATTACHED
 
     # Attaching
 
@@ -76,9 +88,8 @@ class ClientLink(PlainLink, Channel):
         except ValueError as error:
             self._end(True, LinkDetached("amqp:invalid-field", str(error)))
             return
-        self.open_channel(session.engine, session.connection.free_channel())
-        session.channels.append(self)
-        self._ask(ChannelOpen())
+        self.channel = session.open_channel(self.channel_type, self)
+        self._waits_for = 1  # for the answer to channel.open
         if check is not None:
             self._ask(check)
         self.prepare()
@@ -93,7 +104,7 @@ class ClientLink(PlainLink, Channel):
     def _ask(self, method: Any) -> None:
         """Write a method that has to be answered before the link is attached."""
         self._waits_for += 1
-        self.write(method)
+        self.channel.write(method)
 
     def _terminus(self) -> Source | Target:
         terminus = self.terms.target if self.is_sender else self.terms.source
@@ -139,7 +150,7 @@ class ClientLink(PlainLink, Channel):
 
     def _answered(self) -> None:
         self._waits_for -= 1
-        if self._waits_for == 0 and not self.attached:
+        if self._waits_for == 0:
             self._attach()
 
     def _attach(self) -> None:
@@ -155,8 +166,8 @@ class ClientLink(PlainLink, Channel):
         )
         if terms.receiver_settle_mode == "second":
             self.terms = replace(terms, receiver_settle_mode="first")
-        self.attached = True
-        engine = self.session.engine
+        self.advance(Step.ATTACH)
+        engine = self.engine
         engine.emit(LinkAttached(self))
         self.begin_flow()
         if self._resuming:
@@ -182,28 +193,29 @@ class ClientLink(PlainLink, Channel):
         return [*(self._resuming or ()), *found] if not self.attached and self.remote is None else found
 
     def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
-        if self._ended or self.state is not ChannelState.OPEN:
-            return
-        self.close_channel(error)
-        self.attached = False
+        if not self.ended:
+            self.channel.close_channel(error)
+
+    def before_close(self) -> None:
+        self.advance(Step.DETACH)
 
     def failed(self, error: RemoteProtocolError) -> None:
         self._end(True, error)
 
     def cancelled(self, error: AmqpError) -> None:
         """End the link, because the peer has taken the node away: nothing more comes, and the channel is of no use."""
-        self.close_channel()
+        self.channel.close_channel()
         self._end(True, error)
 
     def closed(self, error: Error | None) -> None:
         self._end(True, None if error is None else as_exception(LinkDetached, error))
-        self.session.channel_gone(self)
+        self.session.channel_gone(self.channel)
 
     def over(self, error: AmqpError | None) -> None:
         self._end(False, error)
 
     def _end(self, closed: bool, cause: AmqpError | None) -> None:
-        self.attached = False
-        if not self._ended:
-            self._ended, self.cause = True, cause
-            self.session.engine.emit(LinkEnded(self, closed, cause))
+        if not self.ended:
+            self.advance(Step.END_LINK)
+            self.cause = cause
+            self.engine.emit(LinkEnded(self, closed, cause))

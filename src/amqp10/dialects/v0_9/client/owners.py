@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ....engine import Session
 from ..connection import Connection
@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 
     from ....engine import IncomingDelivery, OutgoingDelivery, PendingRequest
     from ....messaging import Declared, DeliveryState, Discharge, TransactionalState
-    from ..channel import Channel
+    from ..channel import Channel, ChannelUser
     from ..engine import V09Engine
     from ..wire.tables import Tables
+
+ChannelKind = TypeVar("ChannelKind", bound="Channel")
 
 
 class TransactionsCore(ABC):
@@ -88,14 +90,22 @@ class SessionCore(Session):
     Attributes:
         channels: its channels that are not closed yet.
         coordinators: its links to the coordinator.
-        transaction_channel: the channel of its transactions that settle nothing.
+        commits: what has the channel of its transactions that settle nothing; None before the first.
     """
 
     engine: V09Engine
     connection: ConnectionCore
     channels: list[Channel]
     coordinators: list[Any]
-    transaction_channel: Any
+    commits: Any
+
+    @abstractmethod
+    def open_channel(self, kind: type[ChannelKind], user: ChannelUser) -> ChannelKind:
+        """Open another channel, for `user`.
+
+        Raises:
+            LocalProtocolError: all channels are in use.
+        """
 
     @abstractmethod
     def channel_gone(self, channel: Channel) -> None:

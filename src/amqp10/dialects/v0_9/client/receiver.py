@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....engine import DeliveriesUnresumed, FlowReceived, IncomingDelivery, LinkTerms, PendingRequest, RequestAnswered
 from ....errors import AmqpError, LinkDetached, LocalProtocolError
-from ....messaging import Accepted, DeliveryState, Error, Source, TransactionalState
+from ....messaging import Accepted, DeliveryState, Source, TransactionalState
 from ....messaging.payloads import Unmapped
 from ..._kit.lazy_deliveries import PortioningReceiver
 from ..._kit.links import WholeMessageReceiver
@@ -62,9 +62,11 @@ PLACE_PREFETCH = 1000
 NUMBERS = 1 << 64  # of deliveries
 
 
-class ClientReceiver(ClientLink, TransactionalChannel, PortioningReceiver, WholeMessageReceiver):
+class ClientReceiver(ClientLink, PortioningReceiver, WholeMessageReceiver):
     """See `ReceiverLink` for the contract."""
 
+    channel: TransactionalChannel
+    channel_type = TransactionalChannel
     has_runs = True
     hot: ClassVar = {DELIVER: "receive_deliver", GET_OK: "receive_get"}
     handlers: ClassVar = {
@@ -104,7 +106,7 @@ class ClientReceiver(ClientLink, TransactionalChannel, PortioningReceiver, Whole
         return self._settled
 
     def check_encodable(self) -> None:
-        self.session.engine.encode(self._consume())
+        self.engine.encode(self._consume())
 
     def applied(self) -> dict[Any, Any] | None:
         source = self.terms.source
@@ -112,7 +114,7 @@ class ClientReceiver(ClientLink, TransactionalChannel, PortioningReceiver, Whole
 
     def begin_flow(self) -> None:
         nack = "basic.nack" in self.session.connection.capabilities
-        self._acks = AckBatcher(self, self._acked, partial(outcome, nack=nack))
+        self._acks = AckBatcher(self.channel, self._acked, partial(outcome, nack=nack))
         self._adjust()
 
     # Credit
@@ -120,7 +122,7 @@ class ClientReceiver(ClientLink, TransactionalChannel, PortioningReceiver, Whole
     def flow(
         self, credit: int, *, drain: bool = False, echo: bool = False, properties: Mapping[Any, Any] | None = None
     ) -> None:
-        if self._ended:
+        if self.ended:
             raise LocalProtocolError(f"the link {self.name!r} is not attached")
         if not 0 <= credit <= 0xFFFF_FFFF:
             raise LocalProtocolError(f"credit must be in 0..{0xFFFF_FFFF}, not {credit}")
@@ -159,13 +161,13 @@ class ClientReceiver(ClientLink, TransactionalChannel, PortioningReceiver, Whole
     @property
     def _has_a_place(self) -> bool:
         """Return whether others wait for the consumer's place, which it would lose if it were cancelled."""
-        return bool(self.terms.properties.get("exclusive")) or self.address.key in self.session.engine.single_active
+        return bool(self.terms.properties.get("exclusive")) or self.address.key in self.engine.single_active
 
     def _start(self, wanted: int) -> None:
         by_consumer = self.session.connection.prefetch_by_consumer
         self._set_prefetch(wanted if by_consumer else wanted + len(self._unsettled) + len(self._prefetched))
         self._consumer.start(self._last)
-        self.write(self._consume())
+        self.channel.write(self._consume())
 
     def _consume(self) -> BasicConsume:
         return BasicConsume(
@@ -179,7 +181,7 @@ class ClientReceiver(ClientLink, TransactionalChannel, PortioningReceiver, Whole
         least = PLACE_PREFETCH if self._has_a_place else 1
         before = self._prefetch if self.refills else 1
         self._prefetch = min(max(prefetch, before, least, self._least), MOST_PREFETCH)
-        self.write(BasicQos(prefetch_count=self._prefetch))
+        self.channel.write(BasicQos(prefetch_count=self._prefetch))
 
     def _widen(self, wanted: int) -> None:
         """Make room for more unacked deliveries: by a wider prefetch, or by another consumer that has one."""
@@ -190,7 +192,7 @@ class ClientReceiver(ClientLink, TransactionalChannel, PortioningReceiver, Whole
 
     def _cancel(self) -> None:
         self._consumer.advance(Step.SEND_CANCEL)
-        self.write(BasicCancel(consumer_tag=self._consumer.tag))
+        self.channel.write(BasicCancel(consumer_tag=self._consumer.tag))
 
     def receive_qos(self, _: BasicQosOk) -> None:
         pass
@@ -204,7 +206,7 @@ class ClientReceiver(ClientLink, TransactionalChannel, PortioningReceiver, Whole
     def receive_cancel_ok(self, method: BasicCancelOk) -> None:
         self._consumer.advance(Step.RECEIVE_CANCEL_OK)
         if self._last != self._consumer.after:  # else the place is unchanged
-            self._place = place_after(self.properties_octets, self.engine.variant.tables)
+            self._place = place_after(self.channel.properties_octets, self.engine.variant.tables)
         if not self._stays and self.credit <= 0:
             if self._place is not None and self._prefetched:
                 self._place = place_of(self._prefetched.payload)
@@ -230,19 +232,19 @@ class ClientReceiver(ClientLink, TransactionalChannel, PortioningReceiver, Whole
             self._get()
         elif not self.getting:
             self.getting = True
-            self.write(BasicGet(queue=self.address.key or ""))
+            self.channel.write(BasicGet(queue=self.address.key or ""))
 
     @property
     def _is_stream(self) -> bool:
         """Return whether the queue is known to be a stream."""
-        known = self.address.key in self.session.engine.streams
+        known = self.address.key in self.engine.streams
         return known or self._place is not None or bool(stream_arguments(self.terms.source))
 
     def receive_get(self, payload: bytes) -> None:
-        self.check_shape(payload)
+        self.channel.check_shape(payload)
         self._number_octets = payload[4:12]
         self._route = payload[12:-4]
-        self.expect_content(self._got)
+        self.channel.expect_content(self._got)
 
     def _got(self, body: bytes) -> None:
         self.getting = False
@@ -264,8 +266,8 @@ class ClientReceiver(ClientLink, TransactionalChannel, PortioningReceiver, Whole
 
     def receive_run(self, reader: FrameReader) -> bool:
         """Do for a run of messages, column by column, what `receive_deliver` and `_delivered` do for each."""
-        scanner, free = self._scanner, self._prefetch - self._out
-        if scanner is None or free <= 0 or self._content is not None or self.state is not ChannelState.OPEN:
+        scanner, free, channel = self._scanner, self._prefetch - self._out, self.channel
+        if scanner is None or free <= 0 or channel.take is not None or channel.state is not ChannelState.OPEN:
             return False
         run = reader.run(scanner, free, self.largest or ANY_SIZE)
         if run is None:
@@ -280,13 +282,13 @@ class ClientReceiver(ClientLink, TransactionalChannel, PortioningReceiver, Whole
             or pack(f">{count}Q", *numbers) != b"".join(octets)
             or not all(map(incoming.can_wait, properties[:1] if alike else properties))
         ):
-            for self._number_octets, route, self.properties_octets, body in zip(*run, strict=True):
+            for self._number_octets, route, channel.properties_octets, body in zip(*run, strict=True):
                 if route != self._route:
                     read_route(route)
                     self._route = route
                 self._delivered(body)
             return True
-        self.properties_octets = properties[-1]  # they say the place in a stream
+        channel.properties_octets = properties[-1]  # they say the place in a stream
         self._last += count
         self._out += count
         arrived = ContentRun(self.delivery_type, self._settled, numbers, incoming.head, run)
@@ -303,31 +305,33 @@ class ClientReceiver(ClientLink, TransactionalChannel, PortioningReceiver, Whole
         at = 5 + payload[4]
         route = payload[at + 8 :]
         if payload[:at] != self._begin:
-            self.check_shape(payload)
+            self.channel.check_shape(payload)
             self._begin, self._route = payload[:at], route
-            self._scanner = DeliveryScanner(self.engine.variant.framing, self.number, self._begin)
+            self._scanner = DeliveryScanner(self.engine.variant.framing, self.channel.number, self._begin)
         elif route != self._route:
             read_route(route)
             self._route = route
         self._number_octets = payload[at : at + 8]
-        self._content = self._delivered
-        self._awaits_header = True
+        channel = self.channel
+        channel.take = self._delivered
+        channel.awaits_header = True
 
     def announced(self, size: int) -> None:
         limit = largest_in_part(self.largest)
         if size > limit:
             error = as_error(311, f"a message of {size} octets; this side takes {limit}{advice(self.largest)}")
-            self.close_channel(error)
+            self.channel.close_channel(error)
             self._end(True, as_exception(LinkDetached, error))
 
     def _delivered(self, body: bytes) -> None:
         """Take a message that is whole. benchmarks/amqp091.py."""
-        incoming, properties = self.engine.incoming, self.properties_octets
+        incoming, channel = self.engine.incoming, self.channel
+        properties = channel.properties_octets
         payload: bytes | Unmapped
-        if incoming.can_wait(properties) and not self.children:
+        if incoming.can_wait(properties) and not channel.children:
             payload = Unmapped((incoming.head, self._route, properties, body))
         else:
-            payload = incoming.map(self._route, properties, body, self.children)
+            payload = incoming.map(self._route, properties, body, channel.children)
         octets = self._number_octets
         number = int.from_bytes(octets, "big")
         if number <= self._last and not self._settled:  # many of RabbitMQ's direct replies have the same number
@@ -388,8 +392,8 @@ class ClientReceiver(ClientLink, TransactionalChannel, PortioningReceiver, Whole
     def _acked(self, count: int) -> None:
         """Note that `count` acks of the present consumer were written; commit them if the channel is transactional."""
         self._out -= count
-        if self.transactional and not self._settling_all:
-            self.commit()
+        if self.channel.transactional and not self._settling_all:
+            self.channel.commit()
 
     def settle_all(self, settled: list[tuple[IncomingDelivery, DeliveryState | None]]) -> None:
         """Settle the deliveries of a transaction, after all earlier acks, together with its publishes."""
@@ -410,13 +414,9 @@ class ClientReceiver(ClientLink, TransactionalChannel, PortioningReceiver, Whole
         """Return whether the peer has the delivery back, by a recover, so that it must not be settled."""
         return bool(self._recovering) or (delivery.delivery_id or 0) <= self._recovered
 
-    def select(self) -> None:
+    def flush_acks(self) -> None:
+        """Write the acks so far, which are no part of the transaction that follows."""
         self._acks.flush()
-        super().select()
-
-    def closed(self, error: Error | None) -> None:
-        self.fail_pending_commits(error)
-        super().closed(error)
 
     # What only this dialect can be asked for
 
@@ -434,7 +434,7 @@ class ClientReceiver(ClientLink, TransactionalChannel, PortioningReceiver, Whole
             # Qpid's 0-9 has another method for that.
             connection = self.session.connection
             sync = BasicRecoverSync in self.engine.variant.methods and not connection.capabilities
-            self.write(BasicRecoverSync(requeue=True) if sync else BasicRecover(requeue=True))
+            self.channel.write(BasicRecoverSync(requeue=True) if sync else BasicRecover(requeue=True))
 
     def receive_recovered(self, _: BasicRecoverOk | BasicRecoverSyncOk) -> None:
         """Forget all open deliveries: the peer has them back, and sends them again under other numbers."""
@@ -464,9 +464,10 @@ class ClientReceiver(ClientLink, TransactionalChannel, PortioningReceiver, Whole
         while self._recovering:
             pending = self._recovering.popleft()
             pending.fail(cause if cause is not None else LocalProtocolError("the link was detached"))
-            self.session.engine.emit(RequestAnswered(pending))
+            self.engine.emit(RequestAnswered(pending))
         super()._end(closed, cause)
 
-    def leave(self) -> None:
+    def before_close(self) -> None:
         if self.attached:
             self._acks.flush()
+        super().before_close()

@@ -130,7 +130,7 @@ class ClientSender(ClientLink, WholeMessageSender):
         self.credit = before + count + self._withheld
         self._withheld = 0
         if before <= 0 < self.credit:
-            self.session.engine.emit(CreditChanged(self))
+            self.engine.emit(CreditChanged(self))
 
     # Sending
 
@@ -240,7 +240,9 @@ class ClientSender(ClientLink, WholeMessageSender):
         if method is None:
             method = self._publish_frame(route, settled)
         framing = engine.variant.framing
-        content = framing.message(self.number, BASIC, route.properties, body, engine.max_payload, route.children)
+        content = framing.message(
+            self.channel.number, BASIC, route.properties, body, engine.max_payload, route.children
+        )
         engine.output += (method, content)
         engine.output_size += len(method) + len(content)
         if 0 < size <= engine.max_payload and not route.children:
@@ -281,7 +283,7 @@ class ClientSender(ClientLink, WholeMessageSender):
         """Return the frame of the method, with which all messages of `route` begin."""
         if len(self._methods) >= WINDOW:
             self._methods.clear()
-        frame = self.engine.variant.framing.frame(METHOD, self.number, self._publish(route, not settled))
+        frame = self.engine.variant.framing.frame(METHOD, self.channel.number, self._publish(route, not settled))
         self._methods[route.exchange, route.key, settled] = frame
         return frame
 
@@ -314,9 +316,10 @@ class ClientSender(ClientLink, WholeMessageSender):
 
     def receive_run(self, reader: FrameReader) -> bool:
         """Do for a run of confirms what `receive_ack` does for each."""
-        if self._content is not None or self.state is not ChannelState.OPEN:
+        channel = self.channel
+        if channel.take is not None or channel.state is not ChannelState.OPEN:
             return False
-        numbers = reader.confirms(self.number)
+        numbers = reader.confirms(channel.number)
         if numbers:
             first, last = numbers[0], numbers[-1]
             is_whole = last - first + 1 == len(numbers) and numbers == [*range(first, last + 1)]
@@ -336,7 +339,7 @@ class ClientSender(ClientLink, WholeMessageSender):
     def _read_confirm(self, payload: bytes) -> tuple[int, int]:
         """Return the first and the last number that a confirm covers."""
         if len(payload) != SIZE:
-            self.check_shape(payload)
+            self.channel.check_shape(payload)
         number = int.from_bytes(payload[4:12], "big")
         if payload[12] & 1:  # multiple: all up to that; with 0, all
             return self._first, number or self._number
@@ -374,7 +377,7 @@ class ClientSender(ClientLink, WholeMessageSender):
     def _confirm_objects(self, first: int, end: int, state: DeliveryState) -> None:
         outgoing = self._outgoing
         before = len(outgoing)
-        engine = self.session.engine
+        engine = self.engine
         if self._outcomes_batch != engine.event_batch:
             self._outcomes, self._outcomes_batch = [], engine.event_batch
         outcomes, there = self._outcomes, len(self._outcomes)
@@ -394,7 +397,7 @@ class ClientSender(ClientLink, WholeMessageSender):
         outcomes.append(delivery)
 
     def receive_return(self, method: BasicReturn) -> None:
-        self.expect_content(lambda body: self._returned(method, body))
+        self.channel.expect_content(lambda body: self._returned(method, body))
 
     def _returned(self, method: BasicReturn, body: bytes) -> None:
         """Record that a message came back because it could not be routed.
@@ -403,7 +406,7 @@ class ClientSender(ClientLink, WholeMessageSender):
         """
         self._make_posted(self._number)
         waiting = [each for each in self._outgoing.values() if each is not None and each.remote_state is None]
-        delivery = find_returned([(self, each) for each in waiting], method, self.properties_octets, body)
+        delivery = find_returned([(self, each) for each in waiting], method, self.channel.properties_octets, body)
         if delivery is not None:
             delivery.remote_state = outcome_of(method)
 

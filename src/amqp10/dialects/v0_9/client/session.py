@@ -25,18 +25,18 @@ from ....errors import AmqpError, LocalProtocolError
 from ....messaging import Coordinator, Error
 from ..message.places import DIRECT_REPLY
 from ..requests import LimitUnsettled, Recover, UpdateSecret
-from .declare import DeclareChannel
+from ..wire.methods import ChannelOpen
+from .declare import Declarations
 from .direct_reply import DirectReplies
 from .owners import SessionCore
 from .receiver import ClientReceiver
 from .sender import ClientSender
-from .transactions import ClientCoordinator
+from .transactions import ClientCoordinator, CommitChannel
 
 if TYPE_CHECKING:
-    from ..channel import Channel
+    from ..channel import Channel, ChannelUser
     from ..engine import V09Engine
-    from .owners import ConnectionCore
-    from .transactions import TransactionChannel
+    from .owners import ChannelKind, ConnectionCore
 
 
 REPLIES = (DIRECT_REPLY, route_address("", DIRECT_REPLY))
@@ -55,8 +55,8 @@ class ClientSession(SessionCore):
         self.strict_window = True
         self.channels: list[Channel] = []
         self.coordinators: list[ClientCoordinator] = []
-        self.transaction_channel: TransactionChannel | None = None  # for transactions that settle nothing
-        self._requests: DeclareChannel | None = None
+        self.commits: CommitChannel | None = None
+        self._requests: Declarations | None = None
         self._ending = False
         self.engine.emit(SessionBegun(self))
 
@@ -92,6 +92,12 @@ class ClientSession(SessionCore):
         if not self.begun or not self.engine.opened:
             raise LocalProtocolError("the session is over, or was not begun")
 
+    def open_channel(self, kind: type[ChannelKind], user: ChannelUser) -> ChannelKind:
+        channel = kind(self.engine, self.connection.free_channel(), user)
+        self.channels.append(channel)
+        channel.write(ChannelOpen())
+        return channel
+
     def channel_gone(self, channel: Channel) -> None:
         """Forget a channel that is closed; end the session if it waits for that."""
         if channel in self.channels:
@@ -111,7 +117,7 @@ class ClientSession(SessionCore):
             request.link.ask(pending)
         else:
             if self._requests is None:
-                self._requests = DeclareChannel(self)
+                self._requests = Declarations(self)
             self._requests.add(pending)
         return pending
 
@@ -139,6 +145,6 @@ class ClientSession(SessionCore):
         for coordinator in list(self.coordinators):
             coordinator.over(error)
         for channel in list(self.channels):
-            channel.over(error)
+            channel.user.over(error)
         self.channels.clear()
         self.engine.emit(SessionUnmapped(self, error))

@@ -40,7 +40,7 @@ class TransactionalChannel(Channel):
     """
 
     engine: V09Engine
-    handlers: ClassVar = {
+    handlers: ClassVar = Channel.handlers | {
         TxSelectOk: "receive_selected",
         TxCommitOk: "receive_committed",
         BasicReturn: "receive_return",
@@ -108,11 +108,12 @@ class TransactionalChannel(Channel):
         else:
             super()._receive_closing(payload)
 
-    def fail_pending_commits(self, error: Error | None) -> None:
-        """Fail the commits that have no answer: the channel is gone, and their transactions with it."""
+    def gone(self, error: Error | None) -> None:
+        """Fail the commits that have no answer, for their transactions are gone; tell the user."""
         if self.transactional:
             reason = error.description if error is not None else "the channel was closed"
             while self._commits:
                 committing = self._commits.popleft()
                 if committing is not None:
                     committing[1](rejected(ROLLED_BACK, reason))
+        super().gone(error)

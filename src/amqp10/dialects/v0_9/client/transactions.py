@@ -28,8 +28,9 @@ from ....messaging import (
 )
 from ..._kit.coordinators import LocalCoordinator, rejected
 from ..._kit.links import PlainLink
+from ..channel import ChannelUser
 from ..states import ChannelState
-from ..wire.methods import BasicReturn, ChannelOpen, ChannelOpenOk
+from ..wire.methods import BasicReturn, ChannelOpenOk
 from .owners import TransactionsCore
 from .returns import find_returned, outcome_of
 from .transactional_channel import ROLLED_BACK, OnDischarged, TransactionalChannel
@@ -177,18 +178,19 @@ class Transactions(TransactionsCore):
     def _commit(self, session: SessionCore, work: PendingTransaction, done: OnDischarged) -> None:
         channel: TransactionalChannel
         if work.receiver is not None:
-            channel = work.receiver
+            channel = work.receiver.channel
         else:
-            found = session.transaction_channel
-            if found is None or found.state is not ChannelState.OPEN:
-                found = session.transaction_channel = TransactionChannel(session)
-            channel = found
+            if session.commits is None or session.commits.channel.state is not ChannelState.OPEN:
+                session.commits = CommitChannel(session)
+            channel = session.commits.channel
         try:  # encode all before writing any, for what is written would be committed with the next one
             frames = [link.frames(delivery.payload, channel.number) for link, delivery in work.publishes]
         except LocalProtocolError as error:
             work.roll_back()
             done(rejected(ROLLED_BACK, str(error)))
             return
+        if work.receiver is not None:
+            work.receiver.flush_acks()
         channel.select()
         for each in frames:
             channel.write_frames(each)
@@ -197,23 +199,20 @@ class Transactions(TransactionsCore):
         channel.commit(work, done)
 
 
-class TransactionChannel(TransactionalChannel):
-    """A channel for transactions that settle nothing."""
+class CommitChannel(ChannelUser):
+    """What has the channel of the transactions that settle nothing."""
 
     handlers: ClassVar = {ChannelOpenOk: "receive_open"}
 
     def __init__(self, session: SessionCore) -> None:
         self.session = session
-        self.open_channel(session.engine, session.connection.free_channel())
-        session.channels.append(self)
-        self.write(ChannelOpen())
+        self.channel = session.open_channel(TransactionalChannel, self)
 
     def receive_open(self, _: ChannelOpenOk) -> None:
         pass
 
     def closed(self, error: Error | None) -> None:
-        self.fail_pending_commits(error)
-        self.session.channel_gone(self)
+        self.session.channel_gone(self.channel)
 
     def over(self, error: AmqpError | None) -> None:
         pass  # the end of the coordinator's link tells that the answer is unknown

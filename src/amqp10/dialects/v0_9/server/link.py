@@ -37,7 +37,7 @@ class ServerLink(PlainLink):
 
     def announce(self) -> None:
         """Tell the owner of the link; nothing else happens on the channel until the owner answers."""
-        self.session.hold(self)
+        self.session.channel.hold(self)
         self.engine.emit(LinkAttached(self))
 
     def attach(self, terms: LinkTerms, *, resuming: Any = None) -> None:

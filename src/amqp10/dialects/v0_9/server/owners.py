@@ -6,16 +6,17 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from ....engine import Session
-from ..channel import Channel
+from ..channel import ChannelUser
 from ..connection import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ....engine import Link, OutgoingDelivery
+    from ....engine import Link, OutgoingDelivery, ReceiverLink
     from ....messaging import Error
     from ..engine import V09Engine
     from ..wire.method_table import Method
+    from .channel import ServerChannel
 
 
 class ConnectionCore(Connection):
@@ -53,10 +54,11 @@ class TransactionWork:
         self.at_commit: list[Callable[[], None]] = []
 
 
-class SessionCore(Session, Channel):
-    """A server's channel, as its links see it.
+class SessionCore(Session, ChannelUser):
+    """A server's channel, as its links and the channel itself see it.
 
     Attributes:
+        publisher: the link of the publishes; None before the first.
         confirming: whether publishes are confirmed.
         replies_at: the queue that stands for the pseudo-queue of replies on this channel; "" for no queue.
         work: the work of the present transaction.
@@ -64,6 +66,8 @@ class SessionCore(Session, Channel):
 
     engine: V09Engine
     connection: ConnectionCore
+    channel: ServerChannel
+    publisher: ReceiverLink | None
     confirming: bool
     replies_at: str
     work: TransactionWork
@@ -72,13 +76,10 @@ class SessionCore(Session, Channel):
     def links(self) -> list[Link]:
         """Return all links of the channel."""
 
+    @property
     @abstractmethod
-    def hold(self, reason: object) -> None:
-        """Look at nothing that comes until `reason` is released."""
-
-    @abstractmethod
-    def release(self, reason: object) -> None:
-        """Go on with what waits, unless another reason holds it."""
+    def transactional(self) -> bool:
+        """Return whether the client has selected transactions."""
 
     @abstractmethod
     def refuse_method(self, error: Error, method: Method, code: int = 0) -> None:

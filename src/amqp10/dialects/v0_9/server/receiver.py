@@ -45,7 +45,7 @@ class ServerReceiver(ServerLink, WholeMessageReceiver):
     """See `ReceiverLink` for the contract."""
 
     def __init__(self, session: SessionCore) -> None:
-        name = f"publish-{session.number}"
+        name = f"publish-{session.channel.number}"
         super().__init__(
             session,
             LinkTerms(
@@ -75,7 +75,7 @@ class ServerReceiver(ServerLink, WholeMessageReceiver):
         """Count confirms from the next publish on."""
         if self._acks is None:
             self._confirmed_before = self._number
-            self._acks = AckBatcher(self.session, _nothing, confirm)
+            self._acks = AckBatcher(self.session.channel, _nothing, confirm)
 
     # Publishes
 
@@ -85,18 +85,18 @@ class ServerReceiver(ServerLink, WholeMessageReceiver):
     def arrived(self, body: bytes) -> None:
         """Take a message that is whole."""
         session, engine = self.session, self.engine
-        properties, also = session.properties_octets, list[str]()
+        properties, also = session.channel.properties_octets, list[str]()
         if properties[0] & _HAS_EXPIRATION and properties != self._checked:
             self._check_expiration(properties)
         if b"CC" in properties:
             properties, also = self._carbon_copies(properties)
         if DIRECT_REPLY.encode() in properties:
             properties = self._with_reply_to(properties)
-        payload = engine.incoming.map(self._route, properties, body, session.children)
+        payload = engine.incoming.map(self._route, properties, body, session.channel.children)
         self._number = number = self._number + 1
         tag = number.to_bytes(8, "big")
         if self._mandatory:
-            self._returnable[number] = self._route, properties, body, session.children
+            self._returnable[number] = self._route, properties, body, session.channel.children
         delivery = RoutedDelivery(self, number, tag, payload, False)
         if also:
             exchange, _ = read_route(self._route)
@@ -115,7 +115,7 @@ class ServerReceiver(ServerLink, WholeMessageReceiver):
         elif len(self.incoming) == 1:
             engine.emit(DeliveriesReceived(self))
         if self.credit <= 0:
-            session.hold(self)
+            session.channel.hold(self)
 
     def _check_expiration(self, properties: bytes) -> None:
         """Check an expiration: a message with an invalid one would live for ever unnoticed. RabbitMQ refuses it, too.
@@ -180,7 +180,7 @@ class ServerReceiver(ServerLink, WholeMessageReceiver):
     def flow(self, credit: int, *, drain: bool = False, echo: bool = False, properties: Any = None) -> None:
         self.credit = credit
         if credit > 0:
-            self.session.release(self)
+            self.session.channel.release(self)
 
     # Outcomes
 
@@ -215,9 +215,9 @@ class ServerReceiver(ServerLink, WholeMessageReceiver):
     def _return(self, route: bytes, properties: bytes, body: bytes, children: list[Content]) -> None:
         exchange, key = read_route(route)
         session, engine = self.session, self.engine
-        session.write(BasicReturn(312, "NO_ROUTE", exchange, key))
+        session.channel.write(BasicReturn(312, "NO_ROUTE", exchange, key))
         framing = engine.variant.framing
-        engine.write(framing.message(session.number, BASIC, properties, body, engine.max_payload, children))
+        engine.write(framing.message(session.channel.number, BASIC, properties, body, engine.max_payload, children))
 
     def _refused(self, state: DeliveryState | None) -> bool:
         """Close the channel if nobody may publish to that exchange; return whether that is so."""

@@ -91,7 +91,7 @@ class Consumers:
         tag = method.consumer_tag
         if not tag:
             self._tags += 1
-            tag = f"amq.ctag-{self.session.number}-{self._tags}"
+            tag = f"amq.ctag-{self.session.channel.number}-{self._tags}"
         if tag in self._by_tag:
             raise Fault(530, f"attempt to reuse consumer tag '{tag}'", method.code)
         properties: dict[Any, Any] = {}
@@ -112,7 +112,7 @@ class Consumers:
 
     def get(self, method: BasicGet) -> None:
         self._tags += 1
-        name = f"get-{self.session.number}-{self._tags}"
+        name = f"get-{self.session.channel.number}-{self._tags}"
         link = GetLink(self, method, name, method.queue, method.no_ack, {Symbol("x-opt-get"): True})
         self._links[link] = None
         link.announce()
@@ -125,7 +125,7 @@ class Consumers:
             self.session.replies_end(link.queue)
             self.end_if_done(link)
         if not method.nowait:
-            self.session.write(BasicCancelOk(method.consumer_tag))
+            self.session.channel.write(BasicCancelOk(method.consumer_tag))
 
     def end_if_done(self, link: ServerSender) -> None:
         """End a consumer that was cancelled, or was a get, with its last ack, once that ack cannot be rolled back."""
@@ -280,8 +280,8 @@ class ServerSender(ServerLink, WholeMessageSender):
             self.session.refuse_method(error, self._method)
             return
         if not self._method.nowait:
-            self.session.write(BasicConsumeOk(self.name))
-        self.session.release(self)
+            self.session.channel.write(BasicConsumeOk(self.name))
+        self.session.channel.release(self)
         self.admit()
 
     def admit(self) -> None:
@@ -324,7 +324,7 @@ class ServerSender(ServerLink, WholeMessageSender):
         delivery.delivery_id = number
         delivery.state = state
         self._write(number, octets, route)
-        framing, channel = engine.variant.framing, self.session.number
+        framing, channel = engine.variant.framing, self.session.channel.number
         engine.write(framing.message(channel, BASIC, route.properties, body, engine.max_payload, route.children))
         delivery.on_wire = True
         if not self._no_ack:
@@ -352,7 +352,7 @@ class ServerSender(ServerLink, WholeMessageSender):
                 self._routes[route.exchange, route.key] = place
         redelivered = b"\1" if route.redelivered else b"\0"
         payload = b"".join((self._prefix, octets, redelivered, place))
-        self.engine.write(self.engine.variant.framing.frame(METHOD, self.session.number, payload))
+        self.engine.write(self.engine.variant.framing.frame(METHOD, self.session.channel.number, payload))
 
     def settle(self, delivery: OutgoingDelivery, state: DeliveryState | None = None) -> None:
         if delivery.local_settled:
@@ -370,14 +370,14 @@ class ServerSender(ServerLink, WholeMessageSender):
         What it has may still be acked, which counts for nothing.
         """
         session = self.session
-        if session.state is not ChannelState.OPEN or self._told_late:
+        if session.channel.state is not ChannelState.OPEN or self._told_late:
             return
         self._told_late = True
         if session.connection.takes_cancel_notify and not self.cancelled:
-            session.write(BasicCancel(self.name, nowait=True))
+            session.channel.write(BasicCancel(self.name, nowait=True))
             self._consumers.cancel(BasicCancel(self.name, nowait=True))
         else:
-            reason = f"delivery acknowledgement on channel {session.number} timed out"
+            reason = f"delivery acknowledgement on channel {session.channel.number} timed out"
             session.end(Error(Symbol("amqp:precondition-failed"), reason))
 
     def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
@@ -386,8 +386,8 @@ class ServerSender(ServerLink, WholeMessageSender):
             return
         self._consumers.forget(self)
         session = self.session
-        if session.state is ChannelState.OPEN and session.connection.takes_cancel_notify and not self.cancelled:
-            session.write(BasicCancel(self.name, nowait=True))
+        if session.channel.state is ChannelState.OPEN and session.connection.takes_cancel_notify and not self.cancelled:
+            session.channel.write(BasicCancel(self.name, nowait=True))
         self.engine.emit(LinkEnded(self, closed, None))
 
 
@@ -405,7 +405,7 @@ class GetLink(ServerSender):
         pass
 
     def _write(self, number: int, octets: bytes, route: Route) -> None:
-        self.session.write(BasicGetOk(number, route.redelivered, route.exchange, route.key, self.more))
+        self.session.channel.write(BasicGetOk(number, route.redelivered, route.exchange, route.key, self.more))
 
     def offer(self, available: int) -> None:
         self.more = available
@@ -417,7 +417,7 @@ class GetLink(ServerSender):
 
     def drained(self, available: int = 0) -> None:
         if self.drain:
-            self.session.write(BasicGetEmpty())
+            self.session.channel.write(BasicGetEmpty())
             self._answered()
             self._consumers.end_if_done(self)
 
@@ -425,7 +425,7 @@ class GetLink(ServerSender):
         self.credit = 0
         self.drain = False
         self.cancelled = True
-        self.session.release(self)
+        self.session.channel.release(self)
 
     def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
         if self.attached and self.drain:

@@ -59,18 +59,18 @@ class ServerTransactions:
             if session.confirming:
                 raise Fault(406, "cannot switch from confirm to tx mode", method.code, soft=True)
             if self.selected:
-                session.write(TxSelectOk())
+                session.channel.write(TxSelectOk())
                 return
             self.selected = True
             self._ending = method
             self._link = ServerCoordinator(self)
-            session.hold(self)
+            session.channel.hold(self)
             self._link.announce()
             return
         if not self.selected or self._link is None or session.work.txn_id is None:
             raise Fault(406, "channel is not transactional", method.code, soft=True)
         self._ending = method
-        session.hold(self)
+        session.channel.hold(self)
         self._link.say(Discharge(session.work.txn_id, not isinstance(method, TxCommit)))
 
     def on_outcome(self, state: DeliveryState | None) -> None:
@@ -79,10 +79,10 @@ class ServerTransactions:
         if isinstance(state, Declared):
             session.work.txn_id = state.txn_id
             if isinstance(ending, TxSelect):
-                session.write(TxSelectOk())
+                session.channel.write(TxSelectOk())
             self._ending = None
             # Not at once: what was said in the transaction has to be acted on before its end is asked for.
-            session.engine.later(lambda: session.release(self))
+            session.engine.later(lambda: session.channel.release(self))
             return
         error = state.error if isinstance(state, Rejected) else None
         done, session.work = session.work, TransactionWork()
@@ -94,10 +94,10 @@ class ServerTransactions:
             for say in done.at_commit:
                 say()
             self._consumers.committed(done.acked)
-            session.write(TxCommitOk())
+            session.channel.write(TxCommitOk())
         else:
             self._consumers.give_back(done.acked)
-            session.write(TxRollbackOk())
+            session.channel.write(TxRollbackOk())
         if self._link is not None:
             self._link.say(Declare())
 
@@ -107,13 +107,13 @@ class ServerCoordinator(ServerLink, RelayCoordinator):
 
     def __init__(self, transactions: ServerTransactions) -> None:
         session = transactions.session
-        super().__init__(session, LinkTerms(f"tx-{session.number}", Source(), Coordinator(), on_demand=False))
+        super().__init__(session, LinkTerms(f"tx-{session.channel.number}", Source(), Coordinator(), on_demand=False))
         self.incoming: deque[IncomingDelivery] = deque()
         self.unsettled: dict[bytes, IncomingDelivery] = {}
         self._transactions = transactions
 
     def begin(self) -> None:
-        self.session.release(self)
+        self.session.channel.release(self)
         self.say(Declare())
 
     def say(self, what: Declare | Discharge) -> None:
