@@ -50,6 +50,7 @@ from ._events import SessionResumed as SessionResumed
 from ._events import SessionUnmapped as SessionUnmapped
 from ._events import SettlementsReceived as SettlementsReceived
 from ._events import WindowOpened as WindowOpened
+from ._fast_lane import OutcomeCounter as OutcomeCounter
 from ._fast_lane import Unsettled as Unsettled
 from ._fast_lane import count_unsettled as count_unsettled
 from ._negotiation import Negotiation as Negotiation
@@ -141,6 +142,7 @@ __all__ = (
     "LinkOwner",
     "LinkTerms",
     "Negotiation",
+    "OutcomeCounter",
     "OutcomesMissed",
     "OutcomesReceived",
     "OutgoingDelivery",

@@ -64,7 +64,7 @@ class OutgoingDelivery:
         self.remote_settled: bool = False
         self.on_wire: bool = False
         self.past: int = 0
-        self.waiter: Any = None
+        self.waiter: object = None
 
     @property
     def begun(self) -> bool:
@@ -136,7 +136,7 @@ class IncomingDelivery:
         self.remote_state: DeliveryState | None = None
         self.resumed: bool = False
         self.decoded: Any = None
-        self.waiter: Any = None
+        self.waiter: object = None
 
     @property
     def payload(self) -> bytes:

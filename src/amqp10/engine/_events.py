@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..errors import AmqpError
     from ..messaging import TransactionalState
     from ._deliveries import IncomingDelivery, OutgoingDelivery
+    from ._fast_lane import OutcomeCounter
     from ._protocol import Link, ReceiverLink, SenderLink, Session
     from ._topology_requests import PendingRequest
 
@@ -173,7 +174,7 @@ class PostsAccepted(Event):
     """The receiver accepted and settled `count` messages that were posted for `waiter` (`SenderLink.post`)."""
 
     link: SenderLink
-    waiter: Any
+    waiter: OutcomeCounter
     count: int
 
 

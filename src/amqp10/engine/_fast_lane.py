@@ -13,6 +13,7 @@ owner that does not use one never sees it.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ._deliveries import IncomingDelivery, OutgoingDelivery
@@ -43,6 +44,27 @@ class EngineFastLane:
         return [data] if data else []
 
 
+class OutcomeCounter:
+    """A waiter of many deliveries that looks at each outcome itself, and stays their waiter until there is one.
+
+    No ABC: each outcome asks whether its waiter is such a one, and `isinstance` takes longer with an ABC.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def outcome_received(self, delivery: OutgoingDelivery) -> None:
+        """Act on the state that the receiver told of the delivery, perhaps its outcome."""
+
+    @abstractmethod
+    def accepted_more(self, count: int) -> None:
+        """Record `count` accepted messages for which no delivery object was created."""
+
+    @abstractmethod
+    def set(self) -> None:
+        """Look again: the link is over."""
+
+
 class SenderFastLane:
     """The members of a sending link for speed.
 
@@ -53,7 +75,7 @@ class SenderFastLane:
 
     delivery_type: type[OutgoingDelivery] = OutgoingDelivery
 
-    def post(self: _Sends, payload: bytes, waiter: Any, *, settled: bool = False) -> OutgoingDelivery | None:
+    def post(self: _Sends, payload: bytes, waiter: OutcomeCounter, *, settled: bool = False) -> OutgoingDelivery | None:
         """Send a message like `send`, for an owner that only counts outcomes and does not hold deliveries.
 
         Rule: if no delivery is returned, all of the message is on the wire. It becomes a delivery in `unsettled` if

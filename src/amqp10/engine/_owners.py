@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..errors import AmqpError
+    from ._fast_lane import OutcomeCounter
 
 
 class LinkOwner:
@@ -35,7 +36,7 @@ class LinkOwner:
     def on_outcomes(self, deliveries: Sequence[Any]) -> None:
         """Act on the states that the receiver sent for `deliveries`; for senders."""
 
-    def on_accepted(self, waiter: Any, count: int) -> None:
+    def on_accepted(self, waiter: OutcomeCounter, count: int) -> None:
         """Record `count` accepted messages that were posted for `waiter`; for senders."""
 
     def on_deliveries(self) -> None:

@@ -73,10 +73,9 @@ class PendingRequest(Generic[RequestResult]):
         answered: `result` or `error` is set.
         result: the answer.
         error: why the request was not answered: `RequestRefused`, or the error that ended the session.
-        context: for the engine's use.
     """
 
-    __slots__ = ("answered", "context", "error", "request", "result", "session")
+    __slots__ = ("answered", "error", "request", "result", "session")
 
     result: RequestResult
 
@@ -85,7 +84,6 @@ class PendingRequest(Generic[RequestResult]):
         self.request: Request[RequestResult] = request
         self.answered: bool = False
         self.error: AmqpError | None = None
-        self.context: Any = None
 
     def answer(self, result: RequestResult) -> None:
         """Record the answer; only the engine calls it."""

@@ -12,7 +12,7 @@ from ...engine import LinkOwner
 from ...messaging import ACCEPTED, OUTCOMES, RELEASED, TXN_ID, Error, TransactionalState
 from ...types import Symbol
 from .._notices import notice
-from .._queues.message import QueuedMessage
+from .._queues.message import QueuedMessage, message_of
 from .._queues.node import Consumer
 from .._transactions.local import LocalTransaction, Participant
 from .terminus import FAILED
@@ -213,18 +213,18 @@ class ConsumerLink(Consumer, Participant, LinkOwner):
         for delivery in deliveries:
             state = delivery.remote_state
             if isinstance(state, OUTCOMES):
-                settle(delivery.waiter, self, state)
+                settle(message_of(delivery), self, state)
             elif isinstance(state, TransactionalState):
                 self._retire(delivery, state)
             elif delivery.remote_settled:
-                settle(delivery.waiter, self, self._default_outcome)
+                settle(message_of(delivery), self, self._default_outcome)
         if self.acquired:
-            over = (each.waiter for each in deliveries if each.local_settled and each not in self._in_transaction)
+            over = (message_of(each) for each in deliveries if each.local_settled and each not in self._in_transaction)
             self.acquired.difference_update(over)
 
     def acquire(self, delivery: OutgoingDelivery) -> bool:
         """Take a message that the receiver was only shown; return whether it can have it."""
-        entry: QueuedMessage = delivery.waiter
+        entry = message_of(delivery)
         if not self.copies or delivery.local_settled or not self._queue.acquire(entry):
             return False
         self.acquired.add(entry)
@@ -235,7 +235,7 @@ class ConsumerLink(Consumer, Participant, LinkOwner):
         transaction = self._peer.transaction(state.txn_id)
         if transaction is None:
             if delivery.local_settled:
-                self._queue.settle(delivery.waiter, self, self._default_outcome)
+                self._queue.settle(message_of(delivery), self, self._default_outcome)
             self._detach(Error(Symbol("amqp:transaction:unknown-id"), "an outcome for a transaction that is not open"))
             return
         outcome = state.outcome if isinstance(state.outcome, OUTCOMES) else None
@@ -286,7 +286,7 @@ class ConsumerLink(Consumer, Participant, LinkOwner):
 
     def apply(self, delivery: OutgoingDelivery, outcome: Outcome) -> None:
         self._in_transaction.pop(delivery, None)
-        self._queue.settle(delivery.waiter, self, outcome)
+        self._queue.settle(message_of(delivery), self, outcome)
         if not delivery.local_settled and (self._link.attached or self._link.lingers):
             self._link.settle(delivery, outcome)
             self._peer.wake()
@@ -295,13 +295,13 @@ class ConsumerLink(Consumer, Participant, LinkOwner):
         self._in_transaction.pop(delivery, None)
         delivery.state = None
         if delivery.local_settled:
-            self._queue.settle(delivery.waiter, self, ACCEPTED)
+            self._queue.settle(message_of(delivery), self, ACCEPTED)
 
     def revert(self, delivery: OutgoingDelivery) -> None:
         self._in_transaction.pop(delivery, None)
         delivery.remote_state = None
         if delivery.local_settled or (self._over and not self._is_kept(delivery)):
-            self._queue.settle(delivery.waiter, self, self._default_outcome)
+            self._queue.settle(message_of(delivery), self, self._default_outcome)
 
     def _is_kept(self, delivery: OutgoingDelivery) -> bool:
         """Return whether the link is detached and may still resume the delivery."""
@@ -310,7 +310,7 @@ class ConsumerLink(Consumer, Participant, LinkOwner):
 
     def take_back(self, delivery: OutgoingDelivery, outcome: Outcome) -> None:
         self._in_transaction.pop(delivery, None)
-        self._queue.settle(delivery.waiter, self, outcome)
+        self._queue.settle(message_of(delivery), self, outcome)
         if self._link.attached:
             if not delivery.on_wire:
                 self._link.abort(delivery)
@@ -341,7 +341,7 @@ class ConsumerLink(Consumer, Participant, LinkOwner):
         """Give back deliveries that are not resumed."""
         for delivery in reversed(list(deliveries)):
             # What never left was never attempted.
-            self._queue.settle(delivery.waiter, self, self._default_outcome if delivery.begun else RELEASED)
+            self._queue.settle(message_of(delivery), self, self._default_outcome if delivery.begun else RELEASED)
 
     def abandon(self, kept: Iterable[OutgoingDelivery]) -> None:
         """Give back deliveries that got no outcome since the link was detached, and that no link resumes."""

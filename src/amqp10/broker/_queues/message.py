@@ -19,6 +19,7 @@ from ...messaging import Error, Header, patch_header, read_header, read_properti
 from ...types import Symbol, skip
 
 if TYPE_CHECKING:
+    from ...engine import OutgoingDelivery
     from .._limits import Account
 
 Clock = Callable[[], float]
@@ -321,3 +322,9 @@ def _may_say_expiry(payload: bytes, at: int) -> bool:
         return payload[at] != _NULL
     except (IndexError, DecodeError):
         return True
+
+
+def message_of(delivery: OutgoingDelivery) -> QueuedMessage:
+    """Return the message of a queue that a delivery carries: it waits for the outcome."""
+    assert isinstance(delivery.waiter, QueuedMessage)
+    return delivery.waiter

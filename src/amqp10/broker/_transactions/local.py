@@ -20,6 +20,7 @@ from ...messaging import RELEASED, Error, TransactionalState
 from ...types import Symbol
 from .._deadlines import Deadlines
 from .._faults import attempt
+from .._queues.message import message_of
 
 if TYPE_CHECKING:
     from ...engine import OutgoingDelivery
@@ -166,7 +167,7 @@ class LocalTransaction:
     def work(self) -> Work:
         """All of it."""
         retired = [
-            (consumer.queue, each.waiter, outcome)
+            (consumer.queue, message_of(each), outcome)
             for each, (consumer, outcome) in self._retired.items()
             if isinstance(consumer, Participant)
         ]

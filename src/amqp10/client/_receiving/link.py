@@ -27,7 +27,16 @@ from .._core.transaction_work import AcquiringCore, TransactionCore
 from .._links.link import ClientLink, ReceiverActivity
 from .consumer import YIELD_AFTER_MESSAGES, Consumer
 from .credit import Credit, checked_credit
-from .delivery import AcquiredDelivery, Delivery, NotAcceptedDelivery, is_stale, is_taken_back, listed, takes_accepted
+from .delivery import (
+    AcquiredDelivery,
+    Delivery,
+    NotAcceptedDelivery,
+    is_stale,
+    is_taken_back,
+    listed,
+    takes_accepted,
+    wake,
+)
 from .resumption import ReceiverResumption, has_outcome
 
 if TYPE_CHECKING:
@@ -289,8 +298,7 @@ class ReceiverCore(ClientLink, AcquiringCore):
         if self.store is not None:
             self.store.settled(deliveries)
         for delivery in deliveries:
-            if delivery.waiter is not None:
-                delivery.waiter.set()
+            wake(delivery)
         if self.resumption is not None:
             wasted = self.resumption.settled(deliveries)
             if wasted:  # it resumed them only to be done with them
@@ -408,8 +416,7 @@ class ReceiverCore(ClientLink, AcquiringCore):
         link = self.link
         if link is not None and (self.over or self.closed):
             for delivery in link.unsettled.values():
-                if delivery.waiter is not None:
-                    delivery.waiter.set()
+                wake(delivery)
 
     def has_unfinished_work(self) -> bool:
         """Outcomes that were given are told when the link is resumed; what nobody took the peer has back anyway."""

@@ -5,7 +5,6 @@ It is the engine's own object, extended: one object a message, and the engine's 
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -56,24 +55,6 @@ class Waiter(Protocol):
 
     def set(self) -> None:
         """Look again: the receiver told a state, or the link is over."""
-
-
-class OutcomeCounter:
-    """A waiter of many deliveries that looks at each outcome itself, and stays their waiter until there is one."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def outcome_received(self, delivery: OutgoingDelivery) -> None:
-        """Act on the state that the receiver told of the delivery, perhaps its outcome."""
-
-    @abstractmethod
-    def accepted_more(self, count: int) -> None:
-        """Record `count` accepted messages for which no delivery object was created."""
-
-    @abstractmethod
-    def set(self) -> None:
-        """Look again: the link is over."""
 
 
 class Repeating:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from ...engine import LinkTerms, OutgoingDelivery, SenderLink
+from ...engine import LinkTerms, OutcomeCounter, OutgoingDelivery, SenderLink
 from ...errors import AmqpError, LocalProtocolError, TransactionRolledBack
 from ...messaging import Target
 from .._errors import fresh
 from .._links.link import ClientLink
-from .delivery import OutcomeCounter, SentDelivery, Waiter
+from .delivery import SentDelivery, Waiter
 from .resumption import SenderResumption
 from .send_queue import SendQueue
 
@@ -119,7 +119,7 @@ class SenderCore(ClientLink):
         self.queue.wake_waiting()
         self.changed()
 
-    def on_outcomes(self, deliveries: Sequence[OutgoingDelivery]) -> None:
+    def on_outcomes(self, deliveries: Sequence[SentDelivery]) -> None:
         """Act on the states that the receiver told of these; wake whoever waits for one of them once."""
         if self.store is not None:
             self.store.settled(deliveries)

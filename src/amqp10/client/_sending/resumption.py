@@ -28,7 +28,7 @@ class ResumableSender(Protocol):
     loss: AmqpError | None
     face: Link
 
-    def on_outcomes(self, deliveries: Sequence[OutgoingDelivery]) -> None: ...
+    def on_outcomes(self, deliveries: Sequence[Any]) -> None: ...
 
 
 class SenderResumption:

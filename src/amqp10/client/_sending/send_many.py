@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from ...engine import OutcomeCounter
 from ...errors import AmqpError
 from ...messaging import Accepted, Message
-from .delivery import OutcomeCounter, known_outcome, not_accepted, unknown
+from .delivery import known_outcome, not_accepted, unknown
 from .encoding import encoded_body
 from .send_queue import MESSAGE_COST, YIELD_AFTER_BYTES
 

@@ -11,7 +11,15 @@ from .._kit.timers import TimedEngine
 if TYPE_CHECKING:
     from collections import deque
 
-    from ...engine import Event, IncomingDelivery, OutgoingDelivery, ReceiverLink, SessionTerms, Unsettled
+    from ...engine import (
+        Event,
+        IncomingDelivery,
+        OutcomeCounter,
+        OutgoingDelivery,
+        ReceiverLink,
+        SessionTerms,
+        Unsettled,
+    )
     from ...errors import AmqpError
     from ...messaging import DeliveryState, Error
     from ...types import Composite
@@ -173,7 +181,7 @@ class SessionCore(Session):
         """Give a delivery its id, with its first frame."""
 
     @abstractmethod
-    def keep_posted(self, link: Any, payload: bytes, waiter: Any, number: int, tag: int) -> None:
+    def keep_posted(self, link: Any, payload: bytes, waiter: OutcomeCounter, number: int, tag: int) -> None:
         """Keep a delivery that was sent without an object, under its delivery-id."""
 
     @abstractmethod

@@ -71,7 +71,7 @@ class Receiving(RuleBasedStateMachine):
             self.sending.drained()
 
     def told(self, delivery: OutgoingDelivery) -> None:
-        number = delivery.waiter
+        number: Any = delivery.waiter
         assert number not in self.done
         if delivery.remote_state == ACCEPTED:
             assert number in self.accepted

@@ -90,7 +90,7 @@ class Publisher:
             self.ended += isinstance(event, LinkEnded)
         return self.engine.data_to_send(), self.link.credit, self.ended, self.told.copy()
 
-    def publish(self, kind: str, payload: bytes, waiter: str) -> None:
+    def publish(self, kind: str, payload: bytes, waiter: Any) -> None:
         if kind == "post" and self.plain:
             SenderLink.post(self.link, payload, waiter)
         elif kind == "post":
@@ -161,8 +161,9 @@ def test_no_objects() -> None:
             super().__init__(*arguments)
 
     publisher.link.delivery_type = Noted
+    waiter: Any = "waiter 0"
     for _ in range(10):
-        assert publisher.link.post(PAYLOADS[0], "waiter 0") is None
+        assert publisher.link.post(PAYLOADS[0], waiter) is None
     publisher.do(("ack", 4, 1))
     publisher.do(("acks", 5, 2))
     assert publisher.told == {("waiter 0", Accepted): 6}

@@ -70,7 +70,7 @@ class Owner:
         self.accepted: Counter[Any] = Counter()  # by waiter
         self.objects = 0
 
-    def send(self, link: int, waiter: str, size: int, settled: bool) -> None:
+    def send(self, link: int, waiter: Any, size: int, settled: bool) -> None:
         payload = bytes((size & 255,)) * size
         ours = self.links[link]
         try:
@@ -300,6 +300,7 @@ def test_post_needs_a_link_that_is_attached() -> None:
     client.start()
     client.open()
     link = client.begin().attach_sender(LinkTerms("early", Source(), Target("q")))
-    for send in (link.send, lambda payload: link.post(payload, None)):
+    waiter: Any = None
+    for send in (link.send, lambda payload: link.post(payload, waiter)):
         with pytest.raises(LocalProtocolError, match="not attached"):
             send(b"\0\x53\x75\xa0\1x")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....engine import (
     Acquire,
@@ -65,6 +65,20 @@ MOST_SUBSCRIPTIONS = 1024
 """The number of subscriptions that one session may have."""
 
 
+class Asked(NamedTuple):
+    """A command that asks the owner for something.
+
+    Attributes:
+        number: the command's id.
+        command: the command.
+        answer: makes the command's result of the owner's answer.
+    """
+
+    number: int
+    command: Command
+    answer: Answer
+
+
 class ServerSession(SessionCore):
     """See `Session` for the contract."""
 
@@ -83,6 +97,7 @@ class ServerSession(SessionCore):
         self._next_tag = 0
         self._temporary: dict[str, None] = {}  # queues that end with the session
         self._paused = False  # later commands wait for the end of a transaction
+        self._asked: dict[PendingRequest[Any], Asked] = {}
         self._unanswered = 0  # commands that the owner has to answer; later ones wait for that
         self._not_taken = 0, 0  # messages and commands that wait here for the owner, and their octets
         self._backlog: deque[tuple[int, Command, Assembly]] = deque()
@@ -234,7 +249,7 @@ class ServerSession(SessionCore):
     def ask(self, number: int, command: Command, request: Request[Any], answer: Answer) -> None:
         """Ask the owner to answer `request`; later commands wait, for they may rely on it, as a bind on a declare."""
         pending = PendingRequest(self, request)
-        pending.context = number, answer, command
+        self._asked[pending] = Asked(number, command, answer)
         self._unanswered += 1
         for session in self.engine.sessions.values():
             session.settle_events()  # outcomes that came before the request, on any session, take effect before it
@@ -408,7 +423,7 @@ class ServerSession(SessionCore):
         if self.ended_locally or pending.answered:
             return
         pending.answer(result)
-        number, answer, command = pending.context
+        number, command, answer = self._asked.pop(pending)
         if isinstance(command, QueueDeclare) and command.exclusive and command.auto_delete:
             self._temporary[command.queue] = None
         elif isinstance(command, QueueDelete):
@@ -423,7 +438,7 @@ class ServerSession(SessionCore):
         if self.ended_locally or pending.answered:
             return
         pending.fail(SessionEnded(str(error.condition), error.description, error.info))
-        number, _, command = pending.context
+        number, command, _ = self._asked.pop(pending)
         self.fail(SessionFault(execution_code(error), error.description or str(error.condition)), number, command)
 
     def result_of(self, number: int, value: Struct | None) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ....engine import (
     ON_DEMAND_CAPABILITY,
@@ -48,6 +48,13 @@ GET_OK = b"\0\x3c\0\x47"
 ANSWER_TO: dict[type[Method], type[Method]] = ANSWERS | {BasicGet: BasicGetEmpty}  # or basic.get-ok
 
 
+class Asked(NamedTuple):
+    """A request, and the method that makes it."""
+
+    pending: PendingRequest[Any]
+    method: Method
+
+
 class Declarations(ChannelUser):
     """The requests of one session, on a channel that the first of them opens."""
 
@@ -58,8 +65,8 @@ class Declarations(ChannelUser):
         self.session = session
         self.engine: V09Engine = session.engine
         self._is_open = False
-        self._waiting: deque[PendingRequest[Any]] = deque()
-        self._asked: PendingRequest[Any] | None = None
+        self._waiting: deque[Asked] = deque()
+        self._asked: Asked | None = None
 
     def add(self, pending: PendingRequest[Any]) -> None:
         """Send the request as soon as those before it are answered.
@@ -74,12 +81,12 @@ class Declarations(ChannelUser):
             self.session.engine.encode(method)
         except EncodeError as error:
             raise LocalProtocolError(str(error)) from error
-        pending.context = method
-        self._waiting.append(pending)
+        asked = Asked(pending, method)
+        self._waiting.append(asked)
         try:
             self._next()
         except LocalProtocolError:  # no channel is free
-            self._waiting.remove(pending)
+            self._waiting.remove(asked)
             raise
 
     def _next(self) -> None:
@@ -91,15 +98,16 @@ class Declarations(ChannelUser):
         elif self.channel.state is ChannelState.CLOSING:
             return
         self._asked = self._waiting.popleft()
-        self.channel.write(self._asked.context)
+        self.channel.write(self._asked.method)
 
     def receive_open(self, _: ChannelOpenOk) -> None:
         pass
 
     def receive_answer(self, method: Method) -> None:
-        if self._asked is None or type(method) is not ANSWER_TO[type(self._asked.context)]:
+        if self._asked is None or type(method) is not ANSWER_TO[type(self._asked.method)]:
             raise RemoteProtocolError(f"{method.name}, for which nobody asked", "amqp:illegal-state")
-        request, result = self._asked.request, result_of(self._asked.request, method)
+        request = self._asked.pending.request
+        result = result_of(request, method)
         if isinstance(request, DeclareQueue) and not request.passive:
             self._note(result.name, request.arguments)
         elif isinstance(request, DeleteQueue):
@@ -115,15 +123,15 @@ class Declarations(ChannelUser):
             (queues.add if arguments.get(name) == value else queues.discard)(queue)
 
     def _answered(self, result: Any) -> None:
-        pending, self._asked = self._asked, None
-        if pending is not None:
-            pending.answer(result)
-            self.engine.emit(RequestAnswered(pending))
+        asked, self._asked = self._asked, None
+        if asked is not None:
+            asked.pending.answer(result)
+            self.engine.emit(RequestAnswered(asked.pending))
         self._next()
 
     def receive_got(self, payload: bytes) -> None:
         self.channel.check_shape(payload)
-        if self._asked is None or type(self._asked.context) is not BasicGet:
+        if self._asked is None or type(self._asked.method) is not BasicGet:
             raise RemoteProtocolError("basic.get-ok, for which nobody asked", "amqp:illegal-state")
         number, route, left = payload[4:12], payload[12:-4], int.from_bytes(payload[-4:], "big")
         self.channel.expect_content(lambda body: self._got(int.from_bytes(number, "big"), route, left, body))
@@ -140,8 +148,8 @@ class Declarations(ChannelUser):
 
     def closed(self, error: Error | None) -> None:
         self._is_open = False
-        pending = self._asked
-        if error is not None and pending is not None:
+        if error is not None and self._asked is not None:
+            pending = self._asked.pending
             if error.condition == "amqp:not-found" and isinstance(pending.request, QueryQueue | QueryExchange):
                 self._asked = None
                 pending.answer(None)
@@ -163,10 +171,10 @@ class Declarations(ChannelUser):
             self._fail(lost)
 
     def _fail(self, error: AmqpError) -> None:
-        pending, self._asked = self._asked, None
-        if pending is not None:
-            pending.fail(error)
-            self.engine.emit(RequestAnswered(pending))
+        asked, self._asked = self._asked, None
+        if asked is not None:
+            asked.pending.fail(error)
+            self.engine.emit(RequestAnswered(asked.pending))
 
 
 # Requests to methods

@@ -9,12 +9,12 @@ See `dialects.v1_0.endpoints.posted`. benchmarks/budget.py, "publish_0_9_1": a t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ....engine import OutgoingDelivery, SenderLink
+    from ....engine import OutcomeCounter, OutgoingDelivery, SenderLink
 
 
 class Posted:
@@ -27,7 +27,7 @@ class Posted:
 
     __slots__ = ("first", "payloads", "waiter")
 
-    def __init__(self, waiter: Any, first: int) -> None:
+    def __init__(self, waiter: OutcomeCounter, first: int) -> None:
         self.waiter = waiter
         self.first = first
         self.payloads: list[bytes] = []

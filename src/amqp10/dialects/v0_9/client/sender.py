@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ....engine import (
     CreditChanged,
     LinkTerms,
+    OutcomeCounter,
     OutcomesReceived,
     OutgoingDelivery,
     PostsAccepted,
@@ -161,7 +162,7 @@ class ClientSender(ClientLink, WholeMessageSender):
         self.publish(delivery, payload)
         return delivery
 
-    def post(self, payload: bytes, waiter: Any, *, settled: bool = False) -> OutgoingDelivery | None:
+    def post(self, payload: bytes, waiter: OutcomeCounter, *, settled: bool = False) -> OutgoingDelivery | None:
         """See `SenderLink`. The path of nearly every message of `send_many`. benchmarks/amqp091.py."""
         number, unsettled = self._number + 1, self._unsettled
         if (

@@ -110,6 +110,7 @@ class ServerSession(SessionCore):
         self.last_queue = ""  # the queue of methods that name no queue
         self.replies_at = ""  # the queue that stands for the pseudo-queue of replies on this channel
         self.publisher: ServerReceiver | None = None
+        self._methods: dict[PendingRequest[Any], Method] = {}  # of the requests that the owner has to answer
         self.work = TransactionWork()
         self.channel = ServerChannel(connection.engine, number, self)
         self.consumers = Consumers(self)
@@ -258,7 +259,7 @@ class ServerSession(SessionCore):
 
     def _ask(self, request: Request[Any], method: Method) -> None:
         pending = PendingRequest(self, request)
-        pending.context = method
+        self._methods[pending] = method
         self.channel.hold(pending)
         self.engine.emit(RequestReceived(pending))
 
@@ -272,7 +273,7 @@ class ServerSession(SessionCore):
         if pending.answered or self.channel.state is not ChannelState.OPEN:
             return
         pending.answer(result)
-        method = pending.context
+        method = self._methods.pop(pending)
         if isinstance(method, BasicConsume):
             self.replies_at = method.queue = result.name
             self.consumers.consume(method)
@@ -287,7 +288,7 @@ class ServerSession(SessionCore):
     def refuse(self, pending: PendingRequest[Any], error: Error) -> None:
         if not pending.answered:
             pending.answered = True
-            self.refuse_method(error, pending.context, (error.info or {}).get("reply-code", 0))
+            self.refuse_method(error, self._methods.pop(pending), (error.info or {}).get("reply-code", 0))
 
     def refuse_method(self, error: Error, method: Method, code: int = 0) -> None:
         """Close the channel, or the connection, because a method cannot be carried out."""

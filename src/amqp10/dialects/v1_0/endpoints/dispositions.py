@@ -16,7 +16,7 @@ from .posted import Run
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ....engine import IncomingDelivery, OutgoingDelivery, ReceiverLink
+    from ....engine import IncomingDelivery, OutcomeCounter, OutgoingDelivery, ReceiverLink
     from ....messaging import DeliveryState
     from ..link import LinkEndpoint
     from ..owners import ConnectionCore
@@ -84,7 +84,7 @@ class SettlingSession(SessionCore):
 
     # Posted deliveries (`posted`)
 
-    def keep_posted(self, link: ResumingSender, payload: bytes, waiter: Any, number: int, tag: int) -> None:
+    def keep_posted(self, link: ResumingSender, payload: bytes, waiter: OutcomeCounter, number: int, tag: int) -> None:
         run = self._last_run
         if run is None or run.waiter is not waiter or run.end != number or run.link is not link:
             self._last_run = run = self.posted[number] = Run(link, waiter, number, tag)

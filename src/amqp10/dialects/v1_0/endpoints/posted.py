@@ -7,14 +7,14 @@ search took half of the time. benchmarks/scale.py, "send, by connections"; bench
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ....types import SERIAL_MASK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ....engine import OutgoingDelivery
+    from ....engine import OutcomeCounter, OutgoingDelivery
     from ..resumption.sender import ResumingSender
 
 
@@ -30,7 +30,7 @@ class Run:
 
     __slots__ = ("end", "link", "number", "payloads", "tag", "waiter")
 
-    def __init__(self, link: ResumingSender, waiter: Any, number: int, tag: int) -> None:
+    def __init__(self, link: ResumingSender, waiter: OutcomeCounter, number: int, tag: int) -> None:
         self.link = link
         self.waiter = waiter
         self.number = self.end = number

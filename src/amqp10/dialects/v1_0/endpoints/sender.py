@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from secrets import randbits
 from typing import TYPE_CHECKING, Any
 
-from ....engine import CreditChanged, OutgoingDelivery, Unsettled, count_unsettled
+from ....engine import CreditChanged, OutcomeCounter, OutgoingDelivery, Unsettled, count_unsettled
 from ....errors import LocalProtocolError
 from ....messaging import OUTCOMES, RELEASED, Declared, TransactionalState, outlives_connection
 from ....messaging.payloads import LARGE
@@ -155,7 +155,7 @@ class SenderEndpoint(ResumingSender):
         session.transmit(OutgoingPart(self, delivery, payload, True, more, batchable))
         return delivery
 
-    def post(self, payload: bytes, waiter: Any, *, settled: bool = False) -> OutgoingDelivery | None:
+    def post(self, payload: bytes, waiter: OutcomeCounter, *, settled: bool = False) -> OutgoingDelivery | None:
         """See `SenderLink`. The path of nearly every message of `send_many`. benchmarks/run.py, "send"."""
         flow, session = self.flow_state, self.session
         window, size = session.window, len(payload)
