@@ -10,7 +10,7 @@ import pytest
 
 from amqp10.client import Delivery
 from amqp10.errors import DecodeError, LinkDetached, Unsupported
-from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Modified, Rejected
+from amqp10.messaging import ACCEPTED, RELEASED, Accepted, Error, Message, Modified, Received, Rejected
 from amqp10.profiles import profile
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("outcomes")]
@@ -32,6 +32,10 @@ async def one(peer: Any, receiver: Any, body: Any = "x") -> tuple[Any, Delivery]
         (lambda d: d.reject(), Rejected()),
         (lambda d: d.reject("x:bad", "why", {"k": 1}), Rejected(Error("x:bad", "why", {"k": 1}))),
         (lambda d: d.modify(), Modified()),
+        (lambda d: d.settle(ACCEPTED), ACCEPTED),
+        (lambda d: d.settle(RELEASED), RELEASED),
+        (lambda d: d.settle(Rejected(Error("x:bad", "why"))), Rejected(Error("x:bad", "why"))),
+        (lambda d: d.settle(Modified(delivery_failed=True)), Modified(delivery_failed=True)),
         (
             lambda d: d.modify(delivery_failed=True, undeliverable_here=True, message_annotations={"x-opt-k": 1}),
             Modified(delivery_failed=True, undeliverable_here=True, message_annotations={"x-opt-k": 1}),
@@ -48,6 +52,17 @@ async def test_outcomes(serve: Serve, settle: Callable[[Delivery], None], state:
         await anyio.wait_all_tasks_blocked()
         assert sent.remote_state == state
         assert sent.remote_settled
+
+
+@pytest.mark.parametrize("state", [None, "accepted", Received(0, 0), Accepted])
+async def test_settles_with_an_outcome_only(serve: Serve, state: Any) -> None:
+    """What is no outcome is refused, and the delivery stays as it was."""
+    async with serve() as (peer, connection), connection, connection.receiver("q") as receiver:
+        _, delivery = await one(peer, receiver)
+        with pytest.raises(TypeError, match="outcome must be Accepted, Rejected, Released or Modified, not "):
+            delivery.settle(state)
+        assert not delivery.local_settled
+        delivery.accept()
 
 
 FAILED, ELSEWHERE = Modified(delivery_failed=True), Modified(delivery_failed=True, undeliverable_here=True)

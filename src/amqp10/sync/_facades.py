@@ -1608,6 +1608,20 @@ class Delivery(Facade):
         result: int = self._wait(timeout, "save", target)
         return result
 
+    def settle(self, outcome: Outcome, *, transaction: Transaction | None = None) -> None:
+        """Give an outcome that is there as an object; `accept`, `reject`, `release` and `modify` make theirs.
+
+        Args:
+            outcome: `Accepted`, `Rejected`, `Released` or `Modified` (§3.4).
+            transaction: see `accept`.
+
+        Raises:
+            TypeError: the outcome is no object of these types.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, StaleDelivery, LocalProtocolError,
+                Unsupported, anyio.ClosedResourceError: see `accept`.
+        """
+        self._do("settle", outcome, transaction=transaction)
+
     def settled(self, *, timeout: float | None = None) -> None:
         """Wait until the delivery is settled at both ends.
 

@@ -10,7 +10,7 @@ import anyio
 from ..client import Connection, Delivery, Receiver
 from ..client.internals import restores
 from ..errors import AmqpError
-from ..messaging import Accepted, Modified, Outcome, Released, Source
+from ..messaging import Outcome, Source
 
 if TYPE_CHECKING:
     from ..azure import ServiceBusDelivery
@@ -111,20 +111,3 @@ def is_lost(failure: Exception) -> bool:
     from ..azure import MessageLockLost, MessageNotFound
 
     return isinstance(failure, MessageLockLost | MessageNotFound)
-
-
-def apply(outcome: Outcome, delivery: Delivery) -> None:
-    """Tell an outcome on the link."""
-    if isinstance(outcome, Accepted):
-        delivery.accept()
-    elif isinstance(outcome, Released):
-        delivery.release()
-    elif isinstance(outcome, Modified):
-        delivery.modify(
-            delivery_failed=bool(outcome.delivery_failed),
-            undeliverable_here=bool(outcome.undeliverable_here),
-            message_annotations=outcome.message_annotations,
-        )
-    else:
-        error = outcome.error
-        delivery.reject(*((error.condition, error.description, error.info) if error is not None else ()))

@@ -60,7 +60,7 @@ from ._delays import (
     scheduled_by,
     uncounted,
 )
-from ._locks import Lock, Locks, apply, is_lost, locks_of
+from ._locks import Lock, Locks, is_lost, locks_of
 from ._policy import DeadLetter, Retries, Retry, described
 
 Handler = Callable[[Message], Awaitable[Outcome | None] | Outcome | None]
@@ -775,7 +775,7 @@ class Worker:
             outcomes = [(job, outcome) for job, outcome in outcomes if job.lock is None]
         for job, outcome in outcomes:
             try:
-                apply(outcome, job.delivery)
+                job.delivery.settle(outcome)
             except _GONE as error:
                 self._not_told(job, error)
         return done + len(outcomes)

@@ -22,7 +22,7 @@ from ...errors import (
     LocalProtocolError,
     StaleDelivery,
 )
-from ...messaging import RELEASED, Accepted, Error, Message, Modified, Outcome, Rejected, Released
+from ...messaging import RELEASED, Accepted, Error, Message, Modified, Outcome, Rejected
 from ...types import Array, Symbol
 from .._moments import moment
 from ._errors import MessageLockLost, ServerBusy, ServiceBusError, SessionLockLost, error_of
@@ -320,7 +320,7 @@ class ServiceBusDelivery(ReceivedMessage):
                 "transaction="
             )
         try:
-            _apply(outcome, self._delivery, transaction)
+            self._delivery.settle(outcome, transaction=transaction)
         except _GONE as error:
             self._check_session(error)
             raise
@@ -332,7 +332,7 @@ class ServiceBusDelivery(ReceivedMessage):
         if self._delivery is None:
             return False
         try:
-            _apply(outcome, self._delivery)
+            self._delivery.settle(outcome)
         except _GONE as error:
             self._check_session(error)
             return False
@@ -497,25 +497,6 @@ def dead_letter(reason: str, description: str, properties: Mapping[str, Any] | N
     """Return the outcome that makes a dead letter."""
     info = {Symbol(_REASON): reason, Symbol(_DESCRIPTION): description, **(properties or {})}
     return Rejected(Error(DEAD_LETTER, None, info))
-
-
-def _apply(outcome: Outcome, delivery: Delivery, transaction: Transaction | None = None) -> None:
-    """Give an outcome on the link."""
-    if isinstance(outcome, Accepted):
-        delivery.accept(transaction=transaction)
-    elif isinstance(outcome, Released):
-        delivery.release(transaction=transaction)
-    elif isinstance(outcome, Modified):
-        delivery.modify(
-            delivery_failed=bool(outcome.delivery_failed),
-            undeliverable_here=bool(outcome.undeliverable_here),
-            message_annotations=outcome.message_annotations,
-            transaction=transaction,
-        )
-    else:
-        error = outcome.error
-        assert error is not None
-        delivery.reject(error.condition, error.description, error.info, transaction=transaction)
 
 
 def _disposition(outcome: Outcome) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from ...errors import (
 )
 from ...messaging import (
     ACCEPTED,
+    OUTCOMES,
     RELEASED,
     Accepted,
     Data,
@@ -287,6 +288,22 @@ class Delivery(IncomingDelivery):
         """
         annotations = dict(message_annotations) if message_annotations else None
         self._settle_in(transaction, Modified(delivery_failed or None, undeliverable_here or None, annotations))
+
+    def settle(self, outcome: Outcome, *, transaction: Transaction | None = None) -> None:
+        """Give an outcome that is there as an object; `accept`, `reject`, `release` and `modify` make theirs.
+
+        Args:
+            outcome: `Accepted`, `Rejected`, `Released` or `Modified` (§3.4).
+            transaction: see `accept`.
+
+        Raises:
+            TypeError: the outcome is no object of these types.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, StaleDelivery, LocalProtocolError,
+                Unsupported, anyio.ClosedResourceError: see `accept`.
+        """
+        if not isinstance(outcome, OUTCOMES):
+            raise TypeError(f"outcome must be Accepted, Rejected, Released or Modified, not {outcome!r}")
+        self._settle_in(transaction, outcome)
 
     async def settled(self) -> None:
         """Wait until the delivery is settled at both ends.
