@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ...engine import LinkOwner
 from ...messaging import ACCEPTED, OUTCOMES, RELEASED, TXN_ID, Error, TransactionalState
 from ...types import Symbol
+from .._link_taker import LinkTaker
 from .._notices import notice
 from .._queues.message import QueuedMessage, message_of
 from .._queues.node import Consumer
@@ -70,7 +70,7 @@ class ConsumerOptions:
         return said | {Symbol("exclusive"): True} if self.exclusive else said
 
 
-class ConsumerLink(Consumer, Participant, LinkOwner):
+class ConsumerLink(LinkTaker, Consumer, Participant):
     """See `Consumer`.
 
     Args:
@@ -87,16 +87,13 @@ class ConsumerLink(Consumer, Participant, LinkOwner):
         settles: bool,
         default_outcome: Outcome,
     ) -> None:
+        super().__init__(peer, link)
         self.key = next(_keys)
         self.copies = copies
         self.settles = settles
         self._sends_settled = settles
-        self._peer = peer
-        self._link = link
-        self._session = link.session
         self._queue = queue
         self._default_outcome = default_outcome
-        self._largest = (link.remote.max_message_size if link.remote is not None else None) or None
         self._acquirer: LocalTransaction | None = None  # in which messages are taken
         self._in_transaction: dict[OutgoingDelivery, LocalTransaction] = {}
         self.kept: ResumableLink | None = None
@@ -140,10 +137,6 @@ class ConsumerLink(Consumer, Participant, LinkOwner):
 
     # What the queue asks for
 
-    def ready(self) -> bool:
-        # A peer that does not read fills its window or its output, and is then left alone until it does.
-        return self._link.credit > 0 and self._session.sendable and not self._peer.full and self._link.attached
-
     def deliver(self, entry: QueuedMessage, payload: bytes) -> bool:
         if self._largest is not None and len(payload) > self._largest:
             return False
@@ -160,18 +153,6 @@ class ConsumerLink(Consumer, Participant, LinkOwner):
         if self._keeper is not None and self.kept is not None:
             self._keeper.held(self.kept, delivery.tag, entry)
         return True
-
-    def fed(self) -> None:
-        link = self._link
-        if link.drain and link.credit == 0:
-            link.drained()
-        self._peer.wake()
-
-    def exhausted(self) -> None:
-        link = self._link
-        if link.drain and link.attached:
-            link.drained()
-            self._peer.wake()
 
     def give_up(self, entry: QueuedMessage) -> QueuedMessage | None:
         delivery = next((each for each in self._link.unsettled.values() if each.waiter is entry), None)
@@ -192,14 +173,6 @@ class ConsumerLink(Consumer, Participant, LinkOwner):
     def active_changed(self, active: bool) -> None:
         self._link.tell({ACTIVE: active})
         self._peer.wake()
-
-    def node_deleted(self, error: Error) -> None:
-        self._detach(error)
-
-    def _detach(self, error: Error) -> None:
-        if self._link.attached:
-            self._link.detach(closed=True, error=error)
-            self._peer.wake()
 
     # What the peer says
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
-from ....engine import LinkOwner, LinkTerms
+from ....engine import LinkTerms
 from ....messaging import Error, Source, patch_header
 from ....types import Symbol
 from ..._errors import Refused
+from ..._link_taker import MESSAGE_TOO_LARGE, LinkTaker
 from .._messages import timestamp
 from .hub import ARGUMENT_ERROR, Reader, offset_of
 from .positions import position_in
@@ -35,7 +36,7 @@ _TOLD: Final = Symbol("runtime_info_retrieval_time_utc")
 _keys = count(1)
 
 
-class PartitionReader(Reader, LinkOwner):
+class PartitionReader(LinkTaker, Reader):
     """A link that reads a partition, by nobody's leave but that of its owner level.
 
     Attributes:
@@ -53,17 +54,15 @@ class PartitionReader(Reader, LinkOwner):
         clock: Callable[[], float],
     ) -> None:
         assert link.remote is not None
+        super().__init__(peer, link)
         self.key = next(_keys)
         self.partition = partition
         self.group = group
         self.address = address
         self.epoch, self.name = _epoch_in(link.remote), _name_in(link.remote)
-        self._peer = peer
-        self._link = link
         self._clock = clock
         self.used = clock()
         self._tells_last = _RUNTIME_METRIC in link.remote.desired_capabilities
-        self._largest = link.remote.max_message_size or None
 
     def begin(self) -> None:
         """Attach the link, and read.
@@ -112,18 +111,13 @@ class PartitionReader(Reader, LinkOwner):
 
     # What the stream asks for
 
-    def ready(self) -> bool:
-        link = self._link
-        return link.credit > 0 and link.session.sendable and not self._peer.full and link.attached
-
     def deliver(self, entry: QueuedMessage, payload: bytes) -> bool:
         self.used = self._clock()
         if self._tells_last:
             payload = patch_header(payload, delivery_annotations=self._last())
         if self._largest is not None and len(payload) > self._largest:
             reason = f"the next event has {len(payload)} octets, and the link takes {self._largest} at most"
-            self._link.detach(closed=True, error=Error(Symbol("amqp:link:message-size-exceeded"), reason))
-            self._peer.wake()
+            self._detach(Error(MESSAGE_TOO_LARGE, reason))
             return False
         self._link.send(payload, settled=self._link.terms is None or self._link.terms.settle_mode == "settled")
         return True
@@ -137,16 +131,6 @@ class PartitionReader(Reader, LinkOwner):
             _LAST_TIME: partition.last_time,
             _TOLD: timestamp(self._clock()),
         }
-
-    def fed(self) -> None:
-        if self._link.drain and self._link.credit == 0:
-            self._link.drained()
-        self._peer.wake()
-
-    def exhausted(self) -> None:
-        if self._link.drain and self._link.attached:
-            self._link.drained()
-            self._peer.wake()
 
     # What the peer says
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from ....engine import LinkOwner, LinkTerms
+from ....engine import LinkTerms
 from ....messaging import OUTCOMES, Accepted, Error, Modified, Received, Rejected, Released, Source, TransactionalState
 from ....types import Described, Symbol
 from ..._errors import Refused
+from ..._link_taker import MESSAGE_TOO_LARGE, LinkTaker
 from ..._transactions.local import Settler
 from .entity import check_reason
 from .groups import Receiver, SessionReceiver
@@ -29,7 +30,7 @@ _TICKS: Final = 10_000_000
 """Of .NET's clock, in a second."""
 
 
-class EntityReceiver(Receiver, LinkOwner, Settler):
+class EntityReceiver(LinkTaker, Receiver, Settler):
     """A link that receives from an entity.
 
     A delivery-tag is the lock token of its message, as .NET lays a GUID out. The link can end, and what it was given
@@ -42,13 +43,11 @@ class EntityReceiver(Receiver, LinkOwner, Settler):
     def __init__(
         self, peer: Peer, link: SenderLink, entity: Entity, *, locks: bool, max_message_size: int | None
     ) -> None:
+        super().__init__(peer, link)
         self.locks = locks
         self.entity = entity
         self.used = entity.now
         self._max_message_size = max_message_size
-        self._peer = peer
-        self._link = link
-        self._largest = (link.remote.max_message_size if link.remote is not None else None) or None
 
     def begin(self) -> None:
         """Attach the link, and stand in line.
@@ -84,35 +83,15 @@ class EntityReceiver(Receiver, LinkOwner, Settler):
 
     # What the entity asks for
 
-    def ready(self) -> bool:
-        link = self._link
-        return link.credit > 0 and link.session.sendable and not self._peer.full and link.attached
-
     def deliver(self, token: UUID | None, payload: bytes) -> bool:
         if self._largest is not None and len(payload) > self._largest:
             # To look for smaller ones behind it would take time for all that are there, again and again.
             reason = f"the next message has {len(payload)} octets, and the link takes {self._largest} at most"
-            self._link.detach(closed=True, error=Error(Symbol("amqp:link:message-size-exceeded"), reason))
-            self._peer.wake()
+            self._detach(Error(MESSAGE_TOO_LARGE, reason))
             return False
         self.used = self.entity.now
         self._link.send(payload, settled=token is None, tag=token.bytes_le if token is not None else None)
         return True
-
-    def fed(self) -> None:
-        if self._link.drain and self._link.credit == 0:
-            self._link.drained()
-        self._peer.wake()
-
-    def exhausted(self) -> None:
-        if self._link.drain and self._link.attached:
-            self._link.drained()
-            self._peer.wake()
-
-    def node_deleted(self, error: Error) -> None:
-        if self._link.attached:
-            self._link.detach(closed=True, error=error)
-            self._peer.wake()
 
     # What the peer says
 
