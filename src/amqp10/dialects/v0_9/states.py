@@ -1,6 +1,7 @@
 """The state machines of connections, channels and consumers (0-9-1 §1.4, §1.5, §1.8) and of links, as tables.
 
-0-9-1 has no links: on a client a link is a channel, and what this side knows of it. See `_kit.machine`.
+0-9-1 has no links. On a client a link is a channel, and what this side knows of it; on a server it stands for a
+consumer, for all publishes of a channel, or for its transactions. See `_kit.machine`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Step(AnyStep):
     SEND_CANCEL = SENT, "cancel"
     RECEIVE_CANCEL_OK = RECEIVED, "cancel-ok"
     END = HAPPENED, "end of the transport, or of its use"
-    ATTACH = HAPPENED, "the node was found"
+    ATTACH = HAPPENED, "the node was found, or the owner has answered"
     DETACH = HAPPENED, "our channel.close"
     END_LINK = HAPPENED, "end of the link, or of its channel"
 
@@ -63,9 +64,9 @@ class ConsumerState(Enum):
 
 
 class LinkState(Enum):
-    """Where a client's link is."""
+    """Where a link is."""
 
-    ATTACHING = "the node is to be found"
+    ATTACHING = "the node is to be found, or the owner is to answer"
     ATTACHED = "messages"
     DETACHING = "what ends the link at the peer is out"
     OVER = "the owner knows that the link is over"

@@ -103,7 +103,7 @@ class DirectReplies(ClientReceiver):
     def receive_empty(self, _: BasicGetEmpty) -> None:
         error = "the message that was to bring the address of the replies did not come"
         self.channel.close_channel(Error("amqp:internal-error", error))
-        self._end(True, LinkDetached("amqp:internal-error", error))
+        self.end(True, LinkDetached("amqp:internal-error", error))
 
     def found(self, terminus: Source | Target) -> str | None:
         return self.replies_at

@@ -15,18 +15,16 @@ from ....engine import (
     Address,
     DeliveriesUnresumed,
     LinkAttached,
-    LinkEnded,
     LinkTerms,
     parse_address,
     route_address,
 )
 from ....errors import AmqpError, LinkDetached, RemoteProtocolError
 from ....messaging import Error, Source, Target, TransactionalState
-from ..._kit.links import PlainLink
-from ..._kit.machine import Machine
 from ..channel import Channel, ChannelUser
 from ..codes import as_exception
-from ..states import LINK, LinkState, Step
+from ..link import LinkEndpoint
+from ..states import Step
 from ..wire.methods import ChannelOpenOk, ExchangeDeclare, ExchangeDeclareOk, QueueDeclare, QueueDeclareOk
 
 if TYPE_CHECKING:
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
     from .owners import SessionCore
 
 
-class ClientLink(PlainLink, ChannelUser, Machine[LinkState]):
+class ClientLink(LinkEndpoint, ChannelUser):
     """One end of a link, on a client.
 
     Attributes:
@@ -42,8 +40,6 @@ class ClientLink(PlainLink, ChannelUser, Machine[LinkState]):
         cause: why the peer ended the link, or its connection is over; None if this side ended it, or nobody has.
     """
 
-    noun = "link"
-    transitions = LINK
     channel_type: ClassVar[type[Channel]] = Channel
     session: SessionCore
     terms: LinkTerms
@@ -57,7 +53,6 @@ class ClientLink(PlainLink, ChannelUser, Machine[LinkState]):
         self.session = session
         self.engine: V09Engine = session.engine
         self.terms = terms
-        self.state = LinkState.ATTACHING
         self.address = Address("", None)  # where messages go, or come from
         self._resuming = None if resuming is None else [each for each in resuming if not each.local_settled]
         self._waits_for = 0  # answers that are still to come before it is attached
@@ -66,13 +61,6 @@ class ClientLink(PlainLink, ChannelUser, Machine[LinkState]):
     @property
     def name(self) -> str:
         return self.terms.name
-
-    @property
-    def ended(self) -> bool:
-        return self.state is LinkState.OVER
-
-    def entered(self, state: LinkState) -> None:
-        self.attached = state is LinkState.ATTACHED
 
     # Attaching
 
@@ -86,7 +74,7 @@ class ClientLink(PlainLink, ChannelUser, Machine[LinkState]):
                 session.engine.encode(check)
             self.check_encodable()
         except ValueError as error:
-            self._end(True, LinkDetached("amqp:invalid-field", str(error)))
+            self.end(True, LinkDetached("amqp:invalid-field", str(error)))
             return
         self.channel = session.open_channel(self.channel_type, self)
         self._waits_for = 1  # for the answer to channel.open
@@ -200,22 +188,21 @@ class ClientLink(PlainLink, ChannelUser, Machine[LinkState]):
         self.advance(Step.DETACH)
 
     def failed(self, error: RemoteProtocolError) -> None:
-        self._end(True, error)
+        self.end(True, error)
 
     def cancelled(self, error: AmqpError) -> None:
         """End the link, because the peer has taken the node away: nothing more comes, and the channel is of no use."""
         self.channel.close_channel()
-        self._end(True, error)
+        self.end(True, error)
 
     def closed(self, error: Error | None) -> None:
-        self._end(True, None if error is None else as_exception(LinkDetached, error))
+        self.end(True, None if error is None else as_exception(LinkDetached, error))
         self.session.channel_gone(self.channel)
 
     def over(self, error: AmqpError | None) -> None:
-        self._end(False, error)
+        self.end(False, error)
 
-    def _end(self, closed: bool, cause: AmqpError | None) -> None:
+    def end(self, closed: bool, cause: AmqpError | None) -> None:
         if not self.ended:
-            self.advance(Step.END_LINK)
             self.cause = cause
-            self.engine.emit(LinkEnded(self, closed, cause))
+        super().end(closed, cause)

@@ -321,7 +321,7 @@ class ClientReceiver(ClientLink, PortioningReceiver, WholeMessageReceiver):
         if size > limit:
             error = as_error(311, f"a message of {size} octets; this side takes {limit}{advice(self.largest)}")
             self.channel.close_channel(error)
-            self._end(True, as_exception(LinkDetached, error))
+            self.end(True, as_exception(LinkDetached, error))
 
     def _delivered(self, body: bytes) -> None:
         """Take a message that is whole. benchmarks/amqp091.py."""
@@ -459,13 +459,13 @@ class ClientReceiver(ClientLink, PortioningReceiver, WholeMessageReceiver):
         pending.answer(None)
         self.engine.emit(RequestAnswered(pending))
 
-    def _end(self, closed: bool, cause: AmqpError | None) -> None:
+    def end(self, closed: bool, cause: AmqpError | None) -> None:
         self.bring(self.waiting)
         while self._recovering:
             pending = self._recovering.popleft()
             pending.fail(cause if cause is not None else LocalProtocolError("the link was detached"))
             self.engine.emit(RequestAnswered(pending))
-        super()._end(closed, cause)
+        super().end(closed, cause)
 
     def before_close(self) -> None:
         if self.attached:

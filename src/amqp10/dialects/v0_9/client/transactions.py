@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from ....engine import CreditChanged, LinkAttached, LinkEnded, LinkTerms, OutcomesReceived, OutgoingDelivery
+from ....engine import CreditChanged, LinkAttached, LinkTerms, OutcomesReceived, OutgoingDelivery
 from ....errors import AmqpError, LocalProtocolError
 from ....messaging import (
     ACCEPTED,
@@ -27,9 +27,9 @@ from ....messaging import (
     TransactionalState,
 )
 from ..._kit.coordinators import LocalCoordinator, rejected
-from ..._kit.links import PlainLink
 from ..channel import ChannelUser
-from ..states import ChannelState
+from ..link import LinkEndpoint
+from ..states import ChannelState, Step
 from ..wire.methods import BasicReturn, ChannelOpenOk
 from .owners import TransactionsCore
 from .returns import find_returned, outcome_of
@@ -218,7 +218,7 @@ class CommitChannel(ChannelUser):
         pass  # the end of the coordinator's link tells that the answer is unknown
 
 
-class ClientCoordinator(PlainLink, LocalCoordinator):
+class ClientCoordinator(LinkEndpoint, LocalCoordinator):
     """The link to the coordinator, which this side is itself. See `SenderLink` for the contract."""
 
     session: SessionCore
@@ -229,11 +229,10 @@ class ClientCoordinator(PlainLink, LocalCoordinator):
         self.remote: LinkTerms | None = LinkTerms(
             terms.name, terms.source, Coordinator(CAPABILITIES), settle_mode=terms.settle_mode
         )
-        self.attached = True
+        self.advance(Step.ATTACH)
         self.credit = 1000
         self.unsettled: dict[bytes, OutgoingDelivery] = {}
         self.frame_room = session.engine.max_payload
-        self._ended = False
         session.engine.emit(LinkAttached(self))
         session.engine.emit(CreditChanged(self))
 
@@ -249,24 +248,21 @@ class ClientCoordinator(PlainLink, LocalCoordinator):
         transactions.discharge(self.session, asked, lambda state: self.answer(delivery, state))
 
     def answer(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
-        if not self._ended:
+        if not self.ended:
             super().answer(delivery, state)
 
     def report(self, delivery: OutgoingDelivery) -> None:
         self.session.engine.emit(OutcomesReceived(self, [delivery]))
 
     def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
-        self._end(True, None)
+        self.end(True, None)
 
     def over(self, error: AmqpError | None) -> None:
         """End the link, because its session or the connection is over."""
-        self._end(False, error)
+        self.end(False, error)
 
-    def _end(self, closed: bool, error: AmqpError | None) -> None:
-        self.attached = False
-        if not self._ended:
-            self._ended = True
+    def end(self, closed: bool, cause: AmqpError | None) -> None:
+        if not self.ended:
             self.session.connection.transactions.give_up(self)
-            if self in self.session.coordinators:
-                self.session.coordinators.remove(self)
-            self.session.engine.emit(LinkEnded(self, closed, error))
+            self.session.coordinators.remove(self)
+        super().end(closed, cause)

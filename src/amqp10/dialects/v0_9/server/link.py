@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 from ....engine import LinkAttached, LinkTerms
 from ....errors import LocalProtocolError
 from ....messaging import Error
-from ..._kit.links import PlainLink
+from ..link import LinkEndpoint
+from ..states import Step
 
 if TYPE_CHECKING:
     from ..engine import V09Engine
     from .owners import SessionCore
 
 
-class ServerLink(PlainLink):
+class ServerLink(LinkEndpoint):
     """A link that the client's methods made; the owner answers it."""
 
     session: SessionCore
@@ -44,10 +45,9 @@ class ServerLink(PlainLink):
         if self.terms is not None:
             raise LocalProtocolError(f"the link {self.name!r} does not wait for an answer")
         self.terms = terms
-        if self not in self.session.links():
-            return  # the channel ended while the answer was on its way
-        self.attached = True
-        self.begin()
+        if not self.ended:  # the channel may have ended while the answer was on its way
+            self.advance(Step.ATTACH)
+            self.begin()
 
     def begin(self) -> None:
         """Begin to use the link, because the owner has accepted it."""

@@ -12,7 +12,7 @@ from ..connection import Connection
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ....engine import Link, OutgoingDelivery, ReceiverLink
+    from ....engine import OutgoingDelivery, ReceiverLink
     from ....messaging import Error
     from ..engine import V09Engine
     from ..wire.method_table import Method
@@ -71,10 +71,6 @@ class SessionCore(Session, ChannelUser):
     confirming: bool
     replies_at: str
     work: TransactionWork
-
-    @abstractmethod
-    def links(self) -> list[Link]:
-        """Return all links of the channel."""
 
     @property
     @abstractmethod

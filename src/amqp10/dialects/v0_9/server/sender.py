@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from ....engine import (
     CreditChanged,
-    LinkEnded,
     LinkTerms,
     OutcomesReceived,
     OutgoingDelivery,
@@ -33,7 +32,7 @@ from ..channel import BASIC
 from ..codes import Fault
 from ..message.streams import stream_filters
 from ..message.to_basic import Route, ToBasic, as_encoded_sections
-from ..states import ChannelState
+from ..states import ChannelState, Step
 from ..wire.fields import write_shortstr
 from ..wire.framing import METHOD
 from ..wire.methods import BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicGet, BasicGetEmpty, BasicGetOk
@@ -41,7 +40,6 @@ from ..wire.tables import Latin1, octets_of
 from .link import ServerLink
 
 if TYPE_CHECKING:
-    from ....engine import Link
     from .owners import SessionCore
 
 ACK, NACK, REJECT = b"\0\x3c\0\x50", b"\0\x3c\0\x78", b"\0\x3c\0\x5a"
@@ -69,7 +67,7 @@ class Consumers:
         self._paused = False
         self._tags = 0
 
-    def links(self) -> list[Link]:
+    def links(self) -> list[ServerLink]:
         return list(self._links)
 
     def clear(self) -> None:
@@ -131,10 +129,9 @@ class Consumers:
         """End a consumer that was cancelled, or was a get, with its last ack, once that ack cannot be rolled back."""
         if link.cancelled and not link.unsettled and not link.revocable and link in self._links:
             self.forget(link)
-            self.session.engine.emit(LinkEnded(link, True, None))
+            link.end(True, None)
 
     def forget(self, link: ServerSender) -> None:
-        link.attached = False
         self.session.replies_end(link.queue)
         self._links.pop(link, None)
         if self._by_tag.get(link.name) is link:
@@ -294,6 +291,7 @@ class ServerSender(ServerLink, WholeMessageSender):
 
     def refuse(self, error: Error) -> None:
         self._consumers.forget(self)
+        self.advance(Step.END_LINK)
         self.terms = self.remote
         code = (error.info or {}).get("reply-code")
         self.session.refuse_method(error, self._method, code if isinstance(code, int) else 0)
@@ -388,7 +386,7 @@ class ServerSender(ServerLink, WholeMessageSender):
         session = self.session
         if session.channel.state is ChannelState.OPEN and session.connection.takes_cancel_notify and not self.cancelled:
             session.channel.write(BasicCancel(self.name, nowait=True))
-        self.engine.emit(LinkEnded(self, closed, None))
+        self.end(closed, None)
 
 
 class GetLink(ServerSender):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....engine import (
     DeclareQueue,
-    LinkEnded,
     PendingRequest,
     Request,
     RequestReceived,
@@ -64,7 +63,7 @@ from .sender import FAILED, Consumers
 from .transactions import ServerTransactions
 
 if TYPE_CHECKING:
-    from ....engine import Link
+    from .link import ServerLink
     from .owners import ConnectionCore
 
 
@@ -336,9 +335,9 @@ class ServerSession(SessionCore):
         self.begun = False
         self.engine.emit(SessionUnmapped(self, error))
 
-    def links(self) -> list[Link]:
+    def links(self) -> list[ServerLink]:
         """Return all links that are not over. Consumers come before transactions: the order decides about acks."""
-        found: list[Link] = [*self.consumers.links(), *self.transactions.links()]
+        found: list[ServerLink] = [*self.consumers.links(), *self.transactions.links()]
         return [*found, self.publisher] if self.publisher is not None else found
 
     def _end_links(self, cause: AmqpError | None, *, closed: bool = True) -> None:
@@ -349,6 +348,4 @@ class ServerSession(SessionCore):
         self.transactions.clear()
         self.publisher = None
         for link in links:
-            if link.attached or link.terms is None:
-                link.attached = False
-                self.engine.emit(LinkEnded(link, closed, cause))
+            link.end(closed, cause)

@@ -27,7 +27,6 @@ from .link import ServerLink
 from .owners import TransactionWork
 
 if TYPE_CHECKING:
-    from ....engine import Link
     from .owners import SessionCore
     from .sender import Consumers
 
@@ -46,7 +45,7 @@ class ServerTransactions:
         self._link: ServerCoordinator | None = None
         self._ending: Method | None = None  # the method that waits for the owner's answer
 
-    def links(self) -> list[Link]:
+    def links(self) -> list[ServerLink]:
         return [] if self._link is None else [self._link]
 
     def clear(self) -> None:

@@ -1,0 +1,35 @@
+"""What all links of this dialect share. 0-9-1 has no links: see `states` for what this side knows of one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...engine import LinkEnded
+from .._kit.links import PlainLink
+from .._kit.machine import Machine
+from .states import LINK, LinkState, Step
+
+if TYPE_CHECKING:
+    from ...errors import AmqpError
+
+
+class LinkEndpoint(PlainLink, Machine[LinkState]):
+    """One end of a link."""
+
+    noun = "link"
+    transitions = LINK
+    state = LinkState.ATTACHING
+    session: Any  # of either role
+
+    @property
+    def ended(self) -> bool:
+        return self.state is LinkState.OVER
+
+    def entered(self, state: LinkState) -> None:
+        self.attached = state is LinkState.ATTACHED
+
+    def end(self, closed: bool, cause: AmqpError | None) -> None:
+        """Tell once that the link is over."""
+        if not self.ended:
+            self.advance(Step.END_LINK)
+            self.session.engine.emit(LinkEnded(self, closed, cause))
