@@ -247,6 +247,19 @@ async def test_broker_speaks_nothing_in_the_clear(tls: TLS, header: bytes) -> No
         await anyio.to_thread.run_sync(ask, int(broker.url.rpartition(":")[2]))
 
 
+@pytest.mark.parametrize("begin", [b"\0\x07", b"\0", b"GET / HTTP/1.1\r\n", b"\x80"])
+async def test_broker_hears_what_is_no_tls(tls: TLS, begin: bytes) -> None:
+    """Who speaks neither TLS nor AMQP's headers is told by an alert of TLS at once, by the first octet.
+
+    AMQP/Fast begins with two, and TLS waits for five: its clients heard nothing until their time was over.
+    """
+    async with Broker(tls=tls) as broker:
+        with anyio.fail_after(60):
+            async with await anyio.connect_tcp("127.0.0.1", int(broker.url.rpartition(":")[2])) as plain:
+                await plain.send(begin)
+                assert await plain.receive() == b"\x15\x03\x03\0\2\2\x0a"
+
+
 async def test_broker_without_tls() -> None:
     """A broker that has no TLS says so by its own header, and our client does not go on."""
     async with Broker() as broker:

@@ -18,6 +18,8 @@ from anyio.abc import ByteStream
 from ...errors import AmqpError, ConnectionLost, RemoteProtocolError, Unsupported
 
 TLS_HEADER: Final = b"AMQP\x02\x01\x00\x00"
+_HANDSHAKE: Final = b"\x16"  # how a record begins by which a client asks for TLS (RFC 8446 §5.1)
+_ALERT: Final = b"\x15\x03\x03\x00\x02\x02\x0a"  # a fatal one: unexpected message (RFC 8446 §6.2)
 
 
 async def ask_for_tls(stream: ByteStream, peer: str) -> None:
@@ -49,7 +51,7 @@ async def answer_for_tls(stream: ByteStream, peer: str) -> ByteStream:
     """Server: the stream to do the TLS handshake on, whether the client asks for TLS by the header or begins with it.
 
     Raises:
-        ConnectionLost: it began to speak AMQP without TLS; it was told what to begin with, and the stream is closed.
+        ConnectionLost: it began without TLS; it was told so, and the stream is closed.
 
     Cancelling: the stream is of no use any more.
     """
@@ -61,6 +63,11 @@ async def answer_for_tls(stream: ByteStream, peer: str) -> ByteStream:
         received = received.removeprefix(TLS_HEADER)
     elif received.startswith(b"AMQP"):
         await stream.send(TLS_HEADER)
+        await stream.aclose()
+        raise ConnectionLost(f"{peer} began without TLS")
+    elif received[:1] != _HANDSHAKE:
+        # TLS would wait for the five octets of a record's head, and AMQP/Fast begins with two.
+        await stream.send(_ALERT)
         await stream.aclose()
         raise ConnectionLost(f"{peer} began without TLS")
     return PrefixedStream(stream, received) if received else stream
