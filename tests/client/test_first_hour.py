@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -18,6 +19,7 @@ from amqp10 import Connection, ConnectionDetails, Delivery, LocalProtocolError, 
 from amqp10.broker import Broker
 from amqp10.client import ConnectionGivenUp, ConnectionInterrupted
 from amqp10.errors import AmqpError, AuthenticationFailed, ConnectionLost, EncodeError
+from amqp10.messaging import ACCEPTED
 from amqp10.net import TLS
 from amqp10.sasl import Plain
 from amqp10.testing import CertificateAuthority, FaultProxy
@@ -332,6 +334,44 @@ async def test_two_tasks_receive() -> None:
             ):
                 await receiver.receive()
             tasks.cancel_scope.cancel()
+
+
+async def test_another_event_loop(serve: Callable[..., Any]) -> None:
+    """Nothing would wake who waits in an event loop that is not the connection's: that is said, and nothing is sent."""
+    async with (
+        serve() as (peer, connection),
+        connection,
+        connection.sender("q") as sender,
+        connection.receiver("r") as receiver,
+    ):
+        peer.outcome = None
+        delivery = await sender.submit("first")
+        await until(lambda: peer.received)
+        calls: list[Callable[[], Awaitable[object]]] = [
+            lambda: sender.send("other"),
+            lambda: sender.send_many(["other"]),
+            delivery.outcome,
+            receiver.receive,
+            connection.sender("s").__aenter__,
+            connection.session().__aenter__,
+        ]
+        said: list[str] = []
+
+        async def use() -> None:
+            for call in calls:
+                with pytest.raises(LocalProtocolError) as caught:
+                    await call()
+                said.append(str(caught.value))
+
+        # As where a test's fixture and its body, or two threads of a program, have event loops of their own.
+        await anyio.to_thread.run_sync(asyncio.run, use())
+        assert len(said) == len(calls)
+        assert all("was opened in another event loop" in each for each in said)
+        assert peer.bodies() == ["first"]
+        link = peer.links["q"]
+        link.settle(next(iter(link.unsettled.values())), ACCEPTED)
+        peer.pump.wake()
+        assert await delivery.outcome() == ACCEPTED
 
 
 async def test_no_user() -> None:

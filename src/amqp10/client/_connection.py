@@ -7,9 +7,10 @@ Connection ──owns──> task group ──runs──> Pump ──drives─�
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from types import TracebackType
@@ -66,6 +67,17 @@ from ._stores.store import DeliveryStore
 from ._tokens.keepers import token_keeper
 
 
+def _loop_finder() -> Callable[[], object]:
+    """Return what returns the event loop that it is called in, of the kind that runs now; it raises RuntimeError."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        from trio.lowlevel import current_trio_token
+
+        return current_trio_token
+    return asyncio.get_running_loop
+
+
 class ClientConnection(ConnectionCore, EngineOwner):
     """The core of a connection: it opens and closes it, runs its task, and tells links what happened.
 
@@ -116,6 +128,8 @@ class ClientConnection(ConnectionCore, EngineOwner):
         self._tasks: TaskGroup | None = None
         self._opener: int | None = None  # the task that entered the block
         self._scopes: set[anyio.CancelScope] = set()
+        self._find_loop: Callable[[], object] | None = None  # returns the event loop of who calls it
+        self._loop: object = None
         self._losing = False  # the events that are told just now end with a loss that is no end
 
     # Opening
@@ -123,6 +137,8 @@ class ClientConnection(ConnectionCore, EngineOwner):
     async def __aenter__(self) -> Self:
         self.enter()
         self._opener = anyio.get_current_task().id
+        self._find_loop = _loop_finder()
+        self._loop = self._find_loop()
         # Cancelling the block must reach neither the background task, which has the closing still to do, nor the
         # waiting for it: the first has a shield of its own, the second a scope around the group, shut while closing.
         self._background = anyio.CancelScope(shield=True)
@@ -143,6 +159,18 @@ class ClientConnection(ConnectionCore, EngineOwner):
             await self._stop_tasks()
             raise
         return self
+
+    def check_loop(self) -> None:
+        try:
+            here = self._find_loop() if self._find_loop is not None else None
+        except RuntimeError:  # trio's, where asyncio's is asked for, or the other way round
+            here = None
+        if here is not self._loop and not self.over:  # else nobody waits, and the cause is told, as in a forked child
+            raise LocalProtocolError(
+                "the connection was opened in another event loop, and nothing would wake who waits here: open one in "
+                "this event loop, or call it there (anyio.from_thread.run from another thread); amqp10.sync is for "
+                "threads without an event loop"
+            )
 
     async def _background_main(self) -> None:
         """Run the background task. A fault of this package's own ends the connection like any other cause."""

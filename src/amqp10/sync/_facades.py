@@ -1678,6 +1678,7 @@ class SentDelivery(Facade):
             DeliveryUncertain: the link was lost, and it is not known either, and it is not to be sent again
                 (`Reconnect.on_uncertain`).
             anyio.ClosedResourceError: the sender was closed here first, and did not get the outcome in time.
+            LocalProtocolError: the connection was opened in another event loop; the message may be on its way.
 
         Timeout: only stops the waiting; the outcome is not lost, ask again.
         """

@@ -171,6 +171,9 @@ class Restorable(Lifecycle, ABC):
     def restore(self) -> None:
         """Begin or attach again; what is above it is there."""
 
+    def check_loop(self) -> None:
+        self.connection.check_loop()
+
 
 class LinkCore(Restorable, LinkOwner):
     """A link, as its session, its connection, the restorer and its deliveries know it.

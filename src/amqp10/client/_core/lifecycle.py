@@ -78,7 +78,8 @@ class Lifecycle:
         return anyio.ClosedResourceError(f"the {self.kind} was closed here")
 
     def enter(self) -> None:
-        """Note that `async with` opens the endpoint; it can be opened once."""
+        """Note that `async with` opens the endpoint; it can be opened once, and in the connection's event loop."""
+        self.check_loop()
         if self.entered:
             raise LocalProtocolError(f"a {self.kind} is opened by `async with` once; make a new one")
         self.entered = True
@@ -109,9 +110,17 @@ class Lifecycle:
         if event is not None:
             event.set()
 
+    def check_loop(self) -> None:
+        """Refuse to wait in another event loop than the connection's, where nobody would wake who waits.
+
+        Raises:
+            LocalProtocolError: this is another one.
+        """
+
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for what happens rarely: attached, detached, drained, everything settled."""
         while not condition():
+            self.check_loop()
             if self.change is None:
                 self.change = anyio.Event()
             await self.change.wait()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...engine import IncomingDelivery, ReceiverLink
+    from .._core.connection import ConnectionCore
     from .._links.link import Link
 
 _log = logging.getLogger("amqp10.connection")
@@ -37,6 +38,7 @@ class ConsumedLink(Protocol):
     """A receiver's core, as its consumer knows it; see `ReceiverCore`."""
 
     face: Link
+    connection: ConnectionCore
     open: bool
     closed: bool
     link: ReceiverLink | None
@@ -185,6 +187,7 @@ class Consumer:
     async def _next_arrival(self) -> None:
         """Wait for deliveries; raise if none can come any more."""
         receiver = self._receiver
+        receiver.connection.check_loop()
         receiver.expect_arrival()
         self.waiter = waiter = anyio.Event()
         if receiver.without_credit and not self._warned:

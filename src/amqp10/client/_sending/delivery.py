@@ -28,6 +28,8 @@ from .._errors import fresh
 if TYPE_CHECKING:
     import anyio
 
+    from .._core.connection import ConnectionCore
+
 _FINAL_STATES = frozenset({*OUTCOMES, Returned, Undone, Declared})
 
 
@@ -72,6 +74,7 @@ class Repeating:
 class DeliverySender(Protocol):
     """A sender's core, as its deliveries know it; see `SenderCore`."""
 
+    connection: ConnectionCore
     open: bool
     over: bool
     cause_reported: bool
@@ -111,6 +114,7 @@ class SentDelivery(OutgoingDelivery):
             DeliveryUncertain: the link was lost, and it is not known either, and it is not to be sent again
                 (`Reconnect.on_uncertain`).
             anyio.ClosedResourceError: the sender was closed here first, and did not get the outcome in time.
+            LocalProtocolError: the connection was opened in another event loop; the message may be on its way.
 
         Cancelling: only stops the waiting; the outcome is not lost, ask again.
         """
@@ -122,6 +126,7 @@ class SentDelivery(OutgoingDelivery):
             if sender.over:
                 sender.cause_reported = True
                 raise sender.lost()
+            sender.connection.check_loop()
             if self.waiter is None:
                 self.waiter = sender.new_event()
                 sender.waiters.add(self.waiter)

@@ -91,6 +91,7 @@ class SendQueue:
         ahead = len(turns)
         if self._can_send(link, ahead) and not (behind or sender.connection.output_full):
             return link
+        sender.connection.check_loop()
         turn = Turn()
         turns.append(turn)
         try:

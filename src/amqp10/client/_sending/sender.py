@@ -107,6 +107,7 @@ class Sender(Link):
             and stays so; only the waiting ends. Use `submit` to keep hold of the delivery.
         """
         core = self.core
+        core.connection.check_loop()
         if core.waiters:
             core.crowded = True
         elif core.crowded:
@@ -256,6 +257,7 @@ class Sender(Link):
         """
         check_messages(messages)
         core = self.core
+        core.connection.check_loop()
         pipeline = Pipeline(core, window, settled=settled or core.presettled)
         if transaction is None and core.store is None:
             return await pipeline.run(messages, None)
