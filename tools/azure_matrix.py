@@ -90,6 +90,7 @@ SOURCES = {
     "hubs-async": Source("interop/test_azure_eventhub_async.py", "aio"),
     "hub-pairs": Source("interop/test_azure_eventhub_client.py", "ours"),
     "hub": Source("azure/test_event_hubs.py", "ours", whole=False),
+    "kept": Source("broker/azure/test_store.py", "ours", whole=False),
     "processor": Source("azure/processor/test_processor.py", "ours", whole=False),
     "blobs": Source("interop/test_azure_processor.py", "ours", whole=False),
     "blobs-python": Source("interop/test_azure_processor.py", "python", whole=False),
@@ -556,6 +557,10 @@ SERVICE_BUS = {
             "faults.session_lost bus.a_session_that_is_lost",
         ),
         B("busy", "A busy service refuses as often as a test says", "faults.busy bus.refused"),
+        B("restart", "After a restart all messages are as they were", "kept.all_of_them kept.what_was_told_is_there"),
+        B("locks and a restart", "A lock lasts over a restart", "kept.locks"),
+        B("sessions and a restart", "The state of a session is kept over a restart", "kept.state"),
+        B("rules and a restart", "Rules that were added or removed stay so over a restart", "kept.rules"),
         B("other refusals", "A request is refused under the condition that a test says", "faults.conditions"),
         B(
             "tokens end",
@@ -698,6 +703,7 @@ EVENT_HUBS = {
     ],
     "Faults": [
         B("busy", "A busy hub refuses as often as a test says", "hubs.busy hub.busy"),
+        B("restart", "After a restart all events have their numbers, and the next one has the next", "kept.events"),
         B(
             "detached reader",
             "A reader that is detached goes on where it was",
@@ -875,12 +881,6 @@ class Difference(NamedTuple):
 DIFFERENCES = {
     "Service Bus": [
         Difference(
-            "no store",
-            "Nothing is kept over a restart; a configuration that asks for a store is refused",
-            "A store of locks, sessions and schedules is not built yet",
-            "broker/azure/test_namespace.py::test_no_store",
-        ),
-        Difference(
             "64 MiB",
             "A message may have 64 MiB, and not 256 KiB as in the standard tier",
             "This is the broker's limit; `max_message_size` sets another",
@@ -934,7 +934,6 @@ DIFFERENCES = {
             "No capture, no schema registry, no Kafka, no geo-replication",
             "They are no part of what a client sees over AMQP",
         ),
-        Difference("no store of events", "Nothing is kept over a restart", "Not built yet"),
     ],
 }
 

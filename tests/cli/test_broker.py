@@ -66,15 +66,25 @@ def test_declared_streams(amqp10: Commands, other_broker: Starter) -> None:
 
 
 def test_service_bus(amqp10: Commands, other_broker: Starter, tmp_path: Path) -> None:
-    """With the file of Microsoft's emulator it says the connection string that the SDK comes in by."""
+    """With the file of Microsoft's emulator it says the connection string that the SDK comes in by.
+
+    With a store what was sent is there after it was killed.
+    """
     path = tmp_path / "Config.json"
     path.write_text('{"UserConfig": {"Namespaces": [{"Name": "sbemulatorns", "Queues": [{"Name": "orders"}]}]}}')
-    process, _ = other_broker("--azure", str(path), "--azure-administration-port", "0")
+    options = ["--azure", str(path), "--azure-administration-port", "0", "--store", str(tmp_path / "broker.db")]
+    process, _ = other_broker(*options)
     assert process.stdout is not None
     text = process.stdout.readline().removeprefix("Service Bus: ").strip()
     with ServiceBusClient.from_connection_string(text, keep_alive=0) as client:
         with client.get_queue_sender("orders") as sender:
             sender.send_messages(ServiceBusMessage("hello"))
+    process.kill()
+    process.wait(30)
+    process, _ = other_broker(*options)
+    assert process.stdout is not None
+    text = process.stdout.readline().removeprefix("Service Bus: ").strip()
+    with ServiceBusClient.from_connection_string(text, keep_alive=0) as client:
         with client.get_queue_receiver("orders") as receiver:
             assert [str(message) for message in receiver.peek_messages()] == ["hello"]
     assert process.stdout.readline().startswith("administration at http://127.0.0.1:")

@@ -142,8 +142,8 @@ class Broker:
             {"events": {"x-queue-type": "stream", "x-max-age": "7D"}}.
         exchanges: name -> type ("direct", "fanout", "topic", "headers") to begin with, beside `amq.direct` and so on.
         bindings: (exchange, binding key, queue) to begin with; the queues are made if need be.
-        azure: entities of Azure Service Bus and Event Hubs, in the virtual host "/" and in memory; see
-            `amqp10.broker.azure`. No other nodes are made on demand then.
+        azure: entities of Azure Service Bus and Event Hubs, in the virtual host "/"; see `amqp10.broker.azure`. With a
+            store all that is in them is kept, durable or not. No other nodes are made on demand then.
         dialects: the names of those that it speaks, the one to answer strangers with first; None for all.
         auto_create: make nodes on demand.
         dead_letter: the queue of messages that nobody could take; None for none.
@@ -248,8 +248,6 @@ class Broker:
             access.check_host(host)
         if store is not None and max_message_size > MOST_STORED:
             raise ValueError(f"max_message_size must be {MOST_STORED} or less with a store, not {max_message_size}")
-        if store is not None and azure is not None:
-            raise ValueError("store and azure do not go together: entities of Azure are in memory only")
         self._store_path = fspath(store) if store is not None else None
         self._stores: list[Store] = []  # while the broker runs
         self._handshake_timeout = handshake_timeout

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from ..messaging import Source, Target, TerminusDurability
     from ._quarantine import QuarantinedMessage, QuarantineJournal
-    from ._queues.journal import QueueJournal
+    from ._queues.journal import QueueJournal, Records
     from ._queues.message import Clock
     from ._retained.links import LinkJournal
     from ._routing.exchanges import Exchange
@@ -70,6 +70,16 @@ class NameSpace(Protocol):
 
     def name_of(self, address: str) -> str:
         """Return the name of the node that an address means."""
+
+    def restore(self, owner: str, key: str, content: bytes) -> None:
+        """Take back a record that a store has of it; they come in the order of their owners and keys.
+
+        Raises:
+            Exception: it is none of its own, or makes no sense.
+        """
+
+    def keep(self, store: Journal) -> None:
+        """Keep records in a store from now on."""
 
 
 class Timed(Protocol):
@@ -95,6 +105,10 @@ class Journal(TopologyJournal, SubscriptionJournal, BranchJournal):
     @abstractmethod
     def add_node(self, node: Node) -> QueueJournal:
         """Keep a queue or a topic from now on."""
+
+    @abstractmethod
+    def records(self, owner: str) -> Records:
+        """Return what keeps records of something with that name, which no other such thing has."""
 
     @abstractmethod
     def fits(self, octets: int) -> bool:
@@ -404,9 +418,11 @@ class Router:
         self.quarantine.journal = store.quarantine
         self.links.keeper = store.keeper
         for node in self.nodes.values():
-            if node.journal is None and not node.temporary:
+            if node.journal is None and not node.temporary and not node.keeps_records:
                 node.journal = store.add_node(node)
         self.topology.keep()
+        if self.name_space is not None:
+            self.name_space.keep(store)
 
     def delete(self, node: Node) -> None:
         """End a node, with what is in it; its links are detached with `amqp:resource-deleted`."""

@@ -235,12 +235,6 @@ class TestLimits:
                     await bus.receiver("orders").__aenter__()
 
 
-def test_no_store() -> None:
-    """What would not be kept is not said to be."""
-    with pytest.raises(ValueError, match="store and azure do not go together"):
-        Broker(azure=AzureConfig(["orders"]), store="broker.db")
-
-
 class TestManagement:
     async def test_lock(self) -> None:
         """A lock is renewed, and settled, by its token; when it is lost that is said (410)."""

@@ -113,7 +113,7 @@ def test_a_store_of_the_first_version(tmp_path: Path) -> None:
     path = str(tmp_path / "store")
     StoreFile(path).close()
     with closing(sqlite3.connect(path)) as database:
-        for table in ("declarations", "exchanges", "bindings", "branches", "work", "quarantine"):
+        for table in ("declarations", "exchanges", "bindings", "branches", "work", "quarantine", "records"):
             database.execute(f"DROP TABLE {table}")
         database.execute("ALTER TABLE messages DROP COLUMN place")
         database.execute("ALTER TABLE messages DROP COLUMN arrived")
@@ -127,7 +127,7 @@ def test_a_store_of_the_first_version(tmp_path: Path) -> None:
         assert list(file.exchanges()) == []
         assert list(file.messages()) == [(2, 1, 0, 0, 0, None, b"\0", None, None)]
         assert list(file.branches()) == []
-        assert file.pragma("user_version") == 6
+        assert file.pragma("user_version") == 7
 
 
 @pytest.mark.parametrize("arguments", [None, {"x-max-length": 5}])

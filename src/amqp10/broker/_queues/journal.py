@@ -1,4 +1,4 @@
-"""What a queue tells the store that keeps its messages."""
+"""What a queue, or something else of a broker, tells the store that keeps it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .message import QueuedMessage
 
 
@@ -41,3 +43,24 @@ class QueueJournal(ABC):
     @abstractmethod
     def drop(self) -> None:
         """Record that the queue is deleted, with what is in it."""
+
+
+class Records(ABC):
+    """Keeps what something that is no queue has to remember: values, each by a key."""
+
+    @abstractmethod
+    def put(self, key: str, form: Callable[[], bytes], *, lazily: bool = False) -> None:
+        """Keep a value, in place of the one that the key had.
+
+        Args:
+            form: makes the value, as soon as it is written; once for all changes since the last time.
+            lazily: no peer has to wait until that is on the disk.
+        """
+
+    @abstractmethod
+    def remove(self, key: str) -> None:
+        """Remove a value, if there is one."""
+
+    @abstractmethod
+    def drop(self) -> None:
+        """Remove all values."""

@@ -178,6 +178,7 @@ class Node(ABC):
             (receiver-settle-mode).
         maker: the connection that made it; None for nodes that the broker began with, or had in its store.
         largest: octets of a message that is taken; None: as many as the broker takes.
+        keeps_records: a store keeps records of it, and no queue.
         counted: the router's own mark: octets that it has counted for it; None where it counts none any more.
         charges: of the memory that it takes, octets for each user who sent the messages.
     """
@@ -187,6 +188,7 @@ class Node(ABC):
     owner: object | None = None
     for_replies = False
     settles_at_once = False
+    keeps_records = False
     largest: int | None = None
     journal: QueueJournal | None = None
     recent: RecentIds | None = None

@@ -6,9 +6,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from .._queues.journal import QueueJournal
+from .._queues.journal import QueueJournal, Records
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .._queues.message import QueuedMessage
     from .._retained.links import ResumableLink
     from .._retained.subscriptions import RetainedSubscription
@@ -51,6 +53,9 @@ class Changes:
     quarantined: list[QuarantineRow] = field(default_factory=list)
     unquarantined: list[int] = field(default_factory=list)
     unrestored: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)  # rows, each with its table
+
+    records: dict[tuple[StoredRecords, str], Callable[[], bytes] | None] = field(default_factory=dict)  # None: removed
+    emptied: list[str] = field(default_factory=list)  # owners of records
 
     def _by_kind(self) -> list[Any]:
         return [getattr(self, each.name) for each in fields(self) if each.name != "noted"]
@@ -120,4 +125,35 @@ class StoredQueue(QueueJournal):
     def drop(self) -> None:
         self.dropped = True
         self._recorder.changes.dropped.append(self.number)
+        self._recorder.note()
+
+
+class StoredRecords(Records):
+    """Keeps the values of one owner in the changes of a store.
+
+    Attributes:
+        dropped: all of them are void.
+    """
+
+    __slots__ = ("_recorder", "dropped", "owner")
+
+    def __init__(self, recorder: ChangeRecorder, owner: str) -> None:
+        self._recorder = recorder
+        self.owner = owner
+        self.dropped = False
+
+    def put(self, key: str, form: Callable[[], bytes], *, lazily: bool = False) -> None:
+        self._recorder.changes.records[self, key] = form
+        if lazily:
+            self._recorder.wake()
+        else:
+            self._recorder.note()
+
+    def remove(self, key: str) -> None:
+        self._recorder.changes.records[self, key] = None
+        self._recorder.note()
+
+    def drop(self) -> None:
+        self.dropped = True
+        self._recorder.changes.emptied.append(self.owner)
         self._recorder.note()

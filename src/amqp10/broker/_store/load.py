@@ -35,7 +35,7 @@ from .tables import LinkRow, MessageRow, check_row, columns_of
 if TYPE_CHECKING:
     from .._queues.message import Clock
     from .._queues.node import Node
-    from .._router import Router
+    from .._router import NameSpace, Router
     from .store import Store
     from .tables import (
         BindingRow,
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         ExchangeRow,
         NodeRow,
         QuarantineRow,
+        RecordRow,
         SubscriptionRow,
         WorkRow,
     )
@@ -110,6 +111,8 @@ class Loading:
         self._each("exchanges", file.exchanges(), self._exchange)
         self._each("bindings", file.bindings(), self._bind)
         self._each("subscriptions", file.subscriptions(), self._subscribe)
+        if router.name_space is not None:
+            self._each("records", file.records(), partial(self._restore_record, router.name_space))
         router.keep(store)
         holders = (row.message for table in (file.deliveries(), file.work()) for row in table)
         self._holders = {message for message in holders if message is not None}
@@ -184,6 +187,9 @@ class Loading:
         told = (row.reason, row.payload, row.format)
         self._router.quarantine.restore(QuarantinedMessage(row.number, row.node, moment, *told, durable=True))
         self._quarantined = row.number
+
+    def _restore_record(self, name_space: NameSpace, row: RecordRow) -> None:
+        name_space.restore(row.owner, row.key, row.content)
 
     # Nodes
 

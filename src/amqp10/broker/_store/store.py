@@ -33,7 +33,7 @@ from .._queues.queue import Queue
 from .._queues.topic import Topic
 from .._router import Journal
 from .._routing.exchanges import Exchange
-from .changes import ChangeRecorder, Changes, StoredQueue
+from .changes import ChangeRecorder, Changes, StoredQueue, StoredRecords
 from .links import StoredLinks
 from .tables import (
     BindingRow,
@@ -165,6 +165,9 @@ class Store(Journal, ChangeRecorder):
             self.changes.declarations.append(DeclarationRow(journal.number, terms.auto_delete, arguments))
         self.note()
         return journal
+
+    def records(self, owner: str) -> StoredRecords:
+        return StoredRecords(self, owner)
 
     def add_exchange(self, exchange: Exchange) -> None:
         exchange.number = self.number()
@@ -348,6 +351,14 @@ class Store(Journal, ChangeRecorder):
         if changes.quarantined or changes.unquarantined:
             file.put_quarantine(changes.quarantined)
             file.remove_quarantine((number,) for number in changes.unquarantined)
+        if changes.records or changes.emptied:
+            self._write_records(changes)
+
+    def _write_records(self, changes: Changes) -> None:
+        kept = [(each.owner, key, form) for (each, key), form in changes.records.items() if not each.dropped]
+        self.file.remove_owners((owner,) for owner in changes.emptied)
+        self.file.put_records((owner, key, form()) for owner, key, form in kept if form is not None)
+        self.file.remove_records((owner, key) for owner, key, form in kept if form is None)
 
     def _write_links(self, changes: Changes) -> None:
         come, gone = self.keeper.delivery_rows(changes.deliveries)

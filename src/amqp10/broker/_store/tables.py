@@ -59,16 +59,25 @@ _QUARANTINE: Final = """
             origin TEXT,
             content BLOB);"""
 
+_RECORDS: Final = """
+        CREATE TABLE records (
+            number INTEGER PRIMARY KEY,
+            owner TEXT NOT NULL,
+            key TEXT NOT NULL,
+            content BLOB NOT NULL,
+            UNIQUE (owner, key));"""
+
 _FORMAT: Final = Format(
     "the store of a broker",
     application=0x616D7170,  # "amqp"
-    version=6,
+    version=7,
     upgrades={
         1: _TOPOLOGY,
         2: "ALTER TABLE messages ADD COLUMN arrived REAL;",
         3: _BRANCHES,
         4: _QUARANTINE,
         5: "ALTER TABLE messages ADD COLUMN place INTEGER;",
+        6: _RECORDS,
     },
     schema="""
         CREATE TABLE nodes (
@@ -112,7 +121,8 @@ _FORMAT: Final = Format(
             PRIMARY KEY (link, tag)) WITHOUT ROWID;"""
     + _TOPOLOGY
     + _BRANCHES
-    + _QUARANTINE,
+    + _QUARANTINE
+    + _RECORDS,
 )
 
 _KEYS: Final = {
@@ -239,6 +249,15 @@ class WorkRow(NamedTuple):
     payload: bytes | None
 
 
+class RecordRow(NamedTuple):
+    """A value of something that is no queue, by a key."""
+
+    number: int
+    owner: str
+    key: str
+    content: bytes
+
+
 class QuarantineRow(NamedTuple):
     """A message that was set aside, at that time of day.
 
@@ -323,6 +342,9 @@ class StoreFile(Database):
     def quarantine(self) -> Iterator[QuarantineRow]:
         return starmap(QuarantineRow, self.run("SELECT * FROM quarantine ORDER BY number"))
 
+    def records(self) -> Iterator[RecordRow]:
+        return starmap(RecordRow, self.run("SELECT * FROM records ORDER BY owner, key"))
+
     def highest(self) -> int:
         """Return the highest number that a row has."""
         tables = ("nodes", "subscriptions", "messages", "links", "exchanges", "bindings", "branches")
@@ -393,6 +415,18 @@ class StoreFile(Database):
 
     def remove_quarantine(self, numbers: Iterable[tuple[int]]) -> None:
         self.run_many("DELETE FROM quarantine WHERE number = ?", numbers)
+
+    def put_records(self, rows: Iterable[tuple[str, str, bytes]]) -> None:
+        """Values, each with its owner and key."""
+        self.run_many("INSERT OR REPLACE INTO records (owner, key, content) VALUES (?, ?, ?)", rows)
+
+    def remove_records(self, keys: Iterable[tuple[str, str]]) -> None:
+        """Remove values by their owner and key."""
+        self.run_many("DELETE FROM records WHERE owner = ? AND key = ?", keys)
+
+    def remove_owners(self, owners: Iterable[tuple[str]]) -> None:
+        """All values of these owners."""
+        self.run_many("DELETE FROM records WHERE owner = ?", owners)
 
     def remove_rows(self, rows: Iterable[tuple[str, tuple[Any, ...]]]) -> None:
         """Rows that could not be restored, each with the name of its table."""

@@ -133,7 +133,9 @@ class AzureControls:
         administration = Administration(self._namespace, self._tokens)
 
         async def answer(request: HTTPRequest) -> HTTPAnswer:
-            return administration.answer(request)
+            found = administration.answer(request)
+            await self._namespace.wait_durable()
+            return found
 
         context = tls.server_context() if isinstance(tls, TLS) else tls
         async with serving(answer, host, port, most=_MOST_REQUESTS, patience=_PATIENCE, context=context) as found:

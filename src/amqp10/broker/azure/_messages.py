@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ...errors import DecodeError, EncodeError
 from ...messaging import Data, Message, bare_message, read_annotations, read_header
-from ...types import Described, Int, Symbol, Timestamp, UByte, UInt, ULong, encode
+from ...types import Described, Int, Symbol, Timestamp, UByte, UInt, ULong, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,6 +31,13 @@ _OURS: Final = frozenset(
     for name in ("sequence-number", "enqueued-time", "locked-until", "message-state", "lock-token", "deadletter-source")
 )
 """Annotations that only the service gives; what a sender says in them counts for nothing."""
+_STORED: Final = (
+    *("bare", "durable", "priority", "ttl", "annotations", "message_id", "kept_beside", "scheduled_for"),
+    *("session_id", "attempts", "sequence", "origin_sequence", "state", "enqueued", "expires", "dead_letter_source"),
+    *("hops", "size", "sent"),
+)
+_MADE: Final = 8
+"""What a store keeps of a message; so many of these first it is made of."""
 _FAR: Final = 253_402_300_799_000  # the last millisecond of the year 9999
 _HEADER: Final = ULong(0x70)
 _DELIVERY_ANNOTATIONS: Final = ULong(0x71)
@@ -130,6 +137,35 @@ class EntityMessage:
         if token is not None:
             sections.insert(1, Described(_DELIVERY_ANNOTATIONS, {Symbol("x-opt-lock-token"): token}))
         return b"".join((*map(encode, sections), self.bare))
+
+    def stored(self, lock: tuple[UUID, float] | None) -> bytes:
+        """Return it as a store keeps it.
+
+        Args:
+            lock: its token, and when it ends; None: it is not locked.
+        """
+        values = [getattr(self, name) for name in _STORED]
+        return encode([*values, *(lock or (None, None))])
+
+    @classmethod
+    def restored(cls, content: bytes) -> tuple[EntityMessage, tuple[UUID, float] | None]:
+        """Return a message that was stored, and its lock; None: it was not locked.
+
+        Raises:
+            DecodeError, TypeError, ValueError: it is something else.
+        """
+        found = decode(content)
+        if not isinstance(found, list) or len(found) != len(_STORED) + 2:
+            raise ValueError("this is no message of an entity")
+        said, (token, until) = dict(zip(_STORED, found, strict=False)), found[-2:]
+        made = {name: said.pop(name) for name in _STORED[:_MADE]}
+        message = cls(**made)
+        for name, value in said.items():
+            setattr(message, name, value)
+        if message.state not in _STATES or not isinstance(message.bare, bytes):
+            raise ValueError(f"{message.state!r:.60} is no state of a message")
+        Message.decode(message.bare).check()
+        return message, None if token is None else (token, float(until))
 
     def say(self, properties: dict[str, Any]) -> None:
         """Add application properties, in place of those of the same name; what cannot be said is left out."""

@@ -7,13 +7,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from ...engine import LinkTerms, SenderLink
 from ...errors import EncodeError, LocalProtocolError
 from ...messaging import Error, Source, Target
-from ...types import Described, Symbol
+from ...types import Described, Symbol, decode, encode
 from .._address import exchange_in, split_address
 from .._errors import Refused
 from .._request_links import RequestLinks
@@ -25,13 +26,15 @@ from ._service_bus.entity import ARGUMENT_ERROR, ENTITY_DISABLED, LONGEST_ID, NO
 from ._service_bus.management import Management
 from ._service_bus.receivers import SESSION_FILTER, EntityReceiver, SessionLink
 from ._service_bus.topic import ALREADY_EXISTS, NOT_FOUND, Subscription, spread
+from ._stored import restored_config, restored_map, restored_rule, same, stored_config, stored_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ...engine import Link, Session
     from .._peer import Peer
-    from .._router import Router
+    from .._queues.journal import Records
+    from .._router import Journal, Router
 
 _DEAD_LETTERS = "/$deadletterqueue"
 _IDLE: Final = "The link is force detached. Code: {}(link). Details: Amqp{}.IdleTimerExpired: Idle timeout: {}."
@@ -40,6 +43,8 @@ _MANAGEMENT = "/$management"
 _TIMEOUT: Final = Symbol("com.microsoft:timeout")
 _SEND_VIA: Final = Symbol("com.microsoft:transfer-destination-address")
 _USUAL_PATIENCE: Final = 65.0
+_CLOCK: Final = "clock"
+"""The key of how far the clock was moved; that of settings is a "d" and the name."""
 _URI = re.compile(r"(?:amqps?|sb)://[^/]*", re.IGNORECASE)
 
 
@@ -55,6 +60,8 @@ class Declared:
         created, updated: when, seconds since 1970.
         subscriptions: of a topic, by their names in small letters.
         said: settings that change nothing here, which are told as they were said.
+        given: its settings in the configuration of the broker, as a store keeps them; None: it is not there.
+        topic: of a subscription, the name of its topic.
     """
 
     config: QueueConfig | TopicConfig | SubscriptionConfig
@@ -63,6 +70,8 @@ class Declared:
     updated: float
     subscriptions: dict[str, Declared] = field(default_factory=dict)
     said: Mapping[str, str] = field(default_factory=dict)
+    given: dict[str, Any] | None = None
+    topic: str | None = None
 
 
 class Namespace:
@@ -85,6 +94,8 @@ class Namespace:
         self._config = config
         self._router = router
         self._ahead = 0.0
+        self._store: Journal | None = None
+        self._records: Records | None = None
         self.links: WeakSet[NamespaceLinks] = WeakSet()  # of all connections
         self.hubs = Hubs(config, router, self.clock)
         for queue in config.queues:
@@ -92,15 +103,100 @@ class Namespace:
             self.declare(queue)
         for topic in config.topics:
             self.declare(topic)
+        for declared in self._all_declared():
+            declared.given = stored_config(declared.config)
         router.name_space = self
 
     def clock(self) -> float:
         """Return the time in seconds since 1970."""
         return self._config.clock() + self._ahead
 
+    # In the store
+
+    def restore(self, owner: str, key: str, content: bytes) -> None:
+        if owner == "" and key == _CLOCK:
+            self._ahead = float(decode(content))
+        elif owner == "":
+            self._restore_declared(restored_map(content))
+        elif owner in self._entities:
+            self._entities[owner].restore_record(key, content)
+        elif (node := self.hubs.node(owner)) is not None:
+            node.restore_record(key, content)
+        # Else it is of a hub that the configuration has no more: it stays for when it has.
+
+    def _restore_declared(self, said: dict[str, Any]) -> None:
+        """Have an entity as it was; where the configuration has changed since, it stays as that says."""
+        config = restored_config(said["config"])
+        topic = self._declared.get(said["topic"].casefold()) if said["topic"] is not None else None
+        of_it = self._declared if topic is None else topic.subscriptions
+        declared = of_it.get(config.name.casefold())
+        if declared is None and isinstance(config, SubscriptionConfig):
+            if topic is None:
+                raise LookupError(f"the topic {said['topic']!r:.200} of the subscription is not there")
+            declared = self.subscribe(topic, config)
+        elif declared is None:
+            assert not isinstance(config, SubscriptionConfig)
+            declared = self.declare(config)
+        elif declared.given is None or said["given"] is None or not same(declared.given, said["given"]):
+            return
+        else:
+            self.change(declared, config)
+        declared.created, declared.updated, declared.said = said["created"], said["updated"], said["said"]
+        declared.entity.status = said["status"]
+        declared.given = said["given"]
+        if isinstance(config, SubscriptionConfig):
+            rules = [(restored_rule(each), float(created)) for each, created in said["rules"]]
+            self._subscriptions[declared.entity].restore(rules)
+
+    def keep(self, store: Journal) -> None:
+        self._store = store
+        self._records = store.records("")
+        for name, entity in self._entities.items():
+            entity.keep(store.records(name))
+        self.hubs.keep(store)
+        for declared in self._all_declared():
+            self._note(declared)
+        for entity in list(self._entities.values()):
+            entity.pass_on_restored()
+
+    async def wait_durable(self) -> None:
+        """Wait until all that has happened so far is kept, where there is a store."""
+        if self._store is not None:
+            await self._store.wait_durable()
+
+    def _all_declared(self) -> Iterator[Declared]:
+        """Return all queues and topics, each topic with its subscriptions behind it."""
+        for each in self._declared.values():
+            yield each
+            yield from each.subscriptions.values()
+
+    def _note(self, declared: Declared) -> None:
+        """Have the store keep the settings of an entity as they are when that is written."""
+        if self._records is not None:
+            self._records.put(_key_of(declared), partial(self._stored, declared))
+
+    def _stored(self, declared: Declared) -> bytes:
+        subscription = self._subscriptions.get(declared.entity)
+        rules = subscription.rules if subscription is not None else []
+        said = {
+            "topic": declared.topic,
+            "config": stored_config(declared.config),
+            "given": declared.given,
+            "created": declared.created,
+            "updated": declared.updated,
+            "said": dict(declared.said),
+            "status": declared.entity.status,
+            "rules": [[stored_rule(each.rule), each.created] for each in rules],
+        }
+        return encode(said)
+
+    # Time
+
     def advance(self, seconds: float) -> None:
         """Let time pass for all entities and links, at once."""
         self._ahead += seconds
+        if self._records is not None:
+            self._records.put(_CLOCK, lambda: encode(self._ahead))
         for entity in self._entities.values():
             self._router.alarm(entity, self._router.clock())
         for hub in self.hubs.all:
@@ -174,6 +270,7 @@ class Namespace:
                 self.subscribe(declared, each)
             self._spread(declared)
         self._connect()
+        self._note(declared)
         return declared
 
     def subscribe(self, topic: Declared, config: SubscriptionConfig) -> Declared:
@@ -188,8 +285,12 @@ class Namespace:
             raise Refused("amqp:resource-limit-exceeded", f"a topic has {_MOST_SUBSCRIPTIONS} subscriptions at most")
         entity = self._declare_received(f"{topic.config.name}/Subscriptions/{config.name}", config)
         faults = config.dead_letter_filter_errors
-        self._subscriptions[entity] = Subscription(entity, config.rules, self.clock, dead_letters_faults=faults)
-        declared = topic.subscriptions[config.name.casefold()] = Declared(config, entity, self.clock(), self.clock())
+        subscription = Subscription(entity, config.rules, self.clock, dead_letters_faults=faults)
+        self._subscriptions[entity] = subscription
+        declared = Declared(config, entity, self.clock(), self.clock(), topic=topic.config.name)
+        topic.subscriptions[config.name.casefold()] = declared
+        subscription.changed = partial(self._note, declared)
+        self._note(declared)
         self._spread(topic)
         self._connect()
         return declared
@@ -220,6 +321,7 @@ class Namespace:
             ):
                 dead_letters.keep_messages()
         self._connect()
+        self._note(declared)
 
     def open_for(self, entity: Entity, status: Status) -> None:
         """Say what an entity is open for; where that changes its links are detached."""
@@ -250,6 +352,8 @@ class Namespace:
 
     def _remove(self, declared: Declared) -> None:
         entity = declared.entity
+        if self._records is not None:
+            self._records.remove(_key_of(declared))
         self._subscriptions.pop(entity, None)
         for each in (entity, entity.dead_letters, entity.undelivered):
             if each is not None:
@@ -299,6 +403,8 @@ class Namespace:
         )
         router.adopt(entity)
         self._entities[name.casefold()] = entity
+        if self._store is not None:
+            entity.keep(self._store.records(name.casefold()))
         return entity
 
     def subscription(self, entity: Entity) -> Subscription | None:
@@ -322,6 +428,12 @@ class Namespace:
         """Return the name of the node that an address means."""
         entity, path = self.find(address), _path(address)
         return (self.hubs.name_of(path) or path) if entity is None else entity.name
+
+
+def _key_of(declared: Declared) -> str:
+    """Return the key of an entity's settings among the records of the namespace: a topic before its subscriptions."""
+    name = declared.config.name.casefold()
+    return f"d{name}" if declared.topic is None else f"d{declared.topic.casefold()}/subscriptions/{name}"
 
 
 def _subscription_of(topic: Declared, name: str) -> Declared:

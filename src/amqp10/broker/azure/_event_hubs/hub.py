@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....errors import DecodeError
 from ....messaging import Error, Message
-from ....types import Symbol, Timestamp
+from ....types import Symbol, Timestamp, decode, encode
 from ..._errors import Refused
 from ..._queues.arguments import QueueDeclaration
+from ..._queues.journal import QueueJournal
 from ..._queues.message import QueuedMessage
 from ..._queues.node import Consumer, Node, NotTaken
 from ..._queues.stream import Retention, Stream
@@ -25,8 +26,9 @@ from .._messages import BATCH_FORMAT, parts_of_batch, timestamp
 from .partition_keys import partition_of
 
 if TYPE_CHECKING:
+    from ..._queues.journal import Records
     from ..._queues.node import Producer
-    from ..._router import Router
+    from ..._router import Journal, Router
     from .._config import EventHubConfig
     from .positions import Position
 
@@ -51,6 +53,8 @@ _ENQUEUED: Final = Symbol("x-opt-enqueued-time")
 _KEY: Final = Symbol("x-opt-partition-key")
 _PUBLISHER: Final = Symbol("x-opt-publisher")
 _LONGEST_KEY: Final = 128
+_CREATED, _END, _EVENT = "created", "#", "m"
+"""Keys of records: when a hub was made; the end of a partition; what that of an event begins with."""
 
 
 class Reader(Consumer):
@@ -99,6 +103,22 @@ class Hub(AzureNode):
         self.partitions = [
             Partition(self, str(number), config.retention, clock, settings) for number in range(config.partitions)
         ]
+
+    def keep_in(self, store: Journal) -> None:
+        """Keep when it was made, and all events, in a store from now on."""
+        store.records(self.name.casefold()).put(_CREATED, lambda: encode(self.created))
+        for partition in self.partitions:
+            partition.keep_in(store)
+
+    def restore_record(self, key: str, content: bytes) -> None:
+        """Take back what a store has of it.
+
+        Raises:
+            Exception: it makes no sense.
+        """
+        if key != _CREATED:
+            raise ValueError(f"a record of a hub has another key than {key!r:.60}")
+        self.created = float(decode(content))
 
     @property
     def free(self) -> int:
@@ -244,6 +264,35 @@ class Publisher(AzureNode):
         self.deleted = True
 
 
+class _EventJournal(QueueJournal):
+    """Keeps the events of a partition as records."""
+
+    __slots__ = ("_records", "dropped", "number")
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        self.number = 0
+        self.dropped = False
+
+    def record(self, entry: QueuedMessage) -> None:
+        entry.row = entry.position + 1
+        key = f"{_EVENT}{entry.position:020}"
+        if entry.gone:
+            self._records.remove(key)
+        else:
+            self._records.put(key, lambda: encode([entry.payload, entry.message_format, entry.arrived]))
+
+    rewritten = record
+
+    def record_lazily(self, entry: QueuedMessage) -> None:
+        """Do nothing: whoever reads an event takes nothing."""
+
+    came_back = record_lazily
+
+    def drop(self) -> None:
+        self._records.drop()
+
+
 class Partition(AzureNode, Stream):
     """One partition of a hub: an event's offset in the stream is its sequence number.
 
@@ -274,6 +323,37 @@ class Partition(AzureNode, Stream):
         self.hub = hub
         self.id = number
         self.readers: dict[str, dict[Reader, None]] = {}
+        self._records: Records | None = None
+        self._restored_end: tuple[int, float] | None = None
+
+    # In the store
+
+    def keep_in(self, store: Journal) -> None:
+        """Keep events in a store from now on, and what number the next one has when all of them are gone."""
+        self._records = store.records(self.name.casefold())
+        self.journal = _EventJournal(self._records)
+        if self._restored_end is not None and not self.depth:
+            following, latest = self._restored_end
+            self._move(following - self.enqueued)
+            self._chunks.begin(latest, self.enqueued)
+
+    def restore_record(self, key: str, content: bytes) -> None:
+        """Take back what a store has of it, before anything else happens.
+
+        Raises:
+            Exception: it makes no sense.
+        """
+        if key == _END:
+            following, latest = decode(content)
+            self._restored_end = int(following), float(latest)
+        elif key[:1] == _EVENT:
+            payload, message_format, arrived = decode(content)
+            entry = QueuedMessage(bytes(payload), int(message_format))
+            entry.position, entry.arrived = int(key[1:]), float(arrived)
+            entry.row = entry.position + 1
+            self.restore(entry, held=False)
+        else:
+            raise ValueError(f"a record of a partition has another key than {key!r:.60}")
 
     # Coming in
 
@@ -289,6 +369,8 @@ class Partition(AzureNode, Stream):
         """Take events, in order."""
         for event in events:
             super().insert(event)
+        if self._records is not None:
+            self._records.put(_END, lambda: encode([self.enqueued, self.latest or 0.0]))
 
     def _stamp(self, entry: QueuedMessage) -> None:
         """Say what the service says of an event."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ....engine import Link, LinkTerms
     from ..._peer import Peer
     from ..._request_links import RequestLinks
-    from ..._router import Router
+    from ..._router import Journal, Router
 
 MANAGEMENT: Final = "$management"
 
@@ -45,6 +45,11 @@ class Hubs:
             for partition in hub.partitions:
                 router.adopt(partition)
 
+    def keep(self, store: Journal) -> None:
+        """Keep all hubs from now on."""
+        for hub in self.all:
+            hub.keep_in(store)
+
     @property
     def all(self) -> Iterable[Hub]:
         """All of them."""
@@ -61,9 +66,11 @@ class Hubs:
 
     def node(self, path: str) -> Hub | Partition | None:
         """Return the hub, or the partition of one, that an address means; None: it means neither."""
-        name = self.name_of(path)
-        nodes: list[Hub | Partition] = [*self.all, *(each for hub in self.all for each in hub.partitions)]
-        return next((node for node in nodes if node.name == name), None)
+        hub, rest = self.split(path)
+        if hub is None or not rest:
+            return hub
+        found = [each for each in hub.partitions if rest[0].casefold() == "partitions" and rest[1:] == [each.id]]
+        return found[0] if found else None
 
     def name_of(self, path: str) -> str | None:
         """Return the name of the node that an address means; None: it has no hub in it."""

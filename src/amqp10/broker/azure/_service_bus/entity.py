@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -14,7 +15,7 @@ from uuid import UUID, uuid4
 
 from ....errors import DecodeError
 from ....messaging import Error
-from ....types import Symbol
+from ....types import Symbol, decode, encode
 from ..._errors import Refused
 from ..._faults import attempt
 from ..._queues.duplicates import remembered
@@ -24,6 +25,7 @@ from .._messages import EntityMessage, State, messages_in
 from .groups import Group, Lock, Receiver, SessionReceiver
 
 if TYPE_CHECKING:
+    from ..._queues.journal import Records
     from ..._queues.message import QueuedMessage
     from ..._queues.node import Limits
 
@@ -45,6 +47,8 @@ LONGEST_ID: Final = 128
 """Characters of the id of a message, and of that of a session."""
 LONGEST_REASON: Final = 4096
 """Characters of a dead letter's reason, and of its description."""
+_COUNT, _MESSAGE, _SEEN, _SESSION = "#", "m", "i", "s"
+"""What keys of records begin with: how many messages came, a message, an id that was seen, a session."""
 _MOST_HOPS: Final = 4
 """Forwardings of one message by themselves."""
 
@@ -62,6 +66,25 @@ def check_reason(name: str, value: object) -> None:
     """
     if not isinstance(value, str | None):
         raise Refused(ARGUMENT_ERROR, f"{name} of a dead letter is a string, not {value!r:.60}")
+
+
+def _key_of(message: EntityMessage) -> str:
+    """Return the key of a message's record: in the order of their numbers."""
+    return f"{_MESSAGE}{message.sequence:020}"
+
+
+def _said(identity: object) -> list[Any]:
+    """Return a remembered id as a record has it: of a long one the kind and the hash."""
+    return [identity[0].__name__, identity[1]] if isinstance(identity, tuple) else ["", identity]
+
+
+def _id_in(said: list[Any]) -> object:
+    kind, value = said
+    return ({"str": str, "bytes": bytes}[kind], value) if kind else value
+
+
+def _key_of_id(identity: object) -> str:
+    return _SEEN + encode(_said(identity)).hex()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +160,79 @@ class Entity(AzureNode):
         self._seen: dict[object, float] = {}  # ids of messages, and when they are forgotten, in order of that
         self._draining: dict[Receiver, None] = {}
         self._receivers: dict[Receiver, Group] = {}
+        self._records: Records | None = None
 
     @property
     def now(self) -> float:
         """The time in seconds since 1970."""
         return self._clock()
+
+    # In the store
+
+    def restore_record(self, key: str, content: bytes) -> None:
+        """Take back what a store has of it, before anything else happens; see `keep`.
+
+        Raises:
+            Exception: it makes no sense.
+        """
+        kind, name = key[:1], key[1:]
+        if kind == _COUNT:
+            self.enqueued = max(self.enqueued, int(decode(content)))
+        elif kind == _MESSAGE:
+            self._restore_message(int(name), content)
+        elif kind == _SEEN:
+            said, until = decode(content)
+            self._seen[_id_in(said)] = float(until)
+        elif kind == _SESSION:
+            state, updated = decode(content)
+            group = self._session(name)
+            group.state, group.updated = state, updated
+            self.bytes += len(state or b"")
+        else:
+            raise ValueError(f"a record of an entity has another key than {key!r:.60}")
+
+    def _restore_message(self, sequence: int, content: bytes) -> None:
+        message, lock = EntityMessage.restored(content)
+        if message.sequence != sequence:
+            raise ValueError(f"this is the message {message.sequence}, not {sequence}")
+        self.enqueued = max(self.enqueued, sequence)
+        self._messages[sequence] = message
+        group = self._group_of(message)
+        group.count += 1
+        self.bytes += message.size
+        if message.state == "scheduled":
+            self._at(message.scheduled_for or 0.0, "due", sequence)
+        if message.expires is not None:
+            self._at(message.expires, "death", sequence)
+        if lock is not None and group.id is None:  # a session is free when its receiver is gone
+            self._locks[lock[0]] = Lock(message, group, lock[1])
+            self._locked[sequence] = lock[0]
+            self._at(lock[1], "lock", lock[0])
+        elif message.state == "active":
+            self._make_ready(message)
+
+    def keep(self, records: Records) -> None:
+        """Keep what is in it from now on: messages with their locks, ids that were seen, states of sessions."""
+        self._seen = dict(sorted(self._seen.items(), key=lambda item: item[1]))
+        self._records = records
+
+    def pass_on_restored(self) -> None:
+        """Pass on what is here, if that began while nothing ran."""
+        if self.pass_on is not None:
+            self._pass_on_active()
+
+    def _note(self, message: EntityMessage, *, lazily: bool = False) -> None:
+        """Have the store keep a message as it is when that is written."""
+        if self._records is not None:
+            self._records.put(_key_of(message), partial(self._stored, message), lazily=lazily)
+
+    def _stored(self, message: EntityMessage) -> bytes:
+        token = self._locked.get(message.sequence)
+        return message.stored(None if token is None else (token, self._locks[token].until))
+
+    def _note_session(self, group: Group) -> None:
+        if self._records is not None:
+            self._records.put(f"{_SESSION}{group.id}", lambda: encode([group.state, group.updated]))
 
     # What the router asks for
 
@@ -276,6 +367,9 @@ class Entity(AzureNode):
         for source in list(self._sources):
             source.keep_messages()
         self.bytes = 0
+        if self._records is not None:
+            self._records.drop()
+            self._records = None
 
     def count(self, state: State) -> int:
         """Return how many messages are in that state."""
@@ -299,6 +393,9 @@ class Entity(AzureNode):
         self._messages[message.sequence] = message
         self._group_of(message).count += 1
         self.bytes += message.size
+        if self._records is not None:
+            self._records.put(_COUNT, lambda: encode(self.enqueued))
+            self._note(message)
         if message.account is not None:
             self.charge(message.account, message.size + MESSAGE_OVERHEAD)
         if message.scheduled_for is not None and message.scheduled_for > now:
@@ -344,14 +441,22 @@ class Entity(AzureNode):
             return False
         seen = self._seen
         while seen and next(iter(seen.values())) <= now:
-            del seen[next(iter(seen))]
+            self._forget_oldest_id()
         identity = remembered(message.message_id)
         if identity in seen:
             return True
-        seen[identity] = now + window
+        seen[identity] = until = now + window
+        if self._records is not None:
+            self._records.put(_key_of_id(identity), lambda: encode([_said(identity), until]))
         if len(seen) > MOST_IDS:
-            del seen[next(iter(seen))]
+            self._forget_oldest_id()
         return False
+
+    def _forget_oldest_id(self) -> None:
+        identity = next(iter(self._seen))
+        del self._seen[identity]
+        if self._records is not None:
+            self._records.remove(_key_of_id(identity))
 
     def cancel(self, sequences: Iterable[int]) -> None:
         """Remove messages that are scheduled.
@@ -526,6 +631,7 @@ class Entity(AzureNode):
         self._locked[message.sequence] = token
         if group.id is None:
             self._at(until, "lock", token)
+            self._note(message, lazily=True)
         else:
             group.locked[token] = None
 
@@ -542,6 +648,7 @@ class Entity(AzureNode):
         for token, lock in locks.items():
             lock.until = until
             self._at(until, "lock", token)
+            self._note(lock.message)
         return [until] * len(locks)
 
     def check_locks(self, tokens: Iterable[UUID]) -> None:
@@ -571,6 +678,7 @@ class Entity(AzureNode):
         lock = self._locks.pop(token)
         del self._locked[lock.message.sequence]
         lock.group.locked.pop(token, None)
+        self._note(lock.message)
         self.touch()
         return lock.message
 
@@ -692,6 +800,8 @@ class Entity(AzureNode):
         if group.id is not None and group.blank:
             self._groups.pop(group.id, None)
             self._busy.pop(group, None)
+            if group.updated is not None and self._records is not None:
+                self._records.remove(f"{_SESSION}{group.id}")
 
     def _lose_session(self, group: Group) -> None:
         """End the lock of a session; each message that was locked with it has had an attempt that failed."""
@@ -746,6 +856,7 @@ class Entity(AzureNode):
         if most is not None and self.bytes + len(state or b"") - before > most:
             raise Refused("amqp:resource-limit-exceeded", f"{self.name!r} has no room for the state")
         group.state, group.updated = state, self._clock()
+        self._note_session(group)
         self.bytes += len(state or b"") - before
 
     def sessions(self, updated_after: float | None = None) -> list[str]:
@@ -807,6 +918,9 @@ class Entity(AzureNode):
         self._targets = list(targets)
         for target in self._targets:
             target._sources.append(self)
+        self._pass_on_active()
+
+    def _pass_on_active(self) -> None:
         for message in [each for each in self._messages.values() if each.state == "active"]:
             if message.sequence not in self._locked:
                 self._begin(message, self._clock())
@@ -843,6 +957,8 @@ class Entity(AzureNode):
 
     def _remove(self, message: EntityMessage) -> None:
         del self._messages[message.sequence]
+        if self._records is not None:
+            self._records.remove(_key_of(message))
         group = self._group_of(message)
         group.count -= 1
         self._drop_if_blank(group)

@@ -30,6 +30,7 @@ class Subscription:
 
     Attributes:
         dead_letters_faults: a message that a rule cannot be computed for becomes a dead letter of the subscription.
+        changed: called when its rules have changed.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Subscription:
         self.entity = entity
         self._clock = clock
         self.dead_letters_faults = dead_letters_faults
+        self.changed: Callable[[], None] = lambda: None
         self._rules = {rule.name.casefold(): ActiveRule(rule, clock()) for rule in rules}
 
     def take(self, message: EntityMessage) -> None:
@@ -89,6 +91,7 @@ class Subscription:
             ValueError: see `ActiveRule`.
         """
         self._rules[rule.name.casefold()] = ActiveRule(rule, self.find(rule.name).created)
+        self.changed()
 
     def add(self, rule: Rule) -> None:
         """Add a rule.
@@ -102,6 +105,15 @@ class Subscription:
         if len(self._rules) >= _MOST_RULES:
             raise Refused("amqp:resource-limit-exceeded", f"a subscription has {_MOST_RULES} rules at most")
         self._rules[rule.name.casefold()] = ActiveRule(rule, self._clock())
+        self.changed()
+
+    def restore(self, rules: Iterable[tuple[Rule, float]]) -> None:
+        """Have these rules, each with when it was added, in place of all.
+
+        Raises:
+            ValueError: see `ActiveRule`.
+        """
+        self._rules = {rule.name.casefold(): ActiveRule(rule, created) for rule, created in rules}
 
     def remove(self, name: str) -> None:
         """Remove a rule.
@@ -111,6 +123,7 @@ class Subscription:
         """
         self.find(name)
         del self._rules[name.casefold()]
+        self.changed()
 
     def described(self, skip: int, top: int) -> list[Described]:
         """Return rules as they are told to clients, `top` at most after the first `skip`."""

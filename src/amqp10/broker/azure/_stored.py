@@ -1,0 +1,76 @@
+"""Settings of entities as a store keeps them: what was declared, and what the administration made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Final
+
+from ..._azure_rules import CorrelationFilter, FalseFilter, Rule, RuleFilter, SqlFilter, TrueFilter
+from ...types import decode, encode
+from ._config import QueueConfig, SubscriptionConfig, TopicConfig
+
+_CONFIGS: Final[dict[str, type[QueueConfig | TopicConfig | SubscriptionConfig]]] = {
+    "queue": QueueConfig,
+    "topic": TopicConfig,
+    "subscription": SubscriptionConfig,
+}
+_FILTERS: Final[dict[str, type[RuleFilter]]] = {
+    "true": TrueFilter,
+    "false": FalseFilter,
+    "sql": SqlFilter,
+    "correlation": CorrelationFilter,
+}
+
+
+def stored_config(config: QueueConfig | TopicConfig | SubscriptionConfig) -> dict[str, Any]:
+    """Return the settings of a queue, a topic without its subscriptions, or a subscription with its rules."""
+    said = {each.name: getattr(config, each.name) for each in fields(config) if each.name != "subscriptions"}
+    if isinstance(config, SubscriptionConfig):
+        said["rules"] = [stored_rule(rule) for rule in config.rules]
+    return {**said, "kind": next(kind for kind, each in _CONFIGS.items() if type(config) is each)}
+
+
+def restored_config(said: Mapping[str, Any]) -> QueueConfig | TopicConfig | SubscriptionConfig:
+    """Return settings that were stored.
+
+    Raises:
+        KeyError, TypeError, ValueError: they make no sense.
+    """
+    settings = dict(said)
+    kind = _CONFIGS[settings.pop("kind")]
+    if kind is SubscriptionConfig:
+        settings["rules"] = [restored_rule(each) for each in settings["rules"]]
+    return kind(**settings)
+
+
+def stored_rule(rule: Rule) -> dict[str, Any]:
+    """Return a rule as a store keeps it."""
+    kind = next(kind for kind, each in _FILTERS.items() if type(rule.filter) is each)
+    values = {each.name: getattr(rule.filter, each.name) for each in fields(rule.filter)}
+    said = {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
+    parameters = dict(rule.action_parameters)
+    return {"name": rule.name, "kind": kind, "filter": said, "action": rule.action, "parameters": parameters}
+
+
+def restored_rule(said: Mapping[str, Any]) -> Rule:
+    """Return a rule that was stored; else as for `restored_config`."""
+    rule_filter = _FILTERS[said["kind"]](**said["filter"])
+    return Rule(said["name"], rule_filter, said["action"], action_parameters=said["parameters"])
+
+
+def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether settings are the same, as a store keeps them."""
+    return encode(dict(one)) == encode(dict(other))
+
+
+def restored_map(content: bytes) -> dict[str, Any]:
+    """Return a map that was stored.
+
+    Raises:
+        DecodeError, TypeError: it is none.
+    """
+    found = decode(content)
+    if not isinstance(found, dict):
+        raise TypeError(f"a record is a map, not {type(found).__name__}")
+    return found
