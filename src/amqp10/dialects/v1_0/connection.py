@@ -211,6 +211,18 @@ class ConnectionEndpoint(ConnectionCore, Machine[ConnectionState]):
             if self.engine.over:
                 return
 
+    def receive_by_turns(self, channel: int, reader: FrameReader) -> None:
+        """Receive the transfers that come next if each is just a message, on whatever link of this session."""
+        session = self._by_remote_channel.get(channel)
+        most = 0 if session is None or self.state is not ConnectionState.OPENED else session.room_for_any
+        if session is None or not most:
+            return
+        found = reader.by_turns(channel, most)
+        taken = session.receive_by_turns(found) if found else 0
+        for layout, number, tag, payload in found[taken:]:
+            layout.transfer.delivery_id, layout.transfer.delivery_tag = number, tag
+            self.receive(channel, layout.transfer, payload)
+
     def _receive_rare(
         self, channel: int, session: SessionEndpoint | None, frame: Composite, payload: bytes | Pieces
     ) -> None:

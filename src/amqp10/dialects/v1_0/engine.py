@@ -194,6 +194,8 @@ class V1Engine(EngineCore, Machine[TransportState]):
             connection.receive(channel, performative, payload)
             if reader.alike is not None:
                 connection.receive_alike(channel, reader, reader.alike)
+            elif reader.mixed:
+                connection.receive_by_turns(channel, reader)
             if self.over:
                 return
 

@@ -301,6 +301,10 @@ class LinkEndpoint(Link, Machine[LinkState]):
         """Receive whole messages from the id `expected` on; return False, and do nothing, if one is out of order."""
         return False
 
+    def receive_message(self, like: Transfer, number: int, tag: bytes, payload: bytes) -> bool:
+        """Receive a whole message; return False, and do nothing, if it would have any other effect than to arrive."""
+        return False
+
     @abstractmethod
     def receive_states(self, deliveries: Sequence[Any], state: DeliveryState | None, settled: bool) -> Sequence[Any]:
         """Apply the peer's disposition to `deliveries`; return those that the owner should hear of."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ...messaging.payloads import Pieces
     from ...types import Composite
     from .owners import ConnectionCore, LinkName
-    from .wire.frames import Alike
+    from .wire.frames import Alike, Mixed
     from .wire.transfer import TransferLayout
 
 # Frames still taken between our end and the peer's: those about links and deliveries that we began.
@@ -248,6 +248,29 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
         if window.needs_refresh and self.state is SessionState.MAPPED:
             self.send_flow()
         return True
+
+    @property
+    def room_for_any(self) -> int:
+        """How many transfers may come now without any effect but their count, if their links take them so."""
+        return 0 if self.ended_locally or self._expected_id is None else self.window.before_refresh
+
+    def receive_by_turns(self, found: list[Mixed]) -> int:
+        """Receive transfers within `room_for_any`; return how many, up to the first that is out of order."""
+        links, expected = self._by_remote_handle, self._expected_id
+        taken = 0
+        for layout, number, tag, payload in found:
+            like = layout.transfer
+            link = links.get(like.handle)
+            if number != expected or link is None or not link.receive_message(like, number, tag, payload):
+                break
+            expected = number + 1 & SERIAL_MASK
+            taken += 1
+        self._expected_id = expected
+        window = self.window
+        window.received_many(taken)
+        if window.needs_refresh and self.state is SessionState.MAPPED:
+            self.send_flow()
+        return taken
 
     def _begin_counting(self, number: int) -> None:
         """Take the session's first delivery-id; raise `SessionFault` if a later one is not the next."""

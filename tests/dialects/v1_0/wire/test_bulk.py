@@ -80,9 +80,10 @@ def streams(draw: st.DrawFn) -> bytes:
     for length in draw(st.lists(st.integers(1, 12), min_size=1, max_size=4)):
         handle, settled = draw(st.integers(0, 1)), draw(st.booleans())
         message_format, size = draw(st.sampled_from([0, 0, 0, 9])), draw(st.sampled_from([0, 5, 300]))
-        said = draw(st.booleans())
+        said, turns = draw(st.booleans()), draw(st.booleans())
         for _ in range(length):
             tag = offset.to_bytes(4, "big")
+            handle = 1 - handle if turns else handle
             frames.append(transfer(offset, handle, tag, settled, message_format, size, False, said))
             offset += 1
         oddity = draw(st.sampled_from(["", "", "more", "tag", "number", "flow", "octet", "large"]))
@@ -106,6 +107,7 @@ def streams(draw: st.DrawFn) -> bytes:
 
 
 MANY = b"".join(transfer(n, 0, n.to_bytes(4, "big"), False, 0, 5, False) for n in range(40))
+TURNS = b"".join(transfer(n, n & 1, n.to_bytes(4, "big"), False, 0, 5, False) for n in range(40))
 FLAGS = b"".join(transfer(n, 0, n.to_bytes(4, "big"), n < 2, 0, 5, False) for n in range(4))  # settled, then not
 
 
@@ -120,6 +122,9 @@ FLAGS = b"".join(transfer(n, 0, n.to_bytes(4, "big"), n < 2, 0, 5, False) for n 
 )
 @example(MANY, 30, (100, 0), 0, False, 2)
 @example(MANY, 1000, (20, 0), 0, False, bulk.FEWEST)
+@example(TURNS, 30, (100, 20), 0, False, bulk.FEWEST)
+@example(TURNS, 1000, (20, 3), 0, True, bulk.FEWEST)
+@example(TURNS + transfer(40, 0, b"\0\0\0\4", False, 0, 5, False), 1000, (100, 100), 0, False, bulk.FEWEST)
 @example(FLAGS, 1000, (100, 0), 0, False, bulk.FEWEST)
 def test_many_at_a_time_or_octet_by_octet(
     data: bytes, window: int, credit: tuple[int, int], limit: int, drain: bool, fewest: int
@@ -191,6 +196,50 @@ def test_those_with_a_state_are_received_together() -> None:
         patch.setattr(FrameReader, "_generic", None)
         client.receive_data(b"".join(transfer(n, 0, n.to_bytes(4, "big"), True, 0, 5, False, True) for n in range(40)))
     assert [each.remote_state for each in link.incoming] == [ACCEPTED] * 40
+
+
+def by_turns(count: int, links: int) -> bytes:
+    """Transfers of a few links, one after the other."""
+    return b"".join(transfer(n, n % links, n.to_bytes(4, "big"), False, 0, 5, False) for n in range(count))
+
+
+def test_those_of_links_by_turns_are_received_together() -> None:
+    """The first of each link is looked at by itself, and one more; the others are not."""
+    client, links = engine(1000, (100, 100), 0, False)
+    looked_at = []
+    with pytest.MonkeyPatch.context() as patch:
+        whole = FrameReader.next
+
+        def noted(reader: FrameReader) -> Any:
+            frame = whole(reader)
+            looked_at.append(frame)
+            return frame
+
+        patch.setattr(FrameReader, "next", noted)
+        client.receive_data(by_turns(40, 2))
+    assert len([frame for frame in looked_at if frame is not None]) == 3
+    assert [len(link.incoming) for link in links] == [20, 20]
+
+
+def test_where_two_look_alike_a_run_begins() -> None:
+    """What is read by turns ends there, and before a frame that is not whole, of another channel or too large."""
+    start = by_turns(3, 2)
+    alike = [transfer(n, 0, b"same", False, 0, 5, False) for n in (3, 4)]
+    other_channel = TransferTemplate(4, 1).head(FIRST + 4, b"othr", False, 5) + b"ppppp"
+    for rest in (
+        alike[0],
+        transfer(3, 1, b"cut_", False, 0, 5, False) + transfer(4, 0, b"cut_", False, 0, 5, False)[:-1],
+        transfer(3, 1, b"size", False, 0, 5, False) + transfer(4, 0, b"size", False, 0, 700, False),
+        transfer(3, 1, b"chan", False, 0, 5, False) + other_channel,
+        transfer(3, 1, b"more", False, 0, 5, False) + transfer(4, 0, b"more", False, 0, 5, True),
+        transfer(3, 1, b"none", False, 0, 5, False),
+    ):
+        reader = FrameReader(600, reuses=True)
+        reader.feed(start + rest)
+        assert all(reader.next() for _ in range(3))
+        wanted = 0 if rest is alike[0] else 1
+        assert [each[1] for each in reader.by_turns(3, 100)] == [FIRST + 3] * wanted
+        assert reader.by_turns(3, 0) == []
 
 
 @pytest.mark.parametrize("limit", [0, 5])

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from amqp10.dialects.v1_0.endpoints.dispositions import ranges
 from amqp10.dialects.v1_0.wire.frames import FRAME_AMQP, FrameReader, encode_frame
-from amqp10.dialects.v1_0.wire.performatives import Disposition, Transfer
-from amqp10.dialects.v1_0.wire.transfer import TransferTemplate, encode_disposition, read_transfer
-from amqp10.errors import DecodeError, RemoteProtocolError
+from amqp10.dialects.v1_0.wire.performatives import Disposition, Flow, Transfer
+from amqp10.dialects.v1_0.wire.transfer import TransferTemplate, encode_disposition, encode_flow, read_transfer
+from amqp10.errors import DecodeError, EncodeError, RemoteProtocolError
 from amqp10.messaging import ACCEPTED, RELEASED, Accepted, Error, Modified, Received, Rejected
 from amqp10.types import Described, Symbol, ULong, decode_composite
 
@@ -255,6 +255,31 @@ def test_disposition(channel: int, as_receiver: bool, first: int, count: int, se
     written = Disposition(as_receiver, first, last, settled, state)
     assert found.state == Disposition.decode(written.encode()).state
     assert not found.batchable
+
+
+COUNTS = st.sampled_from([0, 1, 127, 128, 255, 256, 0xFFFF_FFFF]) | st.integers(0, 0xFFFF_FFFF)
+
+
+@given(st.lists(COUNTS | st.none(), min_size=5, max_size=5), COUNTS, COUNTS, COUNTS, st.booleans(), st.booleans())
+def test_flows(few: list[int | None], window: int, following: int, room: int, drain: bool, echo: bool) -> None:
+    """Octet by octet what the composite's own codec writes; what that would refuse is left to it."""
+    flow = Flow(few[0], window, following, room, few[1], few[2], few[3], few[4], drain, echo)
+    found, whole = encode_flow(7, flow), flow.encode()
+    if found is not None:
+        assert found == (8 + len(whole)).to_bytes(4, "big") + b"\2\0\0\7" + whole
+    assert (found is None) == (None in few or drain or echo)
+    assert encode_frame(7, flow)[8:] == whole
+
+
+@pytest.mark.parametrize("number", [-1, 1 << 32, "1"])
+def test_flows_that_cannot_be(number: Any) -> None:
+    """A number that is no uint is refused as ever."""
+    flow = Flow(1, 2, 3, 4, 5, 6, number, 8)
+    assert encode_flow(7, flow) is None
+    with pytest.raises(EncodeError):
+        encode_frame(7, flow)
+    flow.properties = {}
+    assert encode_flow(7, flow) is None
 
 
 # Layouts: what came before makes the next one cheaper, and never another.

@@ -267,6 +267,32 @@ class ReceiverEndpoint(ResumingReceiver):
         self.flow_state.received_many(taken)
         return True
 
+    def receive_message(self, like: Transfer, number: int, tag: bytes, payload: bytes) -> bool:
+        # benchmarks/budget.py, "receive_links".
+        flow, unsettled = self.flow_state, self._unsettled
+        settled = bool(like.settled)
+        if (
+            flow.credit <= 0
+            or self._partial is not None
+            or self._streaming
+            or self._draining
+            or self.detach_sent
+            or (self._limit is not None and len(payload) > self._limit)
+            or (tag in unsettled and not settled)
+        ):
+            return False
+        flow.received_many(1)
+        delivery = self.delivery_type(self, number, tag, payload, settled)
+        if like.message_format:
+            delivery.message_format = like.message_format
+        if like.state is not None:
+            delivery.remote_state = like.state
+        if not settled:
+            unsettled[tag] = delivery
+            self.session.incoming[number] = delivery
+        self._arrive(delivery)
+        return True
+
     # Transfers of a link that streams (§2.6.14): a delivery is handed out with its first part.
 
     @property

@@ -1,7 +1,9 @@
-"""Runs of transfers that look alike, read many at a time: their common octets are compared once for many (§2.7.5).
+"""Transfers read many at a time (§2.7.5).
 
-Each function returns the same as repeated calls of `FrameReader.next`. benchmarks/budget.py, "receive";
-benchmarks/run.py, "receive settled": a tenth.
+Of a run that looks alike the common octets are compared once for many: benchmarks/budget.py, "receive";
+benchmarks/run.py, "receive settled": a tenth. Transfers of several links by turns are read without the steps that all
+frames have: benchmarks/budget.py, "receive_links". Each function returns the same as repeated calls of
+`FrameReader.next`.
 """
 
 from __future__ import annotations
@@ -11,12 +13,18 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from .transfer import TransferLayout
 
 Alike = tuple[int, bytes, bytes]
 """One transfer of a run: delivery-id, delivery-tag and payload."""
+
+Mixed = tuple["TransferLayout", int, bytes, bytes]
+"""One transfer among others: its layout, delivery-id, delivery-tag and payload."""
+
+KEY: Final = 8  # bytes that distinguish layouts: sizes, and the handle if it is a small one
+WIDE_KEY: Final = 11  # the same with a handle of four octets
 
 FEWEST: Final = 24
 """The number of frames of one size from which on it pays to compare all of them at once, octet by octet."""
@@ -52,6 +60,45 @@ def read_run(
         found.append((number, tag_, data[at + length : end]))
         at = end
         most -= 1
+    return found, at
+
+
+def read_mixed(
+    data: bytes,
+    at: int,
+    channel: int,
+    layouts: Mapping[bytes, TransferLayout | None],
+    before: TransferLayout | None,
+    most: int,
+    largest: int,
+) -> tuple[list[Mixed], int]:
+    """Return the complete frames from `at` on, of this channel and known layouts, and their end.
+
+    Args:
+        before: the layout of the frame before; where two follow each other that look alike, a run begins.
+        most: the greatest number of frames to return.
+        largest: the most octets that one may have.
+    """
+    header = b"\x02\x00" + channel.to_bytes(2, "big")
+    end_of_data = len(data)
+    found: list[Mixed] = []
+    for _ in range(most):
+        body = at + 8
+        known = layouts.get(data[body : body + KEY]) or layouts.get(data[body : body + WIDE_KEY])
+        if known is None or known is before:
+            break
+        length, _, first, between, after, _, unpack = known
+        if body + length > end_of_data:
+            break
+        size, same, number, still, tag, always = unpack(data, at)
+        end = at + size
+        if same != header + first or still != between or always != after or not length + 8 <= size <= largest:
+            break
+        if end > end_of_data:
+            break
+        found.append((known, number, tag, data[body + length : end]))
+        before = known
+        at = end
     return found, at
 
 

@@ -1,18 +1,19 @@
-"""The frames of the message path, by hand: transfers out of a template and in by a walk, dispositions out (§2.7.5-6).
+"""The frames of the message path, by hand: transfers out of a template and in by a walk, dispositions and credit out.
 
 Each has its generic twin, the composite's own codec, and may only be a faster way to the same result: `read_transfer`
-gives None for whatever it does not know at sight. benchmarks/run.py measures them.
+gives None for whatever it does not know at sight, and so does `encode_flow` (§2.7.4-6). benchmarks/run.py measures
+them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from struct import Struct
+from struct import Struct, error
 from typing import Any, Final, NamedTuple
 
 from ....messaging import ACCEPTED, Accepted, Released
-from .performatives import Disposition, Transfer
+from .performatives import Disposition, Flow, Transfer
 
 _ACCEPTED: Final = b"\x00\x53\x24\x45"
 _U32 = Struct(">I")
@@ -263,6 +264,39 @@ def encode_disposition(
     role = 0x41 if as_receiver else 0x42
     size = 20 + len(rest)
     return _disposition(size, b"\x02\x00", channel, 0, 0x53, 0x15, 0xC0, 7 + len(rest), 5, role, 0x70, first) + rest
+
+
+_small_uint = {number: _uint(number) for number in range(256)}.get
+_wide_uint = Struct(">BI").pack
+_flow = Struct(">I2sH4sBB").pack
+
+
+def encode_flow(channel: int, flow: Flow) -> bytes | None:
+    """Encode the flow of a link that says nothing but its numbers; None: ask the generic encoder.
+
+    A link with a credit of 10 sends one for each five messages. benchmarks/budget.py, "receive_links".
+    """
+    if flow.drain or flow.echo or flow.properties is not None:
+        return None
+    try:
+        fields = b"".join(
+            [
+                _small_uint(number) or _wide_uint(0x70, number)  # type: ignore[arg-type]
+                for number in (
+                    flow.next_incoming_id,
+                    flow.incoming_window,
+                    flow.next_outgoing_id,
+                    flow.outgoing_window,
+                    flow.handle,
+                    flow.delivery_count,
+                    flow.link_credit,
+                    flow.available,
+                )
+            ]
+        )
+    except error:  # one of them is null, or no uint
+        return None
+    return _flow(14 + len(fields), b"\x02\x00", channel, b"\x00\x53\x13\xc0", 1 + len(fields), 8) + fields
 
 
 def join_dispositions(merged: Disposition, data: bytes, at: int, body: int, end: int) -> int:
