@@ -195,7 +195,7 @@ class Walk:
         elif isinstance(event, LinkAttached):
             link: Any = event.link
             on = link.session.owner
-            if on is None:
+            if not isinstance(on, SessionSide):  # the session is not answered yet
                 self.pending.append((side, event))
                 return False
             number = int(link.name[-1])
