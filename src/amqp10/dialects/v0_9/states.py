@@ -1,7 +1,8 @@
-"""The state machines of connections, channels and consumers (0-9-1 §1.4, §1.5, §1.8) and of links, as tables.
+"""The state machines of connections, channels and consumers (0-9-1 §1.4, §1.5, §1.8), sessions and links, as tables.
 
-0-9-1 has no links. On a client a link is a channel, and what this side knows of it; on a server it stands for a
-consumer, for all publishes of a channel, or for its transactions. See `_kit.machine`.
+0-9-1 has neither sessions nor links. A session is on a client a group of channels, on a server one channel. A link is
+on a client a channel, and what this side knows of it; on a server it stands for a consumer, for all publishes of a
+channel, or for its transactions. See `_kit.machine`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from .._kit.machine import Step as AnyStep
 
 
 class Step(AnyStep):
-    """What moves connections, channels, consumers and links on: the protocol header or a method."""
+    """What moves connections, channels, sessions, consumers and links on: the protocol header or a method."""
 
     START = HAPPENED, "call of start() on a server"
     SEND_HEADER = SENT, "header"
@@ -30,6 +31,9 @@ class Step(AnyStep):
     SEND_CANCEL = SENT, "cancel"
     RECEIVE_CANCEL_OK = RECEIVED, "cancel-ok"
     END = HAPPENED, "end of the transport, or of its use"
+    BEGIN = HAPPENED, "call of begin()"
+    END_SESSION = HAPPENED, "call of end(), or our close of a server's channel"
+    FINISH = HAPPENED, "end of its channels, or of the connection"
     ATTACH = HAPPENED, "the node was found, or the owner has answered"
     DETACH = HAPPENED, "our channel.close"
     END_LINK = HAPPENED, "end of the link, or of its channel"
@@ -54,6 +58,15 @@ class ChannelState(Enum):
     CLOSING = "our close is out: everything but the answer is dropped"
 
 
+class SessionState(Enum):
+    """Where a session is."""
+
+    BEGINNING = "the owner is to answer"
+    BEGUN = "begun"
+    ENDING = "its channels are being closed"
+    OVER = "the owner knows that the session is over"
+
+
 class ConsumerState(Enum):
     """Where a client's consumer is."""
 
@@ -72,7 +85,7 @@ class LinkState(Enum):
     OVER = "the owner knows that the link is over"
 
 
-_C, _H, _R, _L = ConnectionState, ChannelState, ConsumerState, LinkState
+_C, _H, _S, _R, _L = ConnectionState, ChannelState, SessionState, ConsumerState, LinkState
 
 CONNECTION: Final[dict[tuple[ConnectionState, Step], ConnectionState]] = {
     (_C.IDLE, Step.START): _C.HEADER,
@@ -91,6 +104,12 @@ CHANNEL: Final[dict[tuple[ChannelState, Step], ChannelState]] = {
     (_H.OPEN, Step.RECEIVE_CLOSE): _H.CLOSED,
     (_H.CLOSING, Step.RECEIVE_CLOSE): _H.CLOSING,  # both closed at once: the answer to ours is still to come
     (_H.CLOSING, Step.RECEIVE_CLOSE_OK): _H.CLOSED,
+}
+
+SESSION: Final[dict[tuple[SessionState, Step], SessionState]] = {
+    (_S.BEGINNING, Step.BEGIN): _S.BEGUN,
+    **{(state, Step.END_SESSION): _S.ENDING for state in (_S.BEGINNING, _S.BEGUN)},
+    **{(state, Step.FINISH): _S.OVER for state in SessionState if state is not _S.OVER},
 }
 
 CONSUMER: Final[dict[tuple[ConsumerState, Step], ConsumerState]] = {

@@ -65,3 +65,23 @@ def test_confirms_come_before_the_close(cause: str) -> None:
     ack, close = said(engine)
     assert ack == BasicAck(1)
     assert isinstance(close, ChannelClose)
+
+
+@pytest.mark.parametrize("cause", ["fault", "end", "refused"])
+def test_no_flow_after_the_close(cause: str) -> None:
+    """A channel that this side has closed is not told that nothing is taken, nor a session begun on it."""
+    engine, session = serving()
+    if cause == "fault":
+        hear(engine, 1, BasicAck(7))
+    elif cause == "end":
+        session.end(Error("amqp:not-allowed", "no"))
+    else:
+        session.refuse_method(Error("amqp:not-found", "no"), BasicPublish())
+    (close,) = said(engine)
+    assert isinstance(close, ChannelClose)
+    engine.block("the disk is full")
+    engine.block(None)
+    session.begin()
+    assert said(engine) == []
+    assert not session.begun
+    assert not session.sendable

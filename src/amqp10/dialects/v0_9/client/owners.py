@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ....engine import Session
 from ..connection import Connection
+from ..session import SessionEndpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +84,7 @@ class ConnectionCore(Connection):
         """Tell the server a new secret."""
 
 
-class SessionCore(Session):
+class SessionCore(SessionEndpoint):
     """A client's session, as its channels see it.
 
     Attributes:

@@ -25,6 +25,7 @@ from ....errors import AmqpError, LocalProtocolError
 from ....messaging import Coordinator, Error
 from ..message.places import DIRECT_REPLY
 from ..requests import LimitUnsettled, Recover, UpdateSecret
+from ..states import SessionState, Step
 from ..wire.methods import ChannelOpen
 from .declare import Declarations
 from .direct_reply import DirectReplies
@@ -51,18 +52,12 @@ class ClientSession(SessionCore):
         self.connection = connection
         self.engine = connection.engine
         self.terms = self.remote = terms if terms is not None else SessionTerms()
-        self.begun = True
-        self.strict_window = True
+        self.advance(Step.BEGIN)
         self.channels: list[Channel] = []
         self.coordinators: list[ClientCoordinator] = []
         self.commits: CommitChannel | None = None
         self._requests: Declarations | None = None
-        self._ending = False
         self.engine.emit(SessionBegun(self))
-
-    @property
-    def sendable(self) -> bool:
-        return self.begun
 
     def begin(self, terms: SessionTerms | None = None) -> None:
         raise LocalProtocolError("the session does not wait for an answer")
@@ -126,7 +121,7 @@ class ClientSession(SessionCore):
     def end(self, error: Error | None = None) -> None:
         if not self.begun:
             return
-        self.begun, self._ending = False, True
+        self.advance(Step.END_SESSION)
         for coordinator in list(self.coordinators):
             coordinator.over(None)
         for channel in list(self.channels):
@@ -134,14 +129,14 @@ class ClientSession(SessionCore):
         self._end_if_empty()
 
     def _end_if_empty(self) -> None:
-        if self._ending and not self.channels:
-            self._ending = False
+        if self.state is SessionState.ENDING and not self.channels:
+            self.advance(Step.FINISH)
             self.connection.sessions.remove(self)
             self.engine.emit(SessionUnmapped(self, None))
 
     def over(self, error: AmqpError | None) -> None:
         """End the session, because the connection is over."""
-        self.begun = self._ending = False
+        self.advance(Step.FINISH)
         for coordinator in list(self.coordinators):
             coordinator.over(error)
         for channel in list(self.channels):

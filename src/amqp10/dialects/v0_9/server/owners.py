@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
-from ....engine import Session
 from ..channel import ChannelUser
 from ..connection import Connection
+from ..session import SessionEndpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +54,7 @@ class TransactionWork:
         self.at_commit: list[Callable[[], None]] = []
 
 
-class SessionCore(Session, ChannelUser):
+class SessionCore(SessionEndpoint, ChannelUser):
     """A server's channel, as its links and the channel itself see it.
 
     Attributes:

@@ -22,7 +22,7 @@ from ..._kit.partial import largest_in_part
 from ..acks import SIZE
 from ..codes import SOFT, Fault, as_exception, code_of, text_of
 from ..message.places import DIRECT_REPLY
-from ..states import ChannelState
+from ..states import ChannelState, Step
 from ..wire.method_table import Method
 from ..wire.methods import (
     AccessRequest,
@@ -103,8 +103,6 @@ class ServerSession(SessionCore):
         self.engine = connection.engine
         self.terms: SessionTerms | None = None
         self.remote: SessionTerms | None = SessionTerms()
-        self.begun = False
-        self.strict_window = True
         self.confirming = False
         self.last_queue = ""  # the queue of methods that name no queue
         self.replies_at = ""  # the queue that stands for the pseudo-queue of replies on this channel
@@ -121,18 +119,14 @@ class ServerSession(SessionCore):
         self.engine.emit(SessionBegun(self))
 
     def begin(self, terms: SessionTerms | None = None) -> None:
-        if self.begun or self.channel.state is not ChannelState.OPEN:
+        if not self.may(Step.BEGIN):
             return
         self.terms = terms if terms is not None else SessionTerms()
-        self.begun = True
+        self.advance(Step.BEGIN)
         self.channel.write(ChannelOpenOk())
         if self.connection.blocking_channels:
             self.ask(active=False)
         self.channel.release(self)
-
-    @property
-    def sendable(self) -> bool:
-        return self.begun
 
     def attach_sender(self, terms: Any, *, resuming: Any = None) -> Any:
         raise LocalProtocolError("only the client attaches links in AMQP 0-9-1")
@@ -319,20 +313,21 @@ class ServerSession(SessionCore):
 
     def before_close(self) -> None:
         """Confirm the publishes that the owner has looked at; the rest count as never sent."""
+        self.advance(Step.END_SESSION)
         if self.publisher is not None:
             self.publisher.drop()
 
     def closed(self, error: Error | None) -> None:
         cause = None if error is None else as_exception(SessionEnded, error)
         self._end_links(cause)
-        self.begun = False
+        self.advance(Step.FINISH)
         if self in self.connection.sessions:
             self.connection.sessions.remove(self)
         self.engine.emit(SessionUnmapped(self, cause))
 
     def over(self, error: AmqpError | None) -> None:
         self._end_links(error, closed=False)
-        self.begun = False
+        self.advance(Step.FINISH)
         self.engine.emit(SessionUnmapped(self, error))
 
     def links(self) -> list[ServerLink]:

@@ -1,0 +1,24 @@
+"""What the sessions of both roles share: their state."""
+
+from __future__ import annotations
+
+from ...engine import Session
+from .._kit.machine import Machine
+from .states import SESSION, SessionState
+
+
+class SessionEndpoint(Session, Machine[SessionState]):
+    """One end of a session: on a client a group of channels, on a server one channel."""
+
+    noun = "session"
+    transitions = SESSION
+    state = SessionState.BEGINNING
+    begun = False
+    strict_window = True
+
+    def entered(self, state: SessionState) -> None:
+        self.begun = state is SessionState.BEGUN
+
+    @property
+    def sendable(self) -> bool:
+        return self.begun
