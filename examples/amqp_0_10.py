@@ -1,4 +1,6 @@
-"""AMQP 0-10: queues and bindings in its own words, messages in the usual ones, and a distributed transaction."""
+"""AMQP 0-10: queues and bindings in its own words, messages in the usual ones, and a
+distributed transaction.
+"""
 
 import trio
 
@@ -13,7 +15,8 @@ async def main() -> None:
         await native.declare_queue("errors", durable=True)
         await native.bind("errors", "amq.topic", "*.error")
 
-        async with connection.sender("/exchanges/amq.topic") as sender:  # each message's subject is its routing key
+        # Each message's subject is its routing key
+        async with connection.sender("/exchanges/amq.topic") as sender:
             await sender.send(Message("disk full", subject="db.error"))
             await sender.send(Message("no route", subject="net.error"))
         facts = await native.queue("errors")
@@ -31,7 +34,9 @@ async def main() -> None:
                     await sender.send("part of something larger")
                 await xa.end(xid)
                 await xa.prepare(xid)
-                print("prepared:", [each.global_id.decode() for each in await xa.recover()])
+                print(
+                    "prepared:", [each.global_id.decode() for each in await xa.recover()]
+                )
                 print("nothing yet:", receiver.buffered)
                 await xa.commit(xid)
             with await receiver.receive() as message:

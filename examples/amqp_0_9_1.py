@@ -1,4 +1,6 @@
-"""AMQP 0-9-1, as RabbitMQ speaks it: queues and bindings in its own words, messages in the usual ones."""
+"""AMQP 0-9-1, as RabbitMQ speaks it: queues and bindings in its own words, messages in
+the usual ones.
+"""
 
 import trio
 
@@ -13,8 +15,10 @@ async def main() -> None:
         await native.declare_queue("errors", arguments={"x-max-length": 1000})
         await native.bind("errors", "amq.topic", "*.error")
 
-        async with connection.sender("/exchanges/amq.topic") as sender:  # each message's subject is its routing key
-            await sender.send(Message(b"disk full", subject="db.error"))  # returns when the server has confirmed it
+        # Each message's subject is its routing key
+        async with connection.sender("/exchanges/amq.topic") as sender:
+            # Returns when the server has confirmed it
+            await sender.send(Message(b"disk full", subject="db.error"))
             await sender.send(Message(b"no route", subject="net.error"))
             try:
                 await sender.send(Message(b"all is well", subject="db.info"))
@@ -27,7 +31,8 @@ async def main() -> None:
                 print(delivery.message.body.decode(), "came as", delivery.message.subject)
                 delivery.accept(transaction=transaction)
             delivery = await receiver.receive()
-            delivery.reject()  # where the queue sends what is rejected; this one sends it nowhere
+            # Where the queue sends what is rejected; this one sends it nowhere
+            delivery.reject()
 
         facts = await native.queue("errors")
         print("errors has", facts.messages if facts is not None else "gone")

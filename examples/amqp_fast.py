@@ -1,4 +1,6 @@
-"""AMQP/Fast: the same program as in any dialect, what it cannot say, and what only it can."""
+"""AMQP/Fast: the same program as in any dialect, what it cannot say, and what only it
+can.
+"""
 
 import trio
 
@@ -12,14 +14,18 @@ async def main() -> None:
             for number in range(1, 4):
                 await sender.send(Message(f"order {number}", message_id=f"id-{number}"))
 
-        # Only AMQP/Fast: messages by numbers, looked at in any order, left where they are.
+        # Only AMQP/Fast: messages by numbers, looked at in any order, left where they
+        # are.
         index = await connection.native.list("orders")
         print("listed:", *index.numbers)
         for number in reversed(index.numbers):
             message = await connection.native.show("orders", number)
             print(f"{number} is {message.message_id}, {message.body}")
 
-        async with connection.receiver("orders") as receiver, connection.sender("done") as done:
+        async with (
+            connection.receiver("orders") as receiver,
+            connection.sender("done") as done,
+        ):
             async with connection.transaction() as transaction:
                 delivery = await receiver.receive()
                 delivery.accept(transaction=transaction)

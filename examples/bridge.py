@@ -1,4 +1,7 @@
-"""Move a queue from an old broker, in AMQP 0-9-1, to a new one. Usage: python bridge.py [URL OF THE OLD ONE]"""
+"""Move a queue from an old broker, in AMQP 0-9-1, to a new one.
+
+Usage: python bridge.py [URL OF THE OLD ONE]
+"""
 
 import sys
 
@@ -10,11 +13,19 @@ from amqp10.broker import Broker
 
 
 async def main(url: str) -> None:
-    async with Connection(url, dialect="0-9-1") as old, Broker() as broker, Connection(broker.url) as new:
+    async with (
+        Connection(url, dialect="0-9-1") as old,
+        Broker() as broker,
+        Connection(broker.url) as new,
+    ):
         async with old.sender("bridge-orders") as sender:
-            await sender.send_many(Message(f"order {n}".encode(), durable=True) for n in range(100))
+            await sender.send_many(
+                Message(f"order {n}".encode(), durable=True) for n in range(100)
+            )
 
-        report = await amqp10.bridge((old, "bridge-orders"), (new, "orders"), until_empty=True)
+        report = await amqp10.bridge(
+            (old, "bridge-orders"), (new, "orders"), until_empty=True
+        )
         print(report)
 
         async with new.receiver("orders") as receiver:

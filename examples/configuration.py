@@ -1,4 +1,7 @@
-"""A broker from a file, and a program that knows it from the environment. Usage: python configuration.py"""
+"""A broker from a file, and a program that knows it from the environment.
+
+Usage: python configuration.py
+"""
 
 import os
 from pathlib import Path
@@ -27,7 +30,9 @@ async def main(folder: Path) -> None:
     (folder / "shop.password").write_text("secret\n")
     async with Broker(**read_config(folder / "broker.toml")) as broker:
         # What a platform sets.
-        os.environ["AMQP10_URL"] = broker.url.replace("//", "//shop@") + "?idle_timeout=30"
+        os.environ["AMQP10_URL"] = (
+            broker.url.replace("//", "//shop@") + "?idle_timeout=30"
+        )
         os.environ["AMQP10_PASSWORD_FILE"] = str(folder / "shop.password")
         os.environ["AMQP10_RECONNECT"] = "true"
         os.environ["AMQP10_WORK_CONCURRENCY"] = "3"
@@ -45,7 +50,9 @@ async def serve() -> None:
     async with Connection(urls, **settings) as connection:
         async with connection.sender("orders") as sender:
             await sender.send(1)
-        async with Worker(connection, "orders", handle, **worker_from_environment()) as worker:
+        async with Worker(
+            connection, "orders", handle, **worker_from_environment()
+        ) as worker:
             await done.wait()
             print(worker.concurrency, "at a time")
 

@@ -19,7 +19,8 @@ async def main() -> None:
                 delivery = await receiver.receive()
                 print(delivery.message.body)
                 delivery.accept()
-            receiver.add_credit(10)  # more than there are: drain returns when those are here
+            # More than there are: drain returns when those are here
+            receiver.add_credit(10)
             await receiver.drain()
             for delivery in await receiver.receive_batch(10, max_wait=0):
                 print(delivery.message.body)

@@ -1,4 +1,6 @@
-"""The same program in every AMQP: one word changes, and a message sent in one dialect is received in another."""
+"""The same program in every AMQP: one word changes, and a message sent in one dialect is
+received in another.
+"""
 
 import trio
 
@@ -9,15 +11,24 @@ DIALECTS = ["1.0", "0-10", "0-9-1", "fast", "auto"]
 
 
 async def send(url: str, dialect: str) -> None:
-    async with Connection(url, dialect=dialect) as connection, connection.sender("orders") as sender:
-        await sender.send(Message(f"from {connection.dialect}", subject="greeting", priority=7))
+    async with (
+        Connection(url, dialect=dialect) as connection,
+        connection.sender("orders") as sender,
+    ):
+        await sender.send(
+            Message(f"from {connection.dialect}", subject="greeting", priority=7)
+        )
 
 
 async def receive(url: str, dialect: str) -> None:
-    async with Connection(url, dialect=dialect) as connection, connection.receiver("orders") as receiver:
+    async with (
+        Connection(url, dialect=dialect) as connection,
+        connection.receiver("orders") as receiver,
+    ):
         delivery = await receiver.receive()
         message = delivery.message
-        print(f"{connection.dialect} has {message.body!r}, {message.subject}, priority {message.priority}")
+        fields = f"{message.body!r}, {message.subject}, priority {message.priority}"
+        print(f"{connection.dialect} has {fields}")
         delivery.accept()
 
 

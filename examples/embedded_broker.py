@@ -7,8 +7,14 @@ from amqp10.broker import Broker
 
 
 async def main() -> None:
-    async with Broker(queues=["orders"], topics=["news"]) as broker, Connection(broker.url) as connection:
-        async with connection.receiver("news") as first, connection.receiver("news") as second:
+    async with (
+        Broker(queues=["orders"], topics=["news"]) as broker,
+        Connection(broker.url) as connection,
+    ):
+        async with (
+            connection.receiver("news") as first,
+            connection.receiver("news") as second,
+        ):
             async with connection.sender("news") as sender:
                 await sender.send("a copy for each")
             for receiver in (first, second):

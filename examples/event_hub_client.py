@@ -1,11 +1,19 @@
-"""Azure Event Hubs: keys, batches, positions and owner levels. Usage: python event_hub_client.py"""
+"""Azure Event Hubs: keys, batches, positions and owner levels.
+
+Usage: python event_hub_client.py
+"""
 
 import trio
 
 from amqp10 import EventPosition, Message
 from amqp10.azure import EventHub, OwnershipLost
 from amqp10.broker import Broker, TokenRules
-from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, EventHubConfig, connection_string
+from amqp10.broker.azure import (
+    EMULATOR_RULE,
+    AzureConfig,
+    EventHubConfig,
+    connection_string,
+)
 
 CONFIG = AzureConfig(event_hubs=[EventHubConfig("telemetry", 2, ["dashboard"])])
 
@@ -49,7 +57,8 @@ async def own(hub: EventHub, partition: str) -> None:
 
 
 async def main() -> None:
-    # In place of the emulator: what the portal shows, or "NAME.servicebus.windows.net" and a credential.
+    # In place of the emulator: what the portal shows, or "NAME.servicebus.windows.net"
+    # and a credential.
     async with (
         Broker(azure=CONFIG, tokens=TokenRules([EMULATOR_RULE])) as broker,
         EventHub(connection_string(broker.url), "telemetry") as hub,

@@ -1,4 +1,7 @@
-"""Azure Event Hubs: processes that share the partitions of a hub. Usage: python event_processor.py"""
+"""Azure Event Hubs: processes that share the partitions of a hub.
+
+Usage: python event_processor.py
+"""
 
 import tempfile
 from pathlib import Path
@@ -8,7 +11,12 @@ import trio
 
 from amqp10.azure import EventHub, EventProcessor, ReceivedEvent, SQLiteLeases
 from amqp10.broker import Broker, TokenRules
-from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, EventHubConfig, connection_string
+from amqp10.broker.azure import (
+    EMULATOR_RULE,
+    AzureConfig,
+    EventHubConfig,
+    connection_string,
+)
 
 CONFIG = AzureConfig(event_hubs=[EventHubConfig("telemetry", 4)])
 
@@ -29,7 +37,8 @@ async def process(hub: EventHub, leases: Path, count: int) -> None:
 
 async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        # In place of the emulator: what the portal shows, or "NAME.servicebus.windows.net" and a credential.
+        # In place of the emulator: what the portal shows, or
+        # "NAME.servicebus.windows.net" and a credential.
         async with (
             Broker(azure=CONFIG, tokens=TokenRules([EMULATOR_RULE])) as broker,
             EventHub(connection_string(broker.url), "telemetry") as hub,

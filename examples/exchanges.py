@@ -1,4 +1,6 @@
-"""Exchanges of the embedded broker, from AMQP 1.0: one message, a copy for each queue that is bound for it."""
+"""Exchanges of the embedded broker, from AMQP 1.0: one message, a copy for each queue
+that is bound for it.
+"""
 
 import trio
 
@@ -13,7 +15,8 @@ async def main() -> None:
         Broker(exchanges={"logs": "topic"}, bindings=BINDINGS) as broker,
         Connection(broker.url) as connection,
     ):
-        async with connection.sender("/exchanges/logs") as sender:  # each message's subject is its routing key
+        # Each message's subject is its routing key
+        async with connection.sender("/exchanges/logs") as sender:
             await sender.send(Message("disk full", subject="db.error"))
             await sender.send(Message("all is well", subject="db.info"))
         for queue in ("errors", "everything"):
@@ -21,7 +24,13 @@ async def main() -> None:
         async with connection.receiver("/queues/errors") as receiver:
             with await receiver.receive() as message:
                 annotations = message.message_annotations
-                print(message.body, "came by", annotations["x-exchange"], "with", annotations["x-routing-key"])
+                print(
+                    message.body,
+                    "came by",
+                    annotations["x-exchange"],
+                    "with",
+                    annotations["x-routing-key"],
+                )
         try:
             async with connection.sender("/exchanges/amq.direct/nobody") as sender:
                 await sender.send("for whom?")

@@ -4,7 +4,15 @@ import sys
 
 import trio
 
-from amqp10 import ApplicationPropertiesFilter, Connection, FilterNotApplied, Message, Selector, Source, StreamOffset
+from amqp10 import (
+    ApplicationPropertiesFilter,
+    Connection,
+    FilterNotApplied,
+    Message,
+    Selector,
+    Source,
+    StreamOffset,
+)
 
 URL = sys.argv[1] if len(sys.argv) > 1 else "amqp://localhost:5672"
 
@@ -18,7 +26,9 @@ async def main() -> None:
 
         # A condition in SQL; values go in by name and are quoted.
         selector = Selector("region = :region AND weight > :least", region="eu", least=5)
-        async with connection.receiver(Source("shipments", filters=[selector])) as receiver:
+        async with connection.receiver(
+            Source("shipments", filters=[selector])
+        ) as receiver:
             bodies = []
             for delivery in await receiver.receive_batch(2, max_wait=5):
                 bodies.append(delivery.message.body)
@@ -26,14 +36,19 @@ async def main() -> None:
             print("two for eu:", bodies)
 
         # A filter without a language: fields and their values.
-        source = Source("shipments", filters=[ApplicationPropertiesFilter({"region": "us", "number": 2})])
+        source = Source(
+            "shipments",
+            filters=[ApplicationPropertiesFilter({"region": "us", "number": 2})],
+        )
         async with connection.receiver(source) as receiver:
             with await receiver.receive() as message:
                 print("by fields:", [message.body])
 
         # What the peer does not apply is an error, before a message comes.
         try:
-            async with connection.receiver(Source("shipments", filters=[StreamOffset("first")])):
+            async with connection.receiver(
+                Source("shipments", filters=[StreamOffset("first")])
+            ):
                 pass
         except FilterNotApplied as error:
             print("not applied:", *error.filters)

@@ -1,6 +1,7 @@
 """Answer the probes of a container platform. Usage: python health.py [URL]
 
-`application` is plain ASGI: any server runs it, and a framework mounts it. Here it is called without one.
+`application` is plain ASGI: any server runs it, and a framework mounts it. Here it is
+called without one.
 """
 
 import json
@@ -14,7 +15,9 @@ URL = sys.argv[1] if len(sys.argv) > 1 else "amqp://localhost:5672"
 
 
 class Probes:
-    """GET /live: restart me if this is not 200. GET /ready: send me no work while this is not 200."""
+    """GET /live: restart me if this is not 200. GET /ready: send me no work while this is
+    not 200.
+    """
 
     def __init__(self, connection: Connection, patience: float = 60) -> None:
         self.connection = connection
@@ -22,10 +25,17 @@ class Probes:
 
     async def __call__(self, scope, receive, send) -> None:
         health = self.connection.health()
-        # What is never taken or never answered is a fault of this program that only a restart mends.
+        # What is never taken or never answered is a fault of this program that only a
+        # restart mends.
         stuck = health.state == "open" and health.oldest_unsettled > self.patience
-        well = {"/live": health.live and not stuck, "/ready": health.ready}.get(scope["path"])
-        said = {"state": health.state, "for": round(health.state_age, 1), "reconnects": health.reconnects}
+        well = {"/live": health.live and not stuck, "/ready": health.ready}.get(
+            scope["path"]
+        )
+        said = {
+            "state": health.state,
+            "for": round(health.state_age, 1),
+            "reconnects": health.reconnects,
+        }
         status = 404 if well is None else 200 if well else 503
         headers = [(b"content-type", b"application/json")]
         await send({"type": "http.response.start", "status": status, "headers": headers})

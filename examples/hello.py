@@ -12,7 +12,9 @@ URL = sys.argv[1] if len(sys.argv) > 1 else "amqp://localhost:5672"
 async def main() -> None:
     async with Connection(URL) as connection:
         async with connection.sender("orders") as sender:
-            await sender.send(Message("hello", subject="greeting", application_properties={"n": 1}))
+            await sender.send(
+                Message("hello", subject="greeting", application_properties={"n": 1})
+            )
         async with connection.receiver("orders", credit=100) as receiver:
             async for delivery in receiver:
                 print(delivery.message.body, delivery.message.subject)

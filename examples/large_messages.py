@@ -1,4 +1,7 @@
-"""Send and receive messages that need not fit in memory. Usage: python large_messages.py [URL]"""
+"""Send and receive messages that need not fit in memory.
+
+Usage: python large_messages.py [URL]
+"""
 
 import hashlib
 import sys
@@ -22,7 +25,9 @@ async def frames() -> AsyncIterator[bytes]:
 
 async def send(sender: Sender, file: Path) -> None:
     seen = hashlib.sha256()
-    async with sender.stream(Message(subject="chunk by chunk", content_type="video/mp4")) as body:
+    async with sender.stream(
+        Message(subject="chunk by chunk", content_type="video/mp4")
+    ) as body:
         async for frame in frames():
             seen.update(frame)
             await body.send(frame)  # waits while the broker takes no more
@@ -41,7 +46,12 @@ async def receive(receiver: Receiver, folder: Path) -> None:
             seen = hashlib.sha256()
             async for chunk in delivery.body():
                 seen.update(chunk)
-            print(message.subject, "whole" if seen.hexdigest() == message.footer["x-opt-sha256"] else "damaged")
+            print(
+                message.subject,
+                "whole"
+                if seen.hexdigest() == message.footer["x-opt-sha256"]
+                else "damaged",
+            )
         delivery.accept()
 
 
@@ -55,7 +65,12 @@ async def main() -> None:
                 await send(sender, file)
             async with connection.receiver("videos", stream=True) as receiver:
                 await receive(receiver, folder)
-        print("the copy is", "equal" if (folder / "copy").read_bytes() == file.read_bytes() else "another one")
+        print(
+            "the copy is",
+            "equal"
+            if (folder / "copy").read_bytes() == file.read_bytes()
+            else "another one",
+        )
 
 
 trio.run(main)

@@ -1,4 +1,7 @@
-"""Dynamic and anonymous nodes: ask for an address, answer to it. Usage: python nodes.py [URL]"""
+"""Dynamic and anonymous nodes: ask for an address, answer to it.
+
+Usage: python nodes.py [URL]
+"""
 
 import sys
 
@@ -11,12 +14,21 @@ URL = sys.argv[1] if len(sys.argv) > 1 else "amqp://localhost:5672"
 
 async def serve(connection: Connection, started: trio.Event) -> None:
     """Answer one request to wherever it wants its reply."""
-    async with connection.receiver("squares") as requests, connection.sender(None) as replies:
+    async with (
+        connection.receiver("squares") as requests,
+        connection.sender(None) as replies,
+    ):
         started.set()
         async for delivery in requests:
             request = delivery.message
             assert isinstance(request.body, int)
-            await replies.send(Message(request.body**2, to=request.reply_to, correlation_id=request.message_id))
+            await replies.send(
+                Message(
+                    request.body**2,
+                    to=request.reply_to,
+                    correlation_id=request.message_id,
+                )
+            )
             delivery.accept()
             break
 
@@ -26,7 +38,10 @@ async def main() -> None:
         started = trio.Event()
         nursery.start_soon(serve, connection, started)
         await started.wait()
-        async with connection.receiver(dynamic=True) as inbox, connection.sender("squares") as sender:
+        async with (
+            connection.receiver(dynamic=True) as inbox,
+            connection.sender("squares") as sender,
+        ):
             await sender.send(Message(12, reply_to=inbox.address, message_id="first"))
             delivery = await inbox.receive()
             print(delivery.message.correlation_id, delivery.message.body)

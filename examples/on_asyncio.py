@@ -1,4 +1,7 @@
-"""The same on asyncio: nothing changes but what runs it. Usage: python on_asyncio.py [URL]"""
+"""The same on asyncio: nothing changes but what runs it.
+
+Usage: python on_asyncio.py [URL]
+"""
 
 import asyncio
 import sys

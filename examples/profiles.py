@@ -1,4 +1,7 @@
-"""The same program on any broker: its profile spells the nodes. Usage: python profiles.py [URL]"""
+"""The same program on any broker: its profile spells the nodes.
+
+Usage: python profiles.py [URL]
+"""
 
 import sys
 

@@ -1,4 +1,7 @@
-"""A service, and a client that has ten requests under way at once. Usage: python request_reply.py [URL]"""
+"""A service, and a client that has ten requests under way at once.
+
+Usage: python request_reply.py [URL]
+"""
 
 import sys
 
@@ -14,11 +17,13 @@ async def square() -> None:
     async with Connection(URL) as connection, connection.responder("square") as responder:
         async for request in responder:
             number = request.message.body
-            await request.reply(Message(number * number))  # to where the request says, and only then is it accepted
+            # To where the request says, and only then is it accepted
+            await request.reply(Message(number * number))
 
 
 async def ask(requester: Requester, number: int) -> None:
-    with anyio.move_on_after(10):  # a request waits for its reply for as long as you let it
+    # A request waits for its reply for as long as you let it
+    with anyio.move_on_after(10):
         reply = await requester.request(Message(number))
         print(f"{number} * {number} = {reply.body}")
 

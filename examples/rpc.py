@@ -1,4 +1,7 @@
-"""Remote calls: a service with two methods, and errors that reach the caller. Usage: python rpc.py [URL]"""
+"""Remote calls: a service with two methods, and errors that reach the caller.
+
+Usage: python rpc.py [URL]
+"""
 
 import sys
 from contextlib import suppress
@@ -6,7 +9,16 @@ from contextlib import suppress
 import anyio
 import trio
 
-from amqp10 import Connection, DecodeError, LinkDetached, Message, MessageNotAccepted, Request, Requester, Responder
+from amqp10 import (
+    Connection,
+    DecodeError,
+    LinkDetached,
+    Message,
+    MessageNotAccepted,
+    Request,
+    Requester,
+    Responder,
+)
 
 URL = sys.argv[1] if len(sys.argv) > 1 else "amqp://localhost:5672"
 

@@ -1,4 +1,7 @@
-"""Test how your code takes a server that breaks in mid-stream. Usage: python scripted_peer.py"""
+"""Test how your code takes a server that breaks in mid-stream.
+
+Usage: python scripted_peer.py
+"""
 
 import trio
 
@@ -7,7 +10,9 @@ from amqp10.testing import ScriptedPeer, Transfer
 
 
 async def server(peer: ScriptedPeer) -> None:
-    """Open everything as a good server would, take one message, and go without an outcome."""
+    """Open everything as a good server would, take one message, and go without an
+    outcome.
+    """
     await peer.accept_connection()
     await peer.accept_session()
     await peer.accept_link(credit=1)

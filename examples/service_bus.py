@@ -1,4 +1,6 @@
-"""Test against Azure Service Bus without Docker: Microsoft's SDK speaks to an emulator in this process."""
+"""Test against Azure Service Bus without Docker: Microsoft's SDK speaks to an emulator in
+this process.
+"""
 
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 

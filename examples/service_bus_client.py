@@ -1,4 +1,7 @@
-"""Azure Service Bus: locks, dead letters, sessions, schedules and rules. Usage: python service_bus_client.py"""
+"""Azure Service Bus: locks, dead letters, sessions, schedules and rules.
+
+Usage: python service_bus_client.py
+"""
 
 from datetime import UTC, datetime, timedelta
 
@@ -7,9 +10,18 @@ import trio
 from amqp10 import Message
 from amqp10.azure import Rule, ServiceBus, SqlFilter
 from amqp10.broker import Broker, TokenRules
-from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, QueueConfig, TopicConfig, connection_string
+from amqp10.broker.azure import (
+    EMULATOR_RULE,
+    AzureConfig,
+    QueueConfig,
+    TopicConfig,
+    connection_string,
+)
 
-CONFIG = AzureConfig(["orders", QueueConfig("kitchen", requires_session=True)], [TopicConfig("fruit", ["red"])])
+CONFIG = AzureConfig(
+    ["orders", QueueConfig("kitchen", requires_session=True)],
+    [TopicConfig("fruit", ["red"])],
+)
 
 
 async def orders(bus: ServiceBus) -> None:
@@ -21,7 +33,8 @@ async def orders(bus: ServiceBus) -> None:
         await sender.send(batch)
     async with bus.receiver("orders") as receiver:
         delivery = await receiver.receive()
-        async with delivery.keep_locked(), delivery as message:  # its end completes the message
+        # Its end completes the message
+        async with delivery.keep_locked(), delivery as message:
             print(message.body, "at attempt", delivery.delivery_count)
         delivery = await receiver.receive()
         await delivery.dead_letter("it cannot be brewed")
@@ -33,8 +46,12 @@ async def orders(bus: ServiceBus) -> None:
 
 async def one_after_the_other(bus: ServiceBus) -> None:
     async with bus.sender("kitchen") as sender:
-        await sender.send_many(Message(body, group_id="kettle") for body in (b"fill", b"boil"))
-        number = await sender.schedule(Message(b"refill", group_id="kettle"), datetime.now(UTC) + timedelta(hours=1))
+        await sender.send_many(
+            Message(body, group_id="kettle") for body in (b"fill", b"boil")
+        )
+        number = await sender.schedule(
+            Message(b"refill", group_id="kettle"), datetime.now(UTC) + timedelta(hours=1)
+        )
     async with bus.next_session("kitchen") as session:
         done = []
         for delivery in await session.receive_batch(2):
@@ -42,7 +59,8 @@ async def one_after_the_other(bus: ServiceBus) -> None:
                 done.append(message.body)
                 await session.set_state(message.body)
         state = await session.state() or b""
-        print(f"{session.session_id}: {', '.join(map(str, done))}, last done: {state.decode()}")
+        bodies = ", ".join(map(str, done))
+        print(f"{session.session_id}: {bodies}, last done: {state.decode()}")
         for each in await session.peek():
             print(f"{each.state}: {each.message.body} as number {number}")
 
@@ -54,12 +72,16 @@ async def rules(bus: ServiceBus) -> None:
     async with bus.sender("fruit") as sender:
         await sender.send(Message(b"banana", application_properties={"color": "yellow"}))
         await sender.send(Message(b"apple", application_properties={"color": "red"}))
-    async with bus.receiver("fruit", subscription="red") as receiver, await receiver.receive() as message:
+    async with (
+        bus.receiver("fruit", subscription="red") as receiver,
+        await receiver.receive() as message,
+    ):
         print("red:", message.body)
 
 
 async def main() -> None:
-    # In place of the emulator: what the portal shows, or "NAME.servicebus.windows.net" and a credential.
+    # In place of the emulator: what the portal shows, or "NAME.servicebus.windows.net"
+    # and a credential.
     async with (
         Broker(azure=CONFIG, tokens=TokenRules([EMULATOR_RULE])) as broker,
         ServiceBus(connection_string(broker.url)) as bus,

@@ -1,4 +1,7 @@
-"""Every outcome that a receiver can give, and what a sender sees of it. Usage: python settlement.py [URL]"""
+"""Every outcome that a receiver can give, and what a sender sees of it.
+
+Usage: python settlement.py [URL]
+"""
 
 import sys
 
@@ -18,18 +21,26 @@ async def main() -> None:
         delivery.accept()  # done: the broker forgets it
 
         try:
-            with await receiver.receive() as message:  # accept on exit, "failed" on an exception
+            # Accept on exit, "failed" on an exception
+            with await receiver.receive() as message:
                 raise RuntimeError(f"cannot do {message.body}")
         except RuntimeError as error:
             print(error)
 
-        for _ in range(2):  # the one that failed is here again, and its delivery count tells
+        # The one that failed is here again, and its delivery count tells
+        for _ in range(2):
             delivery = await receiver.receive()
-            print(delivery.message.body, "delivery count", delivery.message.delivery_count)
+            print(
+                delivery.message.body, "delivery count", delivery.message.delivery_count
+            )
             delivery.reject("amqp:decode-error", "nobody can read this")
 
-        async with connection.receiver("refusals", credit=1) as strict, connection.sender("refusals") as sender:
-            pending = await sender.submit(Message("is this good?"))  # on a broker, accepted is the broker's word
+        async with (
+            connection.receiver("refusals", credit=1) as strict,
+            connection.sender("refusals") as sender,
+        ):
+            # On a broker, accepted is the broker's word
+            pending = await sender.submit(Message("is this good?"))
             print("the broker says", type(await pending.outcome()).__name__)
             (await strict.receive()).accept()
     print(f"a sender whose peer rejects gets {MessageRejected.__name__}")

@@ -1,11 +1,19 @@
-"""A stream of the embedded broker: a log that is read from any offset, by anyone, as often as one likes."""
+"""A stream of the embedded broker: a log that is read from any offset, by anyone, as
+often as one likes.
+"""
 
 import trio
 
 from amqp10 import Connection, Source, StreamOffset
 from amqp10.broker import Broker
 
-QUEUES = {"measured": {"x-queue-type": "stream", "x-max-length-bytes": 1_000_000, "x-max-age": "7D"}}
+QUEUES = {
+    "measured": {
+        "x-queue-type": "stream",
+        "x-max-length-bytes": 1_000_000,
+        "x-max-age": "7D",
+    }
+}
 
 
 async def read(connection: Connection, where: str | int) -> list[str]:
@@ -13,7 +21,10 @@ async def read(connection: Connection, where: str | int) -> list[str]:
     async with connection.receiver(source) as receiver:
         found = []
         for delivery in await receiver.receive_batch(100, max_wait=0.1):
-            found.append(f"{delivery.message.message_annotations['x-stream-offset']}: {delivery.message.body}")
+            message = delivery.message
+            found.append(
+                f"{message.message_annotations['x-stream-offset']}: {message.body}"
+            )
             delivery.accept()  # gives credit; the message stays
         return found
 

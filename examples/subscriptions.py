@@ -1,4 +1,7 @@
-"""Durable and shared subscriptions, and a look at a queue. Usage: python subscriptions.py [URL]"""
+"""Durable and shared subscriptions, and a look at a queue.
+
+Usage: python subscriptions.py [URL]
+"""
 
 import sys
 
@@ -25,8 +28,12 @@ async def main() -> None:
 
         # Several receivers, of other processes too, take turns at one subscription.
         async with (
-            connection.subscription("topic.orders", "work", durable=False, shared=True, global_=True) as one,
-            connection.subscription("topic.orders", "work", durable=False, shared=True, global_=True) as two,
+            connection.subscription(
+                "topic.orders", "work", durable=False, shared=True, global_=True
+            ) as one,
+            connection.subscription(
+                "topic.orders", "work", durable=False, shared=True, global_=True
+            ) as two,
             connection.sender("topic.orders") as sender,
         ):
             await sender.send_many([Message(number) for number in range(4)])

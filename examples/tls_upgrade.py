@@ -1,4 +1,7 @@
-"""TLS by AMQP's own header: begun at the plain port, secured before anything is said. Usage: python tls_upgrade.py"""
+"""TLS by AMQP's own header: begun at the plain port, secured before anything is said.
+
+Usage: python tls_upgrade.py
+"""
 
 import tempfile
 from pathlib import Path
@@ -18,7 +21,10 @@ async def main() -> None:
         async with Broker(tls=shown) as broker:
             url = broker.url.replace("amqps://", "amqp://")
             trusted = TLS(ca=authority.ca)
-            async with Connection(url, tls=trusted, tls_upgrade=True) as connection, connection.sender("q") as sender:
+            async with (
+                Connection(url, tls=trusted, tls_upgrade=True) as connection,
+                connection.sender("q") as sender,
+            ):
                 await sender.send("nobody on the way can read this")
                 print("sent over TLS")
         async with Broker() as broker:

@@ -1,4 +1,7 @@
-"""Tokens that renew: at $cbs as Azure wants it, and as a login. Usage: python tokens.py"""
+"""Tokens that renew: at $cbs as Azure wants it, and as a login.
+
+Usage: python tokens.py
+"""
 
 import base64
 import hmac
@@ -7,10 +10,21 @@ import time
 
 import trio
 
-from amqp10 import CbsTokens, Connection, LinkDetached, LoginTokens, Message, SasKey, Token, TokenRenewed
+from amqp10 import (
+    CbsTokens,
+    Connection,
+    LinkDetached,
+    LoginTokens,
+    Message,
+    SasKey,
+    Token,
+    TokenRenewed,
+)
 from amqp10.broker import Broker, JwtKey, SasRule, TokenRules
 
-RULES = TokenRules(sas=[SasRule("sender", "a key", ["Send"])], jwt=[JwtKey("the issuer's secret")])
+RULES = TokenRules(
+    sas=[SasRule("sender", "a key", ["Send"])], jwt=[JwtKey("the issuer's secret")]
+)
 
 
 async def wait_for_renewal(connection: Connection) -> None:
@@ -23,7 +37,10 @@ async def wait_for_renewal(connection: Connection) -> None:
 async def at_cbs(url: str) -> None:
     key = SasKey("sender", "a key", lifetime=3)  # an hour, if nothing is said
     tokens = CbsTokens(key, audience=lambda address: f"sb://example/{address}")
-    async with Connection(url, tokens=tokens) as connection, connection.sender("orders") as sender:
+    async with (
+        Connection(url, tokens=tokens) as connection,
+        connection.sender("orders") as sender,
+    ):
         await sender.send(Message("before"))
         await wait_for_renewal(connection)
         await sender.send(Message("after"))
@@ -35,10 +52,15 @@ async def at_cbs(url: str) -> None:
 
 
 async def from_the_issuer(scope: str) -> Token:
-    """What stands for your identity provider: a JSON Web Token that lives for three seconds."""
+    """What stands for your identity provider: a JSON Web Token that lives for three
+    seconds.
+    """
     end = time.time() + 3
     claims = {"sub": "ann", "exp": end, "scope": "read:*/orders"}
-    parts = [base64.urlsafe_b64encode(json.dumps(each).encode()).rstrip(b"=") for each in ({"alg": "HS256"}, claims)]
+    parts = [
+        base64.urlsafe_b64encode(json.dumps(each).encode()).rstrip(b"=")
+        for each in ({"alg": "HS256"}, claims)
+    ]
     signature = hmac.digest(b"the issuer's secret", b".".join(parts), "sha256")
     token = b".".join([*parts, base64.urlsafe_b64encode(signature).rstrip(b"=")])
     return Token(token.decode(), end)

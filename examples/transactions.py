@@ -1,4 +1,7 @@
-"""Move messages from one queue to another, each in a transaction. Usage: python transactions.py [URL]"""
+"""Move messages from one queue to another, each in a transaction.
+
+Usage: python transactions.py [URL]
+"""
 
 import sys
 
@@ -14,14 +17,20 @@ async def main() -> None:
         async with connection.sender("txn-in") as sender:
             await sender.send_many(["1", "2", "three"])
 
-        async with connection.receiver("txn-in", credit=1) as receiver, connection.sender("txn-out") as sender:
+        async with (
+            connection.receiver("txn-in", credit=1) as receiver,
+            connection.sender("txn-out") as sender,
+        ):
             for _ in range(3):
                 delivery = await receiver.receive()
                 try:
                     async with connection.transaction() as transaction:
                         delivery.accept(transaction=transaction)
-                        await sender.send(int(delivery.message.body) ** 2, transaction=transaction)
-                except ValueError as error:  # rolled back: the message is not accepted, nothing was sent
+                        await sender.send(
+                            int(delivery.message.body) ** 2, transaction=transaction
+                        )
+                # Rolled back: the message is not accepted, nothing was sent
+                except ValueError as error:
                     print(error)
 
         async with connection.receiver("txn-out") as receiver:

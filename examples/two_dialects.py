@@ -1,4 +1,7 @@
-"""One program, two dialects: what is sent in AMQP 0-9-1 is received in 1.0. Usage: python two_dialects.py [URL]"""
+"""One program, two dialects: what is sent in AMQP 0-9-1 is received in 1.0.
+
+Usage: python two_dialects.py [URL]
+"""
 
 import sys
 
@@ -8,12 +11,20 @@ from amqp10 import Connection, Message
 
 
 async def send(url: str, dialect: str) -> None:
-    async with Connection(url, dialect=dialect) as connection, connection.sender("/queues/two-dialects") as sender:
-        await sender.send(Message(f"sent in {dialect}".encode(), message_id=dialect, durable=True))
+    async with (
+        Connection(url, dialect=dialect) as connection,
+        connection.sender("/queues/two-dialects") as sender,
+    ):
+        await sender.send(
+            Message(f"sent in {dialect}".encode(), message_id=dialect, durable=True)
+        )
 
 
 async def receive(url: str, dialect: str) -> None:
-    async with Connection(url, dialect=dialect) as connection, connection.receiver("/queues/two-dialects") as receiver:
+    async with (
+        Connection(url, dialect=dialect) as connection,
+        connection.receiver("/queues/two-dialects") as receiver,
+    ):
         with await receiver.receive() as message:
             print(message.body.decode(), "received in", dialect)
 

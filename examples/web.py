@@ -1,6 +1,7 @@
 """A web application that puts orders into a queue. Usage: python web.py [URL]
 
-`Shop` is plain ASGI: any server runs it, and a framework mounts it. Here it is called without a server.
+`Shop` is plain ASGI: any server runs it, and a framework mounts it. Here it is called
+without a server.
 """
 
 import sys
@@ -14,7 +15,9 @@ URL = sys.argv[1] if len(sys.argv) > 1 else "amqp://localhost:5672"
 
 
 class Shop:
-    """POST an order: 202 when the broker has it, 503 when it cannot take it in ten seconds."""
+    """POST an order: 202 when the broker has it, 503 when it cannot take it in ten
+    seconds.
+    """
 
     sender: Sender  # one for all requests: any number of tasks may use it
 
@@ -27,9 +30,14 @@ class Shop:
             await send({"type": "http.response.body", "body": b""})
 
     async def live(self, receive, send) -> None:
-        """Be connected from the server's start to its end; a connection is closed by the task that opened it."""
+        """Be connected from the server's start to its end; a connection is closed by the
+        task that opened it.
+        """
         await receive()  # lifespan.startup
-        async with Connection(URL, reconnect=Reconnect()) as connection, connection.sender("web-orders") as self.sender:
+        async with (
+            Connection(URL, reconnect=Reconnect()) as connection,
+            connection.sender("web-orders") as self.sender,
+        ):
             await send({"type": "lifespan.startup.complete"})
             await receive()  # lifespan.shutdown
         await send({"type": "lifespan.shutdown.complete"})
@@ -57,7 +65,13 @@ async def main() -> None:
     async def receive() -> dict:
         return {"type": "http.request", "body": b'{"id": 1}'}
 
-    async with to_shop, from_server, to_server, from_shop, anyio.create_task_group() as tasks:
+    async with (
+        to_shop,
+        from_server,
+        to_server,
+        from_shop,
+        anyio.create_task_group() as tasks,
+    ):
         tasks.start_soon(shop, {"type": "lifespan"}, from_server.receive, to_server.send)
         await to_shop.send({"type": "lifespan.startup"})
         print((await from_shop.receive())["type"])

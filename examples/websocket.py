@@ -1,4 +1,7 @@
-"""A broker that answers AMQP and WebSockets at one port, and a client at each. Usage: python websocket.py"""
+"""A broker that answers AMQP and WebSockets at one port, and a client at each.
+
+Usage: python websocket.py
+"""
 
 import trio
 
@@ -18,7 +21,8 @@ async def main() -> None:
             with await receiver.receive() as message:
                 print(message.body)
         try:
-            page = WebSocket(headers={"Origin": "https://somewhere.example"})  # as a browser would say it
+            # As a browser would say it
+            page = WebSocket(headers={"Origin": "https://somewhere.example"})
             async with Connection(broker.websocket_url, websocket=page):
                 pass
         except HandshakeRefused as error:

@@ -1,4 +1,7 @@
-"""A worker: three handlers at a time, retries with a delay, dead letters. Usage: python worker.py [URL]"""
+"""A worker: three handlers at a time, retries with a delay, dead letters.
+
+Usage: python worker.py [URL]
+"""
 
 import logging
 import sys
@@ -9,15 +12,18 @@ from amqp10 import Connection, DeadLetter, Message, Reconnect, Retries, Worker
 
 URL = sys.argv[1] if len(sys.argv) > 1 else "amqp://localhost:5672"
 done = trio.Event()
-logging.getLogger("amqp10.worker").setLevel(logging.CRITICAL)  # which tells of each attempt that fails
+# Which tells of each attempt that fails
+logging.getLogger("amqp10.worker").setLevel(logging.CRITICAL)
 
 
 async def handle(message: Message) -> None:
     order = message.body
     if order["amount"] < 0:
-        raise DeadLetter("an amount below nothing")  # nobody can process it: no further attempt
+        # Nobody can process it: no further attempt
+        raise DeadLetter("an amount below nothing")
     if order["id"] == 2 and message.delivery_count == 0:
-        raise ConnectionError("the shop is down")  # anything else: tried again after a delay
+        # Anything else: tried again after a delay
+        raise ConnectionError("the shop is down")
     print("order", order["id"], "at attempt", message.delivery_count + 1)
     if order["id"] == 2:
         done.set()
@@ -30,7 +36,12 @@ async def main() -> None:
                 await sender.send(Message({"id": number, "amount": amount}))
         retries = Retries(attempts=3, initial_delay=0.2)
         async with Worker(
-            connection, "worker-orders", handle, concurrency=3, retries=retries, dead_letters="worker-dead"
+            connection,
+            "worker-orders",
+            handle,
+            concurrency=3,
+            retries=retries,
+            dead_letters="worker-dead",
         ):
             await done.wait()  # a service has `await worker.until_signal()` here
         async with connection.receiver("worker-dead") as receiver:

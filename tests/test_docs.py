@@ -6,11 +6,13 @@ import ast
 import importlib
 import inspect
 import logging
+import pkgutil
 import re
 import runpy
 import subprocess
 import sys
 import textwrap
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -57,11 +59,12 @@ from .kit.programs import run_program
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.slow
-def test_site_builds_without_warnings(tmp_path: Path) -> None:
-    """`mkdocs build --strict`: every link, snippet and reference is there."""
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site: `mkdocs build --strict` finds every link, snippet and reference."""
+    folder = tmp_path_factory.mktemp("site")
     ended = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -69,7 +72,67 @@ def test_site_builds_without_warnings(tmp_path: Path) -> None:
         env={"PATH": "", "NO_MKDOCS_2_WARNING": "true", "DISABLE_MKDOCS_2_WARNING": "true"},
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert (tmp_path / "site" / "index.html").is_file()
+    return folder
+
+
+@pytest.mark.slow
+def test_site_builds_without_warnings(site: Path) -> None:
+    """It has its first page."""
+    assert (site / "index.html").is_file()
+
+
+def inventory(site: Path) -> dict[str, set[str]]:
+    """Return the pages on which each object is documented, by the object's last name."""
+    packed = (site / "objects.inv").read_bytes().split(b"\n", 4)[4]
+    pages: dict[str, set[str]] = {}
+    for line in zlib.decompress(packed).decode().splitlines():
+        name, _, _, page, _ = line.split(" ", 4)
+        pages.setdefault(name, set()).add(page.partition("#")[0])
+    return pages
+
+
+def found_by(path: str) -> object:
+    """Return the object of a dotted path."""
+    try:
+        return pkgutil.resolve_name(path)
+    except (AttributeError, ImportError):
+        return None
+
+
+@pytest.mark.slow
+def test_reference_is_complete(site: Path) -> None:
+    """Each stable name is documented on one page, with all that it has a docstring for, inherited or its own."""
+    stable = (ROOT / "docs" / "reference" / "stability.md").read_text().partition("## Not promised")[0]
+    packages = re.findall(r"`(amqp10[\w.]*)`", stable.partition("A name that begins")[0])
+    assert len(packages) > 10
+    pages = inventory(site)
+    paths: dict[str, list[str]] = {}
+    for path in pages:
+        paths.setdefault(path.rpartition(".")[2], []).append(path)
+    wrong = []
+    for package in packages:
+        for name in importlib.import_module(package).__all__:
+            value = getattr(importlib.import_module(package), name)
+            known = [path for path in paths.get(name, []) if found_by(path) is value]
+            if len(where := set().union(*(pages[path] for path in known))) != 1:
+                wrong.append(f"{package}.{name} is on {sorted(where)}")
+            elif inspect.isclass(value) and package != "amqp10.spark":  # Spark calls its methods
+                shown = {path.rpartition(".")[2] for path in pages if path.rpartition(".")[0] in known}
+                wrong += [f"{package}.{name}.{each} is not there" for each in documented(value) - shown]
+    assert wrong == []
+
+
+def documented(cls: type) -> set[str]:
+    """Return the public methods and properties of a class that have a docstring, also those of its private bases."""
+    found = set()
+    for base in cls.__mro__:
+        if not base.__module__.startswith("amqp10") or (base is not cls and base.__name__ in amqp10.__all__):
+            continue
+        for name, value in vars(base).items():
+            function = getattr(value, "fget", None) or getattr(value, "__func__", value)
+            if inspect.isfunction(function) and function.__name__ == name and function.__doc__:
+                found.add(name)
+    return {name for name in found if not re.match(r"_[^_]|__(?!a?enter__|a?exit__)", name)}
 
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -25,7 +25,7 @@ from amqp10.testing import BackgroundBroker, CertificateAuthority
 
 from .kit.jumping_clock import Backend, jumping
 from .kit.memory_network import MemoryConnection, MemoryNetwork
-from .kit.page_blocks import IMPORT, Block, blocks
+from .kit.page_blocks import FENCE, IMPORT, PAGES, Block, blocks
 from .kit.token_rig import wall
 
 PORT = 5672
@@ -220,7 +220,7 @@ async def world(block: Block, server_tls: TLS) -> AsyncIterator[Supplies]:
     settings: dict[str, Any] = dict(SETTINGS.get(block.page, {}))
     if users := dict(re.findall(r"//(\w+):(\w+)@", block.code)):
         settings |= {"users": users, "anonymous": True}
-    if tls := re.search(r"async with Connection\(\"amqps:", block.code):
+    if tls := re.search(r"async with Connection\(\s*\"amqps:", block.code):
         settings["tls"] = server_tls
     if azure := "azure" in block.page or block.page in ("brokers/service-bus.md", "brokers/event-hubs.md"):
         settings |= {"azure": AZURE, "tokens": TokenRules([EMULATOR_RULE], required=True)}
@@ -339,3 +339,10 @@ def test_tests(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "-c", "/dev/null"]
         done = subprocess.run([*command, *options], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_no_line_is_long(page: Path) -> None:
+    """Code fits a page without scrolling sideways: 90 columns, copies of examples too."""
+    code = "\n".join(match[2] for match in FENCE.finditer(page.read_text(encoding="utf-8")))
+    assert [line for line in code.splitlines() if len(line) > 90] == []

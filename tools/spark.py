@@ -46,6 +46,10 @@ Spark finds the format by itself. A program that starts its own session can have
 ::: amqp10.spark.AmqpDataSource
     options:
       members: []
+
+::: amqp10.spark.Options
+    options:
+      members: []
 """
 
 

@@ -12,7 +12,9 @@ URL = sys.argv[1] if len(sys.argv) > 1 else "amqp://user:password@localhost:5672
 # [start:management]
 async def depth(connection: Connection, queue: str) -> int:
     async with connection.management() as management:
-        found = await management.request("getStatistics", "org.apache.qpid.Queue", index="object-path", key=queue)
+        found = await management.request(
+            "getStatistics", "org.apache.qpid.Queue", index="object-path", key=queue
+        )
     return found.body["queueDepthMessages"]
 
 

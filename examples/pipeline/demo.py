@@ -1,4 +1,6 @@
-"""Run two processes of the step beside an embedded broker, and kill one at work. `python demo.py`"""
+"""Run two processes of the step beside an embedded broker, and kill one at work. `python
+demo.py`
+"""
 
 import os
 import subprocess
@@ -16,15 +18,22 @@ COUNT = 1000
 def orders():
     for number in range(COUNT):
         item = "coal" if number % 100 == 99 else ("tea", "cake")[number % 2]
-        yield Message({"item": item, "count": 2}, message_id=f"order-{number}", durable=True)
+        yield Message(
+            {"item": item, "count": 2}, message_id=f"order-{number}", durable=True
+        )
 
 
 with BackgroundBroker(queues=["orders-new", "orders-priced", "orders-dead"]) as broker:
-    environ = os.environ | {"AMQP10_URL": broker.url, "AMQP10_WORK_DEAD_LETTERS": "orders-dead"}
+    environ = os.environ | {
+        "AMQP10_URL": broker.url,
+        "AMQP10_WORK_DEAD_LETTERS": "orders-dead",
+    }
     with Connection(broker.url) as connection, connection.sender("orders-new") as sender:
         print("new", sender.send_many(orders()))
     step = [sys.executable, str(Path(__file__).with_name("step.py"))]
-    processes = [subprocess.Popen(step, env=environ, stderr=subprocess.DEVNULL) for _ in range(2)]
+    processes = [
+        subprocess.Popen(step, env=environ, stderr=subprocess.DEVNULL) for _ in range(2)
+    ]
     try:
         while broker.queue("orders-priced").depth == 0:
             time.sleep(0.01)

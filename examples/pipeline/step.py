@@ -1,10 +1,21 @@
-"""A step of a pipeline: price the orders of one queue, in batches, into the next. README.md says how to run it."""
+"""A step of a pipeline: price the orders of one queue, in batches, into the next.
+README.md says how to run it.
+"""
 
 import asyncio
 import math
 import os
 
-from amqp10 import Connection, Error, Message, Outcome, Reconnect, Rejected, Worker, from_environment
+from amqp10 import (
+    Connection,
+    Error,
+    Message,
+    Outcome,
+    Reconnect,
+    Rejected,
+    Worker,
+    from_environment,
+)
 from amqp10.worker import worker_from_environment
 
 SOURCE = os.environ.get("STEP_SOURCE", "orders-new")
@@ -24,19 +35,32 @@ def priced(message: Message) -> Message | None:
 
 async def main() -> None:
     urls, settings = from_environment()
-    # Both the first connection and later ones wait for the broker; a killed step frees its orders at once.
-    settings = {"reconnect": Reconnect(first_attempts=math.inf, resume_timeout=0), **settings}
-    async with Connection(urls, **settings) as connection, connection.sender(TARGET) as sender:
+    # Both the first connection and later ones wait for the broker; a killed step frees
+    # its orders at once.
+    settings = {
+        "reconnect": Reconnect(first_attempts=math.inf, resume_timeout=0),
+        **settings,
+    }
+    async with (
+        Connection(urls, **settings) as connection,
+        connection.sender(TARGET) as sender,
+    ):
 
         async def price(messages: list[Message]) -> list[Outcome | None]:
             results = [priced(each) for each in messages]
-            # All are with the broker before any of the batch is accepted. A cut in between doubles, and loses nothing.
+            # All are with the broker before any of the batch is accepted. A cut in
+            # between doubles, and loses nothing.
             await sender.send_many(each for each in results if each is not None)
             no_price = Rejected(Error("amqp:not-found", "no price for the item"))
             return [no_price if each is None else None for each in results]
 
         async with Worker(
-            connection, SOURCE, price, batch_size=100, max_wait=0.05, **worker_from_environment()
+            connection,
+            SOURCE,
+            price,
+            batch_size=100,
+            max_wait=0.05,
+            **worker_from_environment(),
         ) as worker:
             await worker.until_signal()
 

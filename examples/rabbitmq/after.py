@@ -25,22 +25,36 @@ async def main(url: str, dialect: str) -> None:
     async with Connection(url, dialect=dialect) as connection:
         await declare(connection)
 
-        async with connection.sender(exchange_address("moving-events", "order.created")) as sender:
-            await sender.send(Message(b"order 1", durable=True, application_properties={"region": "eu"}))
+        async with connection.sender(
+            exchange_address("moving-events", "order.created")
+        ) as sender:
+            await sender.send(
+                Message(b"order 1", durable=True, application_properties={"region": "eu"})
+            )
         async with connection.sender(queue_address("moving-orders")) as sender:
-            await sender.send(Message(b"order 2", durable=True, application_properties={"region": "eu"}))
-        async with connection.sender(exchange_address("moving-events", "nobody")) as sender:
+            await sender.send(
+                Message(b"order 2", durable=True, application_properties={"region": "eu"})
+            )
+        async with connection.sender(
+            exchange_address("moving-events", "nobody")
+        ) as sender:
             try:
                 await sender.send(Message(b"order 3", durable=True))
             except MessageReleased:
                 print("no queue took order 3")
 
-        async with connection.receiver(queue_address("moving-orders"), credit=50) as receiver:
+        async with connection.receiver(
+            queue_address("moving-orders"), credit=50
+        ) as receiver:
             while batch := await receiver.receive_batch(50, max_wait=1):
                 for delivery in batch:
-                    with delivery as message:  # accepted at the end; given back if an exception leaves the block
-                        print(message.body.decode(), message.application_properties["region"])
+                    # Accepted at the end; given back if an exception leaves the block
+                    with delivery as message:
+                        print(
+                            message.body.decode(),
+                            message.application_properties["region"],
+                        )
 
 
-arguments = sys.argv[1:]
-trio.run(main, arguments[0] if arguments else "amqp://guest:guest@localhost", "".join(arguments[1:]) or "1.0")
+url = sys.argv[1] if len(sys.argv) > 1 else "amqp://guest:guest@localhost"
+trio.run(main, url, sys.argv[2] if len(sys.argv) > 2 else "1.0")

@@ -15,15 +15,21 @@ def main(url: str) -> None:
 
         channel.confirm_delivery()
         durable = pika.BasicProperties(delivery_mode=2, headers={"region": "eu"})
-        channel.basic_publish("moving-events", "order.created", b"order 1", durable, mandatory=True)
+        channel.basic_publish(
+            "moving-events", "order.created", b"order 1", durable, mandatory=True
+        )
         channel.basic_publish("", "moving-orders", b"order 2", durable, mandatory=True)
         try:
-            channel.basic_publish("moving-events", "nobody", b"order 3", durable, mandatory=True)
+            channel.basic_publish(
+                "moving-events", "nobody", b"order 3", durable, mandatory=True
+            )
         except UnroutableError:
             print("no queue took order 3")
 
         channel.basic_qos(prefetch_count=50)
-        for method, properties, body in channel.consume("moving-orders", inactivity_timeout=1):
+        for method, properties, body in channel.consume(
+            "moving-orders", inactivity_timeout=1
+        ):
             if method is None:
                 break
             print(body.decode(), properties.headers["region"])

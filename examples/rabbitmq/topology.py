@@ -1,4 +1,7 @@
-"""Queues, exchanges and bindings on RabbitMQ 4, over AMQP 1.0 alone. Usage: python topology.py [URL]"""
+"""Queues, exchanges and bindings on RabbitMQ 4, over AMQP 1.0 alone.
+
+Usage: python topology.py [URL]
+"""
 
 import sys
 from datetime import timedelta
@@ -13,13 +16,19 @@ URL = sys.argv[1] if len(sys.argv) > 1 else "amqp://guest:guest@localhost:5672"
 
 async def main() -> None:
     async with Connection(URL) as connection, management(connection) as rabbit:
-        orders = await rabbit.declare_queue("orders/eu", "quorum", delivery_limit=5, message_ttl=timedelta(hours=1))
+        orders = await rabbit.declare_queue(
+            "orders/eu", "quorum", delivery_limit=5, message_ttl=timedelta(hours=1)
+        )
         await rabbit.declare_exchange("events", "topic")
         await rabbit.bind("events", queue=orders.name, key="order.#")
 
-        async with connection.sender(exchange_address("events", "order.created")) as sender:
+        async with connection.sender(
+            exchange_address("events", "order.created")
+        ) as sender:
             await sender.send(Message("order 1"))
-        async with connection.sender(exchange_address("events", "nobody.listens")) as sender:
+        async with connection.sender(
+            exchange_address("events", "nobody.listens")
+        ) as sender:
             try:
                 await sender.send(Message("lost?"))
             except MessageReleased as released:

@@ -1,4 +1,6 @@
-"""Run the service beside an embedded broker: three good orders, a bad one, and SIGTERM. `python demo.py`"""
+"""Run the service beside an embedded broker: three good orders, a bad one, and SIGTERM.
+`python demo.py`
+"""
 
 import json
 import os
@@ -36,15 +38,31 @@ def status(url: str) -> int:
 with socket.create_server(("127.0.0.1", 0)) as free:
     port = free.getsockname()[1]
 with BackgroundBroker(queues=["orders", "orders.dead"]) as broker:
-    settings = {"AMQP10_URL": broker.url, "AMQP10_WORK_DEAD_LETTERS": "orders.dead", "SERVICE_PORT": str(port)}
+    settings = {
+        "AMQP10_URL": broker.url,
+        "AMQP10_WORK_DEAD_LETTERS": "orders.dead",
+        "SERVICE_PORT": str(port),
+    }
     program = [sys.executable, str(Path(__file__).with_name("service.py"))]
-    with subprocess.Popen(program, env=os.environ | settings, stderr=subprocess.DEVNULL) as service:
+    with subprocess.Popen(
+        program, env=os.environ | settings, stderr=subprocess.DEVNULL
+    ) as service:
         try:
             until(lambda: status(f"http://127.0.0.1:{port}/ready") == 200)
             print("ready")
-            with Connection(broker.url) as connection, connection.sender("orders") as sender:
-                sender.send_many(json.dumps({"id": number, "count": number}) for number in range(4))
-            until(lambda: broker.queue("orders").depth == 0 and broker.queue("orders.dead").depth == 1)
+            with (
+                Connection(broker.url) as connection,
+                connection.sender("orders") as sender,
+            ):
+                sender.send_many(
+                    json.dumps({"id": number, "count": number}) for number in range(4)
+                )
+            until(
+                lambda: (
+                    broker.queue("orders").depth == 0
+                    and broker.queue("orders.dead").depth == 1
+                )
+            )
             print("orders are done,", broker.queue("orders.dead").depth, "is dead")
             print("live", status(f"http://127.0.0.1:{port}/live"))
         finally:

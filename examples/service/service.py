@@ -1,4 +1,6 @@
-"""A worker as one deploys it: configuration, health, telemetry and an orderly end. README.md says how to run it."""
+"""A worker as one deploys it: configuration, health, telemetry and an orderly end.
+README.md says how to run it.
+"""
 
 import asyncio
 import json
@@ -17,7 +19,9 @@ log = logging.getLogger("service")
 
 
 async def handle(message: Message) -> None:
-    """Ship one order. An exception has it tried again; it may come twice, so shipping must bear that."""
+    """Ship one order. An exception has it tried again; it may come twice, so shipping
+    must bear that.
+    """
     order = json.loads(message.body)
     if order["count"] < 1:
         raise DeadLetter("nothing to ship")
@@ -25,7 +29,9 @@ async def handle(message: Message) -> None:
 
 
 def probe(connection: Connection, path: str) -> int:
-    """Return the HTTP status for /live (restart me unless 200) and /ready (no traffic unless 200)."""
+    """Return the HTTP status for /live (restart me unless 200) and /ready (no traffic
+    unless 200).
+    """
     health = connection.health()
     stuck = health.state == "open" and health.oldest_unsettled > STUCK_AFTER
     well = {"/live": health.live and not stuck, "/ready": health.ready}.get(path)
@@ -33,22 +39,31 @@ def probe(connection: Connection, path: str) -> int:
 
 
 async def main() -> None:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    if "OTEL_EXPORTER_OTLP_ENDPOINT" in os.environ:  # `opentelemetry-instrument` sets up what exports
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    # `opentelemetry-instrument` sets up what exports
+    if "OTEL_EXPORTER_OTLP_ENDPOINT" in os.environ:
         from amqp10.otel import instrument
 
         instrument()
     urls, settings = from_environment()
-    # The first connection, too, waits for the broker. A killed process frees its messages after ten seconds.
-    settings = {"reconnect": Reconnect(first_attempts=math.inf, resume_timeout=10), **settings}
+    # The first connection, too, waits for the broker. A killed process frees its messages
+    # after ten seconds.
+    settings = {
+        "reconnect": Reconnect(first_attempts=math.inf, resume_timeout=10),
+        **settings,
+    }
     connection = Connection(urls, **settings)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(5):
                 request = (await reader.readline()).split()
-                status = probe(connection, request[1].decode()) if len(request) > 1 else 400
-                writer.write(f"HTTP/1.1 {status} \r\nConnection: close\r\nContent-Length: 0\r\n\r\n".encode())
+                path = request[1].decode() if len(request) > 1 else ""
+                status = probe(connection, path) if path else 400
+                headers = "Connection: close\r\nContent-Length: 0\r\n"
+                writer.write(f"HTTP/1.1 {status} \r\n{headers}\r\n".encode())
                 await writer.drain()
         except (TimeoutError, OSError, ValueError):
             pass  # the one who asked is slow, or gone
@@ -60,7 +75,8 @@ async def main() -> None:
         connection,
         Worker(connection, ADDRESS, handle, **worker_from_environment()) as worker,
     ):
-        await worker.until_signal()  # then handlers finish, and the rest goes back to the queue
+        # Then handlers finish, and the rest goes back to the queue
+        await worker.until_signal()
 
 
 if __name__ == "__main__":

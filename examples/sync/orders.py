@@ -1,4 +1,6 @@
-"""The queue of a web application without `async`: one connection for each process of the server."""
+"""The queue of a web application without `async`: one connection for each process of the
+server.
+"""
 
 import atexit
 import os
@@ -14,7 +16,9 @@ _lock = Lock()
 
 
 def sender() -> Sender:
-    """Return the sender of this process. The first request connects, so each worker process has its own."""
+    """Return the sender of this process. The first request connects, so each worker
+    process has its own.
+    """
     global _sender
     with _lock:
         if _sender is None:
@@ -26,9 +30,13 @@ def sender() -> Sender:
 
 
 def put(body: bytes) -> int:
-    """Put an order into the queue: 202 when the broker has it, 503 when it cannot take it in ten seconds."""
+    """Put an order into the queue: 202 when the broker has it, 503 when it cannot take it
+    in ten seconds.
+    """
     try:
-        sender().send(Message(body, content_type="application/json", durable=True), timeout=10)
+        sender().send(
+            Message(body, content_type="application/json", durable=True), timeout=10
+        )
     except (TimeoutError, AmqpError):
         return 503
     return 202

@@ -23,4 +23,10 @@ class Shop:
         self.shipped.add(order)
 
     def worker(self, connection: Connection) -> Worker:
-        return Worker(connection, "orders", self.ship, retries=Retries(initial_delay=0), dead_letters="orders.dead")
+        return Worker(
+            connection,
+            "orders",
+            self.ship,
+            retries=Retries(initial_delay=0),
+            dead_letters="orders.dead",
+        )

@@ -38,11 +38,15 @@ async def test_shipped_and_dead(amqp_broker):
         await place(connection, 1)
         await place(connection, -1)
         await until(lambda: "orders.dead" in [each.name for each in amqp_broker.queues])
-        await until(lambda: amqp_broker.queue("orders.dead").depth == 1 and shop.shipped == {1})
+        await until(
+            lambda: amqp_broker.queue("orders.dead").depth == 1 and shop.shipped == {1}
+        )
 
 
 async def test_the_connection_is_cut(amqp_broker):
-    """As RabbitMQ, Artemis and Service Bus do it: links are not resumed, so messages come again."""
+    """As RabbitMQ, Artemis and Service Bus do it: links are not resumed, so messages come
+    again.
+    """
     shop = Shop()
     async with FaultProxy(amqp_broker.url) as proxy:
         settings = {"initial_delay": 0.01, "resume_timeout": 0}
@@ -56,7 +60,10 @@ async def test_the_connection_is_cut(amqp_broker):
 
 async def test_no_such_queue():
     """A broker that makes no queues by itself, as RabbitMQ."""
-    async with Broker(queues=["others"], auto_create=False) as broker, connect(broker.url) as connection:
+    async with (
+        Broker(queues=["others"], auto_create=False) as broker,
+        connect(broker.url) as connection,
+    ):
         with pytest.raises(LinkDetached, match="orders"):
             await place(connection, 1)
 
@@ -70,7 +77,9 @@ async def test_refused(amqp_peer):
         await amqp_peer.accept_link(credit=1)
         order = await amqp_peer.expect(Transfer)
         rejected = Rejected(Error("amqp:resource-limit-exceeded", "the queue is full"))
-        await amqp_peer.send(Disposition(role=True, first=order.delivery_id, settled=True, state=rejected))
+        await amqp_peer.send(
+            Disposition(role=True, first=order.delivery_id, settled=True, state=rejected)
+        )
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server)

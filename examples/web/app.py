@@ -1,6 +1,8 @@
-"""A web application that takes orders by HTTP and puts them into a queue. README.md says how to run it.
+"""A web application that takes orders by HTTP and puts them into a queue. README.md says
+how to run it.
 
-`app` is plain ASGI. Starlette, FastAPI and Django mount it, or take its two halves: `lifespan` and `place`.
+`app` is plain ASGI. Starlette, FastAPI and Django mount it, or take its two halves:
+`lifespan` and `place`.
 """
 
 import json
@@ -15,7 +17,9 @@ LARGEST = 64 * 1024
 
 
 class App:
-    """POST /orders: 202 when the broker has the order. GET /ready: 200 while the broker is there."""
+    """POST /orders: 202 when the broker has the order. GET /ready: 200 while the broker
+    is there.
+    """
 
     connection: Connection
     sender: Sender  # one for all requests: any number of tasks may use it
@@ -31,11 +35,19 @@ class App:
                     status = 200 if self.connection.health().ready else 503
                 case _:
                     status = 404
-            await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0")]})
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": status,
+                    "headers": [(b"content-length", b"0")],
+                }
+            )
             await send({"type": "http.response.body", "body": b""})
 
     async def lifespan(self, receive, send) -> None:
-        """Be connected from the server's start to its end; the task that opens a connection closes it."""
+        """Be connected from the server's start to its end; the task that opens a
+        connection closes it.
+        """
         await receive()  # lifespan.startup
         self.connection = Connection(URL, reconnect=Reconnect())
         async with self.connection, self.connection.sender("orders") as self.sender:
@@ -51,7 +63,12 @@ class App:
             number = json.loads(order)["id"]
         except (ValueError, KeyError, TypeError):
             return 400
-        message = Message(order, content_type="application/json", message_id=f"order-{number}", durable=True)
+        message = Message(
+            order,
+            content_type="application/json",
+            message_id=f"order-{number}",
+            durable=True,
+        )
         try:
             with anyio.fail_after(10):  # a sender waits while the broker is away
                 await self.sender.send(message)

@@ -1,4 +1,4 @@
-"""Call the application as a web server does, beside an embedded broker. `python demo.py`"""
+"""Call the application as a web server does, beside an embedded broker. Run `demo.py`."""
 
 import asyncio
 import os

@@ -123,12 +123,14 @@ class Undone(Rejected):
 ACCEPTED: Final = Accepted()
 RELEASED: Final = Released()
 
-# A terminal state of a delivery (§3.4).
 Outcome = Accepted | Rejected | Released | Modified
+"""A terminal state of a delivery (§3.4)."""
 OUTCOMES: Final = (Accepted, Rejected, Released, Modified)
 """The classes of `Outcome`, in the order of §3.4."""
 OUTCOME_NAMES: Final = tuple(str(kind.descriptor_name) for kind in OUTCOMES)
 """What a source lists as its `outcomes` when it takes all of them (§3.5.3)."""
-# What a disposition or transfer may carry, the states of transactions (§4.5.6) among it. A state of no known type, such
-# as an extension's, stays `Described`.
 DeliveryState = Outcome | Received | Declared | TransactionalState | Described
+"""What a disposition or transfer may carry, the states of transactions (§4.5.6) among it.
+
+A state of no known type, such as an extension's, stays `Described`.
+"""

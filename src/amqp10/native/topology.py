@@ -25,6 +25,7 @@ from ..engine import (
 )
 
 ExchangeType = Literal["direct", "fanout", "topic", "headers"]
+"""The types of exchanges that every server has."""
 DEAD_LETTERS = "x-dead-letter-exchange"
 
 

@@ -8,8 +8,11 @@ from math import ceil
 from typing import Any, Final, Literal, TypedDict
 
 QueueType = Literal["classic", "quorum", "stream"]
+"""The types of queues of RabbitMQ."""
 ExchangeType = Literal["direct", "fanout", "topic", "headers", "x-local-random", "x-delayed-message"] | str
+"""The types of exchanges of RabbitMQ; a plugin may bring others."""
 Overflow = Literal["drop-head", "reject-publish", "reject-publish-dlx"]
+"""What a full queue does with a new message, or with its oldest."""
 
 
 class QueueArguments(TypedDict, total=False):

@@ -129,7 +129,9 @@ _ASCII = st.characters(max_codepoint=127)
 _UNICODE = st.characters(exclude_categories=["Cs"])
 
 nulls = st.none
+"""Return a strategy for null: None."""
 booleans = st.booleans
+"""Return a strategy for booleans."""
 
 
 def ubytes() -> Values:
