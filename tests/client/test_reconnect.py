@@ -204,6 +204,7 @@ async def test_the_first_connection_has_limits_of_its_own(monkeypatch: pytest.Mo
                 raise AssertionError
         assert hosts.asked == ["a"] * 3
         assert "given up after 3 attempts" in caught.value.__notes__[0]
+        assert "Reconnect(first_attempts=...)" in caught.value.__notes__[1]
 
 
 async def test_it_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:

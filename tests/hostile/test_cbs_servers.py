@@ -164,3 +164,38 @@ async def test_answers_twice() -> None:
         connection.sender("r"),
     ):
         pass
+
+
+async def test_answers_late() -> None:
+    """An answer that comes when nobody waits for it is nobody's, whatever it says; the next token is put anew."""
+    late: list[Message] = []
+
+    def answers(request: Message) -> list[Message | bytes]:
+        late.append(request)
+        if len(late) == 1:
+            return []
+        return [answered(late[0], Int(401), "late"), answered(late[0]), answered(request)]
+
+    async with connected(answers) as connection:
+        with pytest.raises(AuthenticationFailed, match=r"the peer did not answer in 0\.3 s"):
+            async with connection.sender("q"):
+                pytest.fail("the peer has not taken the token")
+        async with connection.sender("q"), connection.sender("q"):
+            pass
+    assert len(late) == 2
+
+
+async def test_answers_of_before_the_end() -> None:
+    """Late answers that say yes, to requests that were given up, let no link in."""
+    asked: list[Message] = []
+
+    def answers(request: Message) -> list[Message | bytes]:
+        asked.append(request)
+        return [answered(each) for each in asked[:-1]]
+
+    async with connected(answers) as connection:
+        for _ in range(3):
+            with pytest.raises(AuthenticationFailed, match="did not answer"):
+                async with connection.sender("q"):
+                    pytest.fail("the peer has not taken the token")
+    assert len(asked) == 3

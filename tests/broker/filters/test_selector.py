@@ -6,6 +6,7 @@ import re
 import time
 import uuid
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from amqp10.broker._filters.selector.tokens import JMS, SQL, Grammar, SelectorEr
 from amqp10.broker._filters.selector.values import LONGEST_PATTERN, LONGEST_TEXT, Candidate, like
 from amqp10.broker._queues.message import QueuedMessage
 from amqp10.messaging import Message
-from amqp10.types import Byte, Char, Decimal64, Float, Symbol, UByte, UInt, ULong
+from amqp10.types import Byte, Char, Decimal64, Decimal128, Float, Symbol, UByte, UInt, ULong
 
 pytestmark = pytest.mark.capability("filters")
 
@@ -453,6 +454,15 @@ def test_long_values(kind: Any) -> None:
     assert value("m.x = m.y OR " * 2 + "m.short = m.x", message) is False
     assert value("m.x = m.y OR " * 500 + "m.x = m.x", message) is None
     assert value("m.x IN ('a'" + ", 'b'" * 1000 + ")", message) in (False, None)
+
+
+@pytest.mark.parametrize("condition", ["m.x = m.y", "m.v = m.w", "m.x > m.y", "m.v >= m.w", "m.x IN ('a')", "m.x = 1"])
+def test_signaling_numbers(condition: str) -> None:
+    """Numbers that raise where they are compared are equal to none, and so it is within lists and maps."""
+    number = Decimal128(Decimal("sNaN"))
+    annotations = {"v": {"a": number}, "w": {"a": number}, "x": [number], "y": [number]}
+    message = Message(message_annotations=annotations)
+    assert value(condition, message) is not True
 
 
 def test_names_of_every_alphabet() -> None:

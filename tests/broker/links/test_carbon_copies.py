@@ -111,6 +111,17 @@ def test_odd(wire: Wire, router: Router, target: str, odd: Any) -> None:
     assert depths(router) == [0, 0, 0]
 
 
+@pytest.mark.parametrize("descriptor", [b"\x80" + bytes(7) + b"\x72", b"\xa3\x1camqp:message-annotations:map"])
+def test_descriptors(wire: Wire, router: Router, descriptor: bytes) -> None:
+    """Annotations are found by each form of their descriptor, a wide number or its name."""
+    link = wire.send_to("/queues/one")
+    payload = Message(b"x", message_annotations={Symbol("x-cc"): ["two"]}).encode()
+    delivery = link.send(b"\0" + descriptor + payload[3:])
+    wire.turn()
+    assert delivery.remote_state == ACCEPTED
+    assert depths(router) == [1, 1, 0]
+
+
 def test_malformed(wire: Wire, router: Router) -> None:
     """Annotations that cannot be read are found before the message goes anywhere."""
     link = wire.send_to("/queues/one")

@@ -101,9 +101,10 @@ async def upgrade(
     try:
         handshake.receive_data(received)
         while (request := next(handshake.events(), None)) is None:
-            handshake.receive_data(await stream.receive())
+            received += (more := await stream.receive())
+            handshake.receive_data(more)
         assert isinstance(request, Request)
-        answer = _judge(request, origins, names)
+        answer = _judge(request, received.partition(b"\n")[0], origins, names)
     except (RemoteProtocolError, ValueError) as error:  # the latter: bytes in its headers that are no text
         hint = error.event_hint if isinstance(error, RemoteProtocolError) else None
         status = hint.status_code if isinstance(hint, RejectConnection) else HTTPStatus.BAD_REQUEST
@@ -127,8 +128,14 @@ async def upgrade(
     raise Refused(f"{reason} ({status})")
 
 
-def _judge(request: Request, origins: Collection[str], names: bool) -> AcceptConnection | tuple[str, int]:
-    """Take the request, or say why not, and with what status."""
+def _judge(request: Request, line: bytes, origins: Collection[str], names: bool) -> AcceptConnection | tuple[str, int]:
+    """Take the request, or say why not, and with what status. `line`: its first one."""
+    if not line.rstrip().endswith(b"HTTP/1.1"):
+        return "a WebSocket is asked for by HTTP/1.1", HTTPStatus.BAD_REQUEST  # RFC 6455 §4.2.1
+    lengths = [value for name, value in request.extra_headers if name in (b"content-length", b"transfer-encoding")]
+    if any(value != b"0" for value in lengths):
+        # A proxy in between could take for the request's body what is read as frames here.
+        return "a request for a WebSocket has no body", HTTPStatus.BAD_REQUEST
     came_from = [value.decode("latin-1") for name, value in request.extra_headers if name == b"origin"]
     if "*" not in origins and not all(
         origin in origins or _is_of_host(origin, request.host, names) for origin in came_from
