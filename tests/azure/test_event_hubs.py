@@ -381,6 +381,20 @@ class TestProperties:
             old = await hub.partition_properties("0")
             assert (old.first_sequence_number, old.last_sequence_number, old.empty) == (2, 1, True)
 
+    async def test_all_at_once(self) -> None:
+        """Whoever asks meanwhile gets the answer to its own question."""
+        found: dict[str, int] = {}
+
+        async def ask(partition: str) -> None:
+            found[partition] = (await hub.partition_properties(partition)).last_sequence_number
+
+        async with emulated() as (hub, _):
+            await put(hub, 0, 1, partition="1")
+            async with anyio.create_task_group() as tasks:
+                for partition in ("0", "1"):
+                    tasks.start_soon(ask, partition)
+        assert found == {"0": -1, "1": 1}
+
     async def test_refused(self) -> None:
         """What the service does not tell is an error with its status."""
         async with emulating() as broker:

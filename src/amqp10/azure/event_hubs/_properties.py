@@ -72,6 +72,7 @@ class HubManagement:
         self._tokens = tokens
         self._audience = audience
         self._timeout = timeout
+        self._turn = anyio.Lock()  # all replies come from one node: two requesters would get each other's
 
     async def hub(self) -> HubProperties:
         """Ask for the hub; see `EventHub.properties`."""
@@ -98,17 +99,18 @@ class HubManagement:
         )
 
     async def _read(self, kind: str, **more: str) -> Mapping[Any, Any]:
-        with anyio.fail_after(self._timeout):
-            asked = {"operation": "READ", "type": kind, "name": self._hub, **more}
-            if self._tokens is not None:
-                token = await ask(self._tokens.source, self._tokens.scope or self._audience)
-                asked["security_token"] = token.value
-            while True:
-                try:
-                    async with self._connection.requester(_NODE, reply_to=_NODE, on_lost="raise") as requester:
-                        return _answer(await requester.request(Message(application_properties=asked)))
-                except DeliveryUncertain:
-                    continue  # to ask again does no harm
+        async with self._turn:
+            with anyio.fail_after(self._timeout):
+                asked = {"operation": "READ", "type": kind, "name": self._hub, **more}
+                if self._tokens is not None:
+                    token = await ask(self._tokens.source, self._tokens.scope or self._audience)
+                    asked["security_token"] = token.value
+                while True:
+                    try:
+                        async with self._connection.requester(_NODE, reply_to=_NODE, on_lost="raise") as requester:
+                            return _answer(await requester.request(Message(application_properties=asked)))
+                    except DeliveryUncertain:
+                        continue  # to ask again does no harm
 
 
 def _answer(response: Message) -> Mapping[Any, Any]:
