@@ -174,8 +174,11 @@ class SenderEndpoint(ResumingSender):
         ):
             return super().post(payload, waiter, settled=settled)
         self._next_tag = number + 1
-        flow.sent()
-        window.sent()
+        # As their `sent` would, without two calls.
+        flow.delivery_count = flow.delivery_count + 1 & SERIAL_MASK
+        flow.credit -= 1
+        window.next_outgoing_id = window.next_outgoing_id + 1 & SERIAL_MASK
+        window.remote_incoming_window -= 1
         delivery_id = session.next_delivery_id
         session.next_delivery_id = delivery_id + 1 & SERIAL_MASK
         if not settled:
