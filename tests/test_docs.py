@@ -334,3 +334,27 @@ def test_code_in_the_pages_fits_the_package(path: Path) -> None:
                 for keyword in node.keywords:
                     if functions and keyword.arg is not None:
                         assert any(takes(one, keyword.arg) for one in functions), f"{called}({keyword.arg}=)"
+
+
+FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"(?<!`)`(await [^`\n]+)`(?!`)")
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_what_a_sentence_awaits(path: Path) -> None:
+    """What the text of a page says to await is a coroutine function, or makes a bridge."""
+    for code in INLINE.findall(FENCED.sub("", path.read_text())):
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST
+        for node in ast.walk(compile(code.replace("...", "_"), code, "exec", flags)):
+            if isinstance(node, ast.Await) and isinstance(node.value, ast.Call):
+                called = node.value.func
+                functions = meant(called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", ""))
+                assert not functions or amqp10.bridge in functions or any(map(inspect.iscoroutinefunction, functions))
+
+
+def test_commands_of_make() -> None:
+    """Each `make` command that a page or another document names is there."""
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for path in (*PAGES, ROOT / "CONTRIBUTING.md"):
+        named = re.findall(r"(?:`|\$ )make ([a-z-]+)", path.read_text())
+        assert set(named) <= set(targets), path

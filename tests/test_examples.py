@@ -115,7 +115,7 @@ def test_as_a_user_runs_it() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["pipeline", "service", "web"])
+@pytest.mark.parametrize("name", ["azure", "pipeline", "service", "web"])
 def test_to_deploy(name: str) -> None:
     """A program that one would deploy, beside an embedded broker: its one command writes what its README says."""
     folder = ROOT / "examples" / name
