@@ -1,4 +1,7 @@
-"""What links and the management node need of the connection that they belong to, and what every peer is told."""
+"""What links and the management node need of the connection that they belong to, and what every peer is told.
+
+`LinkTaker` is what all links have in common on which a peer takes messages of a node.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..engine import LinkOwner
+from ..types import Symbol
+from ._queues.node import Taker
 from ._users.users import EVERYTHING, Rights
 
 if TYPE_CHECKING:
-    from ..engine import ConnectionTerms, Engine, Link, Request, SessionTerms
+    from ..engine import ConnectionTerms, Engine, Link, Request, SenderLink, SessionTerms
     from ..messaging import Error
     from ._limits import Maker
     from ._queues.topic import Owner
@@ -20,6 +26,8 @@ if TYPE_CHECKING:
     from ._tokens.grants import PeerTokens
     from ._tokens.rules import TokenRules
     from ._transactions.local import LocalTransaction, OpenTransactions
+
+MESSAGE_TOO_LARGE = Symbol("amqp:link:message-size-exceeded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,3 +121,38 @@ class Peer(ABC):
         Raises:
             Refused: the request makes no sense, or the peer may not ask for that.
         """
+
+
+class LinkTaker(Taker, LinkOwner):
+    """A link that takes messages as long as it has credit, and its peer reads."""
+
+    def __init__(self, peer: Peer, link: SenderLink) -> None:
+        self._peer = peer
+        self._link = link
+        self._largest = (link.remote.max_message_size if link.remote is not None else None) or None
+
+    def ready(self) -> bool:
+        # A peer that does not read fills its window or its output, and is then left alone until it does.
+        link = self._link
+        return link.credit > 0 and link.session.sendable and not self._peer.full and link.attached
+
+    def fed(self) -> None:
+        link = self._link
+        if link.drain and link.credit == 0:
+            link.drained()
+        self._peer.wake()
+
+    def exhausted(self) -> None:
+        link = self._link
+        if link.drain and link.attached:
+            link.drained()
+            self._peer.wake()
+
+    def node_deleted(self, error: Error) -> None:
+        self._detach(error)
+
+    def _detach(self, error: Error) -> None:
+        """End the link for a reason that the peer is told."""
+        if self._link.attached:
+            self._link.detach(closed=True, error=error)
+            self._peer.wake()

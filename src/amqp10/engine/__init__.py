@@ -50,13 +50,13 @@ from ._events import SessionResumed as SessionResumed
 from ._events import SessionUnmapped as SessionUnmapped
 from ._events import SettlementsReceived as SettlementsReceived
 from ._events import WindowOpened as WindowOpened
-from ._fast_lane import OutcomeCounter as OutcomeCounter
 from ._fast_lane import Unsettled as Unsettled
 from ._fast_lane import count_unsettled as count_unsettled
 from ._negotiation import Negotiation as Negotiation
 from ._owners import NO_LINK_OWNER as NO_LINK_OWNER
 from ._owners import NO_SESSION_OWNER as NO_SESSION_OWNER
 from ._owners import LinkOwner as LinkOwner
+from ._owners import OutcomeCounter as OutcomeCounter
 from ._owners import SessionOwner as SessionOwner
 from ._protocol import Engine as Engine
 from ._protocol import Event as Event

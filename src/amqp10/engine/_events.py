@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..errors import AmqpError
     from ..messaging import TransactionalState
     from ._deliveries import IncomingDelivery, OutgoingDelivery
-    from ._fast_lane import OutcomeCounter
+    from ._owners import OutcomeCounter
     from ._protocol import Link, ReceiverLink, SenderLink, Session
     from ._topology_requests import PendingRequest
 

@@ -13,7 +13,6 @@ owner that does not use one never sees it.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ._deliveries import IncomingDelivery, OutgoingDelivery
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..messaging import DeliveryState
+    from ._owners import OutcomeCounter
 
 
 class _Writes(Protocol):
@@ -42,27 +42,6 @@ class EngineFastLane:
         """
         data = self.data_to_send()
         return [data] if data else []
-
-
-class OutcomeCounter:
-    """A waiter of many deliveries that looks at each outcome itself, and stays their waiter until there is one.
-
-    No ABC: each outcome asks whether its waiter is such a one, and `isinstance` takes longer with an ABC.
-    """
-
-    __slots__ = ()
-
-    @abstractmethod
-    def outcome_received(self, delivery: OutgoingDelivery) -> None:
-        """Act on the state that the receiver told of the delivery, perhaps its outcome."""
-
-    @abstractmethod
-    def accepted_more(self, count: int) -> None:
-        """Record `count` accepted messages for which no delivery object was created."""
-
-    @abstractmethod
-    def set(self) -> None:
-        """Look again: the link is over."""
 
 
 class SenderFastLane:

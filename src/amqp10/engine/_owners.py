@@ -5,6 +5,7 @@ Client and broker inherit from these classes and define the callbacks that they 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 
 from ._topology_requests import RequestOwner
@@ -13,7 +14,27 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..errors import AmqpError
-    from ._fast_lane import OutcomeCounter
+
+
+class OutcomeCounter:
+    """A waiter of many deliveries that looks at each outcome itself, and stays their waiter until there is one.
+
+    No ABC: each outcome asks whether its waiter is such a one, and `isinstance` takes longer with an ABC.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def outcome_received(self, delivery: Any) -> None:
+        """Act on the state that the receiver told of the delivery, perhaps its outcome."""
+
+    @abstractmethod
+    def accepted_more(self, count: int) -> None:
+        """Record `count` accepted messages for which no delivery object was created."""
+
+    @abstractmethod
+    def set(self) -> None:
+        """Look again: the link is over."""
 
 
 class LinkOwner:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...messaging import ACCEPTED, OUTCOMES, RELEASED, TXN_ID, Error, TransactionalState
 from ...types import Symbol
-from .._link_taker import LinkTaker
 from .._notices import notice
+from .._peer import LinkTaker
 from .._queues.message import QueuedMessage, message_of
 from .._queues.node import Consumer
 from .._transactions.local import LocalTransaction, Participant

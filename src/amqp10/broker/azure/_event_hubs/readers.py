@@ -9,7 +9,7 @@ from ....engine import LinkTerms
 from ....messaging import Error, Source, patch_header
 from ....types import Symbol
 from ..._errors import Refused
-from ..._link_taker import MESSAGE_TOO_LARGE, LinkTaker
+from ..._peer import MESSAGE_TOO_LARGE, LinkTaker
 from .._messages import timestamp
 from .hub import ARGUMENT_ERROR, Reader, offset_of
 from .positions import position_in

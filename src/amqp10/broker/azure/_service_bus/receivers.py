@@ -9,7 +9,7 @@ from ....engine import LinkTerms
 from ....messaging import OUTCOMES, Accepted, Error, Modified, Received, Rejected, Released, Source, TransactionalState
 from ....types import Described, Symbol
 from ..._errors import Refused
-from ..._link_taker import MESSAGE_TOO_LARGE, LinkTaker
+from ..._peer import MESSAGE_TOO_LARGE, LinkTaker
 from ..._transactions.local import Settler
 from .entity import check_reason
 from .groups import Receiver, SessionReceiver

@@ -6,32 +6,56 @@ channel, which waits as frames. Acks go past it, because they are what others wa
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING
 
-from ..channel import Channel
+from ..channel import Channel, ChannelUser
 from ..codes import Fault
 from ..engine import PEER_ERRORS
 from ..states import ChannelState
 from ..wire.framing import BODY, HEADER, METHOD
 
 if TYPE_CHECKING:
+    from ....engine import ReceiverLink
+    from ..._kit.backlog import Backlog
     from ..engine import V09Engine
-    from .owners import SessionCore
 
 PUBLISH, ACK, NACK, REJECT = b"\0\x3c\0\x28", b"\0\x3c\0\x50", b"\0\x3c\0\x78", b"\0\x3c\0\x5a"
 SETTLING = (ACK, NACK, REJECT)
 SELECT = b"\0\x5a\0\x0a"
 
 
+class ServerChannelUser(ChannelUser):
+    """A session, as its channel sees it.
+
+    Attributes:
+        publisher: the link of the publishes; None before the first.
+    """
+
+    channel: ServerChannel
+    publisher: ReceiverLink | None
+
+    @property
+    @abstractmethod
+    def transactional(self) -> bool:
+        """Return whether the client has selected transactions."""
+
+
 class ServerChannel(Channel):
-    """The channel of a server's session."""
+    """The channel of a server's session.
+
+    Args:
+        engine, number, user: see `Channel`.
+        backlog: counts what waits on all channels of the connection.
+    """
 
     engine: V09Engine
-    user: SessionCore
+    user: ServerChannelUser
 
-    def __init__(self, engine: V09Engine, number: int, user: SessionCore) -> None:
+    def __init__(self, engine: V09Engine, number: int, user: ServerChannelUser, backlog: Backlog) -> None:
         super().__init__(engine, number, user)
+        self._backlog = backlog
         self._waiting: deque[tuple[int, bytes]] = deque()
         self._holds: set[object] = set()  # reasons for which what comes has to wait
         self._selects = False  # a tx.select is among what waits: acks behind it are part of a transaction
@@ -49,7 +73,7 @@ class ServerChannel(Channel):
             if kind == METHOD and self._has_to_wait(payload):
                 return
             waiting.popleft()
-            self.user.connection.waits(-len(payload), -1)
+            self._backlog.add(-1, -len(payload))
             try:
                 self._take(kind, payload)
             except PEER_ERRORS as fault:
@@ -70,7 +94,7 @@ class ServerChannel(Channel):
     def _wait(self, kind: int, payload: bytes) -> None:
         self._waiting.append((kind, payload))
         self._selects = self._selects or (kind == METHOD and payload[:4] == SELECT)
-        self.user.connection.waits(len(payload), 1, goes_on=kind != METHOD or payload[:4] != PUBLISH)
+        self._backlog.add(1, len(payload), goes_on=kind != METHOD or payload[:4] != PUBLISH)
 
     def _has_to_wait(self, payload: bytes) -> bool:
         """Return whether the method is a publish whose credit was taken back since the last one."""
@@ -103,5 +127,5 @@ class ServerChannel(Channel):
 
     def drop_waiting(self) -> None:
         """Drop what waits, because the channel ends."""
-        self.user.connection.waits(-sum(len(payload) for _, payload in self._waiting), -len(self._waiting))
+        self._backlog.add(-len(self._waiting), -sum(len(payload) for _, payload in self._waiting))
         self._waiting.clear()

@@ -185,10 +185,6 @@ class ServerConnection(ConnectionCore):
         self.sessions.append(session)
         session.announce()
 
-    def waits(self, octets: int, frames: int, *, goes_on: bool = False) -> None:
-        """Count `octets` and `frames` more that wait on channels, fewer if negative. `goes_on`: not a new publish."""
-        self.backlog.add(frames, octets, goes_on=goes_on)
-
     def _ask(self, stop: bool) -> None:
         self.block("our own", "more is waiting than there is room for" if stop else None)
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
-from ..channel import ChannelUser
 from ..connection import Connection
 from ..session import SessionEndpoint
+from .channel import ServerChannelUser
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ....engine import OutgoingDelivery, ReceiverLink
+    from ....engine import OutgoingDelivery
     from ....messaging import Error
+    from ..._kit.backlog import Backlog
     from ..engine import V09Engine
     from ..wire.method_table import Method
-    from .channel import ServerChannel
 
 
 class ConnectionCore(Connection):
@@ -24,19 +24,17 @@ class ConnectionCore(Connection):
 
     Attributes:
         takes_cancel_notify: the client takes basic.cancel.
+        backlog: counts the frames that wait on channels.
     """
 
     engine: V09Engine
     takes_cancel_notify: bool
+    backlog: Backlog
 
     @property
     @abstractmethod
     def blocking_channels(self) -> bool:
         """Return whether channels are told by channel.flow that nothing is taken at present."""
-
-    @abstractmethod
-    def waits(self, octets: int, frames: int, *, goes_on: bool = False) -> None:
-        """Count what waits on channels: `octets` and `frames` more, or less if they are negative."""
 
 
 class TransactionWork:
@@ -54,11 +52,10 @@ class TransactionWork:
         self.at_commit: list[Callable[[], None]] = []
 
 
-class SessionCore(SessionEndpoint, ChannelUser):
-    """A server's channel, as its links and the channel itself see it.
+class SessionCore(SessionEndpoint, ServerChannelUser):
+    """A server's channel, as its links see it.
 
     Attributes:
-        publisher: the link of the publishes; None before the first.
         confirming: whether publishes are confirmed.
         replies_at: the queue that stands for the pseudo-queue of replies on this channel; "" for no queue.
         work: the work of the present transaction.
@@ -66,16 +63,9 @@ class SessionCore(SessionEndpoint, ChannelUser):
 
     engine: V09Engine
     connection: ConnectionCore
-    channel: ServerChannel
-    publisher: ReceiverLink | None
     confirming: bool
     replies_at: str
     work: TransactionWork
-
-    @property
-    @abstractmethod
-    def transactional(self) -> bool:
-        """Return whether the client has selected transactions."""
 
     @abstractmethod
     def refuse_method(self, error: Error, method: Method, code: int = 0) -> None:

@@ -109,7 +109,7 @@ class ServerSession(SessionCore):
         self.publisher: ServerReceiver | None = None
         self._methods: dict[PendingRequest[Any], Method] = {}  # of the requests that the owner has to answer
         self.work = TransactionWork()
-        self.channel = ServerChannel(connection.engine, number, self)
+        self.channel = ServerChannel(connection.engine, number, self, connection.backlog)
         self.consumers = Consumers(self)
         self.transactions = ServerTransactions(self, self.consumers)
 
