@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
@@ -17,21 +19,45 @@ from amqp10.broker._queues.duplicates import remembered
 from amqp10.broker._queues.node import Limits
 from amqp10.broker._router import Router
 from amqp10.broker._users.users import Rights
-from amqp10.broker.azure import AzureConfig, QueueConfig
+from amqp10.broker.azure import (
+    AzureConfig,
+    CorrelationFilter,
+    QueueConfig,
+    Rule,
+    SqlFilter,
+    SubscriptionConfig,
+    TopicConfig,
+)
 from amqp10.broker.azure._messages import BATCH_FORMAT, MOST_IN_BATCH, MOST_SAID
 from amqp10.broker.azure._namespace import Namespace, NamespaceLinks
 from amqp10.broker.azure._service_bus.entity import LONGEST_REASON, Entity
 from amqp10.engine import ReceiverLink, SenderLink
 from amqp10.errors import EncodeError
-from amqp10.messaging import Accepted, AmqpValue, Data, Error, Message, Modified, Rejected, Source
+from amqp10.messaging import (
+    Accepted,
+    AmqpValue,
+    Coordinator,
+    Data,
+    Declare,
+    Declared,
+    Discharge,
+    Error,
+    Message,
+    Modified,
+    Rejected,
+    Source,
+    TransactionalState,
+)
 from amqp10.types import Array, Decimal32, Described, Int, Symbol, Timestamp, UInt, ULong
 
+from ..broker.links.test_one_message import MESSAGES
 from ..broker.wire import Wire
 
 COUNT = min(3000, int(os.environ.get("AMQP10_CONVERSATIONS", "200")))
 """Requests; `make nightly` has more."""
 NOON = 1_790_000_000.0
 WHEN = Symbol("x-opt-scheduled-enqueue-time")
+SESSION = Symbol("com.microsoft:session-filter")
 LATER = Timestamp(int(NOON + 3600) * 1000)
 
 
@@ -396,3 +422,68 @@ def test_settling_with_anything() -> None:
         link.detach(closed=True)
         for each in bus.received():
             bus.orders.complete(token_of(each))
+
+
+class TestTopics:
+    """Messages that nobody expected, through topics with rules of all kinds, sessions and transactions."""
+
+    def peers(self) -> Callable[[], Wire]:
+        """Peers of one broker with a topic, as many as are asked for."""
+        conditions = {
+            "text": "x = 1 OR sys.Label LIKE '%a%' OR x IS NULL OR NOT x > 2 OR x IN (1, 'a')",
+            "sums": "x + 1 > 2 OR -x < 3 OR sys.EnqueuedTimeUtc = x OR sys.SequenceNumber > x",
+        }
+        action = "SET x = x + 1; SET seen = newid(); REMOVE y"
+        topic = TopicConfig(
+            "events",
+            [
+                "all",
+                SubscriptionConfig("sql", rules=[Rule(name, SqlFilter(text)) for name, text in conditions.items()]),
+                SubscriptionConfig("changed", rules=[Rule("changing", SqlFilter("1 = 1"), action)]),
+                SubscriptionConfig("label", rules=[Rule("label", CorrelationFilter(label="victim"))]),
+                SubscriptionConfig(
+                    "failing", rules=[Rule("x", SqlFilter("x * 2 > y / x"))], dead_letter_filter_errors=True
+                ),
+                SubscriptionConfig("steps", requires_session=True),
+                SubscriptionConfig("onward", forward_to="orders"),
+            ],
+            duplicate_window=60.0,
+        )
+        router = Router(clock=lambda: 0.0, limits=Limits())
+        namespace = Namespace(AzureConfig(["orders"], [topic], clock=lambda: NOON), router)
+        return lambda: Wire(router, service=partial(NamespaceLinks, namespace, 1_000_000))
+
+    @pytest.mark.parametrize("in_transactions", [False, True])
+    def test_any_message(self, caplog: pytest.LogCaptureFixture, in_transactions: bool) -> None:
+        """Each is taken or rejected, a victim's behind it comes to all whom it is for, and nothing raised."""
+        connect = self.peers()
+        peer, victim = connect(), connect()
+        coordinator = peer.send_to(Coordinator())
+        for number, (payload, message_format) in enumerate(MESSAGES.values()):
+            for each in {message_format, BATCH_FORMAT}:
+                link = peer.send_to("events", name=f"{number}-{each}")
+                state = None
+                if in_transactions:
+                    declared = coordinator.send(Message(AmqpValue(Declare())).encode())
+                    peer.turn()
+                    assert isinstance(declared.remote_state, Declared)
+                    state = TransactionalState(declared.remote_state.txn_id)
+                delivery = link.send(payload, message_format=each, state=state)
+                peer.turn()
+                if state is not None:
+                    coordinator.send(Message(AmqpValue(Discharge(state.txn_id, False))).encode())
+                    peer.turn()
+                assert delivery.remote_state is not None
+                assert not peer.over
+                link.detach(closed=True)
+                peer.turn()
+        fields: dict[str, Any] = {"subject": "victim", "application_properties": {"x": 1, "y": 1}, "group_id": "a"}
+        sent = victim.send_to("events").send(Message(b"victim", **fields).encode())
+        victim.turn()
+        assert sent.remote_state == Accepted()
+        session = Source("events/Subscriptions/steps", filter={SESSION: Described(SESSION, "a")})
+        names = ("all", "sql", "changed", "label", "failing")
+        for source in (*(f"events/Subscriptions/{name}" for name in names), session, "orders"):
+            taken = victim.receive_from(source, credit=1000, name=str(source)).incoming
+            assert b"victim" in taken[-1].payload
+        assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
