@@ -533,7 +533,8 @@ SERVICE_BUS = {
         B(
             "idle receiver",
             "A receiver that was detached after ten idle minutes goes on",
-            "faults.idle_receiver bus.settled_on_an_idle_link complaints.a_receiver_that_was_idle",
+            "faults.idle_receiver bus.settled_on_an_idle_link bus.waiting_on_an_idle_link "
+            "complaints.a_receiver_that_was_idle",
         ),
         B(
             "idle sender",

@@ -1,8 +1,8 @@
-"""Write src/amqp10/sync/_facades.py, the synchronous form of the client, from the classes of the asynchronous one.
+"""Write src/amqp10/sync/_facades.py and azure.py, the synchronous form of the client, from the asynchronous classes.
 
 Each public method keeps its name, parameters, types and docstring. A coroutine becomes a method that waits, with one
 parameter more, `timeout`; `async with` becomes `with`, and `async for` `for`. Usage: make sync, or with --check to fail
-when the file is not what this would write.
+when a file is not what this would write.
 """
 
 from __future__ import annotations
@@ -16,15 +16,18 @@ import re
 import subprocess
 import sys
 import textwrap
+import time
 import types
 import typing
 from pathlib import Path
 from typing import Any
 
+import amqp10.azure as azure
 import amqp10.client as client
 import amqp10.rabbitmq as rabbitmq
+from amqp10.messaging import EventPosition
 
-TARGET = Path(__file__).parent.parent / "src" / "amqp10" / "sync" / "_facades.py"
+FOLDER = Path(__file__).parent.parent / "src" / "amqp10" / "sync"
 # The class, its name in amqp10.sync, and attributes beside its properties.
 CLASSES: list[tuple[type, str, dict[str, str]]] = [
     (client.Connection, "Connection", {}),
@@ -42,7 +45,23 @@ CLASSES: list[tuple[type, str, dict[str, str]]] = [
     (client.Management, "Management", {}),
     (rabbitmq.Management, "RabbitManagement", {}),
 ]
-FACADES = {cls: name for cls, name, _ in CLASSES}
+AZURE: list[tuple[type, str, dict[str, str]]] = [
+    (azure.ServiceBus, "ServiceBus", {"connection": "Connection"}),
+    (azure.ServiceBusSender, "ServiceBusSender", {"sender": "Sender"}),
+    (azure.ServiceBusReceiver, "ServiceBusReceiver", {"receiver": "Receiver", "mode": "Mode"}),
+    (azure.ServiceBusSession, "ServiceBusSession", {}),
+    (
+        azure.ServiceBusDelivery,
+        "ServiceBusDelivery",
+        {"message": "Message", "lock_token": "UUID | None", "settled": "bool"},
+    ),
+    (azure.SubscriptionRules, "SubscriptionRules", {}),
+    (azure.EventHub, "EventHub", {"connection": "Connection", "name": "str"}),
+    (azure.EventSender, "EventSender", {"sender": "Sender"}),
+    (azure.EventReader, "EventReader", {"receiver": "Receiver", "partition": "str"}),
+]
+FACADES = {cls: name for cls, name, _ in CLASSES + AZURE}
+OPENED = {client.Connection, azure.ServiceBus, azure.EventHub}
 LEFT_OUT = {
     "Browser.connection",
     "Connection.connection",
@@ -62,10 +81,24 @@ IN_TURN = {
     "Receiver.__anext__",
     "Responder.receive",
     "Responder.__anext__",
+    "ServiceBusReceiver.receive",
+    "ServiceBusReceiver.receive_batch",
+    "ServiceBusReceiver.__anext__",
+    "EventReader.receive",
+    "EventReader.receive_batch",
+    "EventReader.__anext__",
 }
-RETURNS = {"Connection.events": "Iterator[ConnectionEvent]", "Delivery.body": "Iterator[bytes]"}
+RETURNS = {
+    "Connection.events": "Iterator[ConnectionEvent]",
+    "Delivery.body": "Iterator[bytes]",
+    "ServiceBusDelivery.keep_locked": "AbstractContextManager[None]",
+    "ServiceBusSession.keep_locked": "AbstractContextManager[None]",
+}
+DEFAULTS = {repr(time.time): "time.time", repr(EventPosition.first()): "_FIRST"}
 PARAMETERS = {
     "Sender.send_many.messages": "Iterable[object]",
+    "ServiceBusSender.send_many.messages": "Iterable[object]",
+    "EventSender.send_many.events": "Iterable[object]",
     "Sender.send_stream.source": "str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | Iterable[bytes]",
     "Delivery.save.target": "str | os.PathLike[str] | BinaryIO",
 }
@@ -75,7 +108,20 @@ BODIES = {
     for chunk in in_chunks(messages):
         count += self._wait(timeout, "send_many", chunk, window=window, settled=settled, transaction=transaction)
     return count
-    """
+    """,
+    "ServiceBusSender.send_many": """
+    count = 0
+    for chunk in in_chunks(messages):
+        count += self._wait(timeout, "send_many", chunk, window=window)
+    return count
+    """,
+    "EventSender.send_many": """
+    count = 0
+    for chunk in in_chunks(events):
+        count += self._wait(timeout, "send_many", chunk, key=key, window=window)
+    return count
+    """,
+    "ServiceBusReceiver.complete_many": 'self._wait(timeout, "complete_many", tuple(deliveries))',
 }
 PUBLIC = (
     "amqp10.client",
@@ -87,9 +133,13 @@ PUBLIC = (
     "amqp10.rabbitmq",
     "amqp10.engine",
     "amqp10.types",
+    "amqp10.azure",
 )
 STANDARD = {
     "collections.abc": collections.abc.__all__,
+    "contextlib": ["AbstractContextManager"],
+    "datetime": ["datetime"],
+    "uuid": ["UUID"],
     "types": types.__all__,
     "typing": typing.__all__,
 }
@@ -102,13 +152,16 @@ WORDS = [
     (r"\b([Aa])nother task\b", r"\1nother thread"),
     (r"\bother tasks\b", "other threads"),
     (r"^( *)Cancelling:", r"\1Timeout:"),
+    (r"the block is cancelled,(\s+)for", r"the end of the block raises,\1for"),
+    (r"was lost, and the block cancelled", "was lost, though the block went on"),
 ]
 
 
 class Writer:
-    """Collects the text of the module, and the names that it needs."""
+    """Collects the text of a module, and the names that it needs."""
 
-    def __init__(self) -> None:
+    def __init__(self, classes: list[tuple[type, str, dict[str, str]]]) -> None:
+        self.classes = classes
         self.imports: dict[str, set[str]] = {}
 
     def annotation(self, text: str, function: Any, cls: type) -> str:
@@ -160,7 +213,13 @@ class Writer:
             said = PARAMETERS.get(f"{where}.{name}", parameter.annotation)
             text = f"{name}: {self.annotation(said, function, cls)}"
             if parameter.default is not parameter.empty:
-                text += f" = {parameter.default!r}"
+                default = repr(parameter.default)
+                text += f" = {DEFAULTS.get(default, default)}"
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                declared.append("*" + text)
+                passed.append(f"*{name}")
+                starred = True
+                continue
             if parameter.kind is parameter.VAR_KEYWORD:
                 declared.append("**" + text)
                 passed.append(f"**{name}")
@@ -191,7 +250,8 @@ class Writer:
                 before, _, rest = declared.rpartition("**")
                 declared = f"{before}{'' if '*, ' in before else '*, '}{timeout}, **{rest}"
             else:
-                declared += f"{', ' if declared else ''}{'' if '*, ' in declared else '*, '}{timeout}"
+                starred = re.search(r"(^|, )\*", declared)
+                declared += f"{', ' if declared else ''}{'' if starred else '*, '}{timeout}"
         if where in BODIES:
             body = textwrap.dedent(BODIES[where]).strip()
         else:
@@ -211,15 +271,12 @@ class Writer:
         base = next((FACADES[each] for each in cls.__mro__[1:] if each in FACADES), None)
         parts = [self.docstring(cls) + "\n__slots__ = ()\n"]
         own = {} if base is None else dict(inspect.getmembers(next(b for b in cls.__mro__[1:] if b in FACADES)))
-        if cls is client.Connection:
+        if cls in OPENED:
             base = "Opened"
-            declared, passed = self.parameters(client.Connection.__init__, cls, name)
-            parts.append(
-                f"def __init__(self, {declared}) -> None:\n    super().__init__(AsyncConnection({passed[2:]}))\n"
-            )
-        elif cls is client.Sender:
-            pass
-        for each, type_ in attributes.items():
+            declared, passed = self.parameters(cls.__init__, cls, name)  # type: ignore[misc]
+            parts.append(f"def __init__(self, {declared}) -> None:\n    super().__init__(Async{name}({passed[2:]}))\n")
+        for each, said in attributes.items():
+            type_ = self.annotation(said, cls.__init__, cls)  # type: ignore[misc]
             parts.append(
                 f"@property\ndef {each}(self) -> {type_}:\n    value: {type_} = self._get({each!r})\n    return value\n"
             )
@@ -228,8 +285,12 @@ class Writer:
                 continue
             if each == "__aenter__":
                 text = self.docstring(value)
-                parts.append(f"def __enter__(self) -> Self:\n{textwrap.indent(text, '    ')}    return self._enter()\n")
-                self.imports.setdefault("typing", set()).add("Self")
+                given = inspect.signature(value).return_annotation
+                returned = self.annotation(given, value, cls)
+                body = "return self._enter()"
+                if given != "Self":
+                    body = f"given: {returned} = self._enter_given()\n    return given"
+                parts.append(f"def __enter__(self) -> {returned}:\n{textwrap.indent(text, '    ')}    {body}\n")
             elif each == "__aexit__":
                 self.imports.setdefault("types", set()).add("TracebackType")
                 text = textwrap.indent(self.docstring(value), "    ")
@@ -240,6 +301,8 @@ class Writer:
                     f"def __exit__(self, {declared}) -> None:\n{text}    self._leave(exc_type, exc, traceback)\n"
                 )
             elif each in ("__enter__", "__exit__"):
+                if hasattr(cls, "__aenter__"):
+                    continue  # that one only says to use `async with`
                 parts.append(self.method(cls, name, each, value))
             elif each == "__aiter__":
                 parts.append("def __iter__(self) -> Self:\n    return self\n")
@@ -268,23 +331,22 @@ class Writer:
                 return result
             """).lstrip()
 
-    def module(self) -> str:
-        classes = [self.cls(cls, name, attributes) for cls, name, attributes in CLASSES]
-        lines = [
-            '"""The synchronous form of the client, made by tools/make_sync.py: run `make sync`."""',
-            "",
-            "# ruff: noqa: E501",
-            "from __future__ import annotations",
-            "",
-            "from ..client import Connection as AsyncConnection",
-            "from ._loop import FACADES, Facade, Opened, in_chunks",
-        ]
+    def module(self, first: str, imports: list[str], then: str = "") -> str:
+        """Return the text of the module.
+
+        Args:
+            first: its docstring.
+            imports: what it imports in any case.
+            then: what stands before the classes.
+        """
+        classes = [self.cls(cls, name, attributes) for cls, name, attributes in self.classes]
+        lines = [first, "", "from __future__ import annotations", "", *imports]
         # The asynchronous classes by their modules, for FACADES.
-        pairs = "".join(
-            f"    {'rabbitmq' if cls is rabbitmq.Management else 'client'}.{cls.__name__}: {name},\n"
-            for cls, name, _ in CLASSES
-        )
-        lines += ["from .. import client, rabbitmq"]
+        modules = {azure: "azure", client: "client", rabbitmq: "rabbitmq"}
+        pairs = ""
+        for cls, name, _ in self.classes:
+            home = next(home for each, home in modules.items() if vars(each).get(cls.__name__) is cls)
+            pairs += f"    {home}.{cls.__name__}: {name},\n"
         for module, names in sorted(self.imports.items()):
             if not names:
                 lines.append(f"import {module}")
@@ -292,27 +354,58 @@ class Writer:
             if wanted:
                 lines.append(f"from {module} import {', '.join(wanted)}")
         table = f"FACADES.update({{\n{pairs}}})\n"
-        return "\n".join(lines) + "\n\n" + "\n\n".join(classes) + "\n\n" + table
+        return "\n".join(lines) + "\n\n" + then + "\n\n".join(classes) + "\n\n" + table
 
 
-def formatted(text: str) -> str:
+def texts() -> dict[Path, str]:
+    """Return the text of each file."""
+    core = Writer(CLASSES).module(
+        '"""The synchronous form of the client, made by tools/make_sync.py: run `make sync`."""\n\n# ruff: noqa: E501',
+        [
+            "from ..client import Connection as AsyncConnection",
+            "from ._loop import FACADES, Facade, Opened, in_chunks",
+            "from .. import client, rabbitmq",
+        ],
+    )
+    names = [name for _, name, _ in AZURE]
+    listed = "".join(f"    {name!r},\n" for name in sorted(names))
+    of_azure = Writer(AZURE).module(
+        '"""Service Bus and Event Hubs without `await`, made by tools/make_sync.py: run `make sync`.\n\n'
+        "What does not wait, such as `MessageBatch`, `Rule` and the errors, is imported from `amqp10.azure`.\n"
+        '"""',
+        [
+            "import time",
+            "from .. import azure",
+            "from ..azure import EventHub as AsyncEventHub",
+            "from ..azure import ServiceBus as AsyncServiceBus",
+            "from ..messaging import EventPosition",
+            "from ._facades import Connection, Receiver, Sender, Transaction",
+            "from ._loop import FACADES, Facade, Opened, in_chunks",
+        ],
+        f"_FIRST = EventPosition.first()\n\n__all__ = (\n{listed})\n\n",
+    )
+    return {
+        path: formatted(text, path) for path, text in ((FOLDER / "_facades.py", core), (FOLDER / "azure.py", of_azure))
+    }
+
+
+def formatted(text: str, path: Path) -> str:
     """Return the text as ruff lays it out."""
     ruff = [sys.executable, "-m", "ruff"]
     for command in (
-        [*ruff, "check", "--select", "I,F401,UP007", "--fix", "--quiet", "--stdin-filename", str(TARGET), "-"],
-        [*ruff, "format", "--quiet", "--stdin-filename", str(TARGET), "-"],
+        [*ruff, "check", "--select", "I,F401,UP007", "--fix", "--quiet", "--stdin-filename", str(path), "-"],
+        [*ruff, "format", "--quiet", "--stdin-filename", str(path), "-"],
     ):
         text = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
     return text
 
 
 def main() -> None:
-    text = formatted(Writer().module())
-    if "--check" in sys.argv:
-        if not TARGET.exists() or TARGET.read_text() != text:
-            sys.exit(f"{TARGET.name} is not what the client's classes make: run `make sync`")
-    else:
-        TARGET.write_text(text)
+    for path, text in texts().items():
+        if "--check" not in sys.argv:
+            path.write_text(text)
+        elif not path.exists() or path.read_text() != text:
+            sys.exit(f"{path.name} is not what the client's classes make: run `make sync`")
 
 
 if __name__ == "__main__":

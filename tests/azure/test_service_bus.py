@@ -759,6 +759,24 @@ async def test_settled_on_an_idle_link() -> None:
                 assert message.body == "y"
 
 
+async def test_waiting_on_an_idle_link() -> None:
+    """Who waits for a message goes on waiting when the service detaches the idle link, and gets what comes then."""
+    async with emulated() as (bus, azure), bus.receiver("orders") as receiver, anyio.create_task_group() as tasks:
+        found: list[Any] = []
+
+        async def wait() -> None:
+            async with await receiver.receive() as message:
+                found.append(message.body)
+
+        tasks.start_soon(wait)
+        for body in range(2):
+            await anyio.wait_all_tasks_blocked()
+            azure.advance(601)
+            if body:
+                await put(bus, "orders", body)
+    assert found == [1]
+
+
 async def test_a_clock_that_is_wrong() -> None:
     """Whether a lock has ended is for the service to say, which alone knows the time."""
     async with emulated(clock=lambda: wall() + 70) as (bus, _):

@@ -1,6 +1,7 @@
 """The synchronous form of the client, made by tools/make_sync.py: run `make sync`."""
 
 # ruff: noqa: E501
+
 from __future__ import annotations
 
 import os

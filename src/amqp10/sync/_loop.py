@@ -248,6 +248,11 @@ class Facade:
         self._block.enter()
         return self
 
+    def _enter_given(self) -> Any:
+        """Enter the block, and return what it gives, which is not the object itself."""
+        self._block = Block(self._loop, self._inner)
+        return _wrap(self._loop, self._block.enter())
+
     def _leave(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
@@ -280,7 +285,7 @@ def run(work: Work, timeout: float | None, name: str) -> Any:
 
 
 class Opened(Facade):
-    """A connection: it has the thread."""
+    """A connection, or what opens one: it has the thread."""
 
     __slots__ = ()
 
@@ -322,6 +327,8 @@ class Opened(Facade):
     def _get(self, name: str) -> Any:
         value = getattr(self._inner, name)
         if self._block is None:
+            if type(value) in FACADES:
+                self._require_open()
             return value
         return Native(self._loop, value) if name == "native" else _wrap(self._loop, value)
 
@@ -412,7 +419,15 @@ def _wrap(loop: Loop, value: Any) -> Any:
                 return Native(loop, value)
             return Steps(loop, value) if hasattr(value, "__anext__") else value
         FACADES[kind] = facade
-    return facade(loop, value)
+    return _lent(facade, loop, value) if issubclass(facade, Opened) else facade(loop, value)
+
+
+def _lent(kind: type[Opened], loop: Loop, inner: Any) -> Opened:
+    """Return a connection that something else has opened, and closes."""
+    connection = kind.__new__(kind)
+    Facade.__init__(connection, loop, inner)
+    connection._block = Block(loop, inner)
+    return connection
 
 
 _PLAIN = frozenset({type(None), bool, int, str, bytes, float, dict, frozenset})
