@@ -365,11 +365,41 @@ async def test_scheduled_on_service_bus() -> None:
     assert seen == [(0, "m"), (1, "m"), (2, "m")]
 
 
-async def test_a_broker_that_keeps_nothing_for_later(queues: Queues) -> None:
+@pytest.mark.parametrize("dialect", ["0-9-1", "0-10"])
+async def test_a_dialect_that_keeps_nothing_for_later(queues: Queues, dialect: str) -> None:
     """It is refused at the beginning, with what to do instead."""
-    with pytest.raises(Unsupported, match="delay_queue="):
-        async with Worker(queues.connection, "orders", print, delay_by="broker"):
-            pass
+    async with Connection(queues.broker.url, dialect=dialect) as connection:
+        with pytest.raises(Unsupported, match="delay_queue="):
+            async with Worker(connection, "orders", print, delay_by="broker"):
+                pass
+
+
+@pytest.mark.in_memory
+@pytest.mark.parametrize("address", ["orders", "made-on-demand"])
+async def test_the_embedded_broker_keeps_for_later(queues: Queues, address: str) -> None:
+    """The message is the broker's meanwhile, others go first, and all attempts are counted."""
+    seen: list[tuple[Any, int]] = []
+    done = anyio.Event()
+
+    async def handle(message: Message) -> None:
+        seen.append((message.body, message.delivery_count))
+        if message.body == "now":
+            return
+        if message.delivery_count == 2:
+            done.set()
+            return
+        assert worker.held == 0
+        raise Retry(delay=600)
+
+    worker = Worker(queues.connection, address, handle, delay_by="broker", retries=Retries(attempts=5, jitter=0))
+    async with queues.connection.sender(address) as sender:
+        await sender.send_many(["later", "now"])
+        began = anyio.current_time()
+        async with worker:
+            await done.wait()
+            assert worker.held == 0
+    assert anyio.current_time() - began >= 1199
+    assert seen == [("later", 0), ("now", 0), ("later", 1), ("later", 2)]
 
 
 async def test_a_dialect_that_cannot_reject(queues: Queues) -> None:

@@ -23,7 +23,14 @@ import anyio
 from anyio.abc import ByteStream, TaskGroup, TaskStatus
 
 from ..client import Connection
-from ..engine import ON_DEMAND_CAPABILITY, ConnectionTerms, SessionTerms, dialect, dialect_names
+from ..engine import (
+    DELAYED_RETRY_CAPABILITY,
+    ON_DEMAND_CAPABILITY,
+    ConnectionTerms,
+    SessionTerms,
+    dialect,
+    dialect_names,
+)
 from ..errors import LocalProtocolError
 from ..net import (
     TLS,
@@ -306,6 +313,7 @@ class Broker:
                     "SHARED-SUBS",
                     LINK_PAIRS,
                     *((ON_DEMAND_CAPABILITY,) if self._router.auto_create else ()),
+                    *((DELAYED_RETRY_CAPABILITY,) if azure is None else ()),
                 ),
                 properties={Symbol("product"): "amqp10"} | {Symbol(k): v for k, v in (properties or {}).items()},
                 max_message_size=max_message_size,

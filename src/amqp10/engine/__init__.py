@@ -71,6 +71,7 @@ from ._terms import ReceiverSettleMode as ReceiverSettleMode
 from ._terms import Role as Role
 from ._terms import SenderSettleMode as SenderSettleMode
 from ._terms import SessionTerms as SessionTerms
+from ._topology_requests import DELAYED_RETRY_CAPABILITY as DELAYED_RETRY_CAPABILITY
 from ._topology_requests import ON_DEMAND_ARGUMENT as ON_DEMAND_ARGUMENT
 from ._topology_requests import ON_DEMAND_CAPABILITY as ON_DEMAND_CAPABILITY
 from ._topology_requests import Acquire as Acquire
@@ -100,6 +101,7 @@ from ._topology_requests import Unbind as Unbind
 
 __all__ = (
     "CAPABILITIES",
+    "DELAYED_RETRY_CAPABILITY",
     "MANAGEMENT",
     "NO_LINK_OWNER",
     "NO_SESSION_OWNER",

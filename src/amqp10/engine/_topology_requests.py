@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 RequestResult = TypeVar("RequestResult")
 
+DELAYED_RETRY_CAPABILITY: Final = "amqp10_delayed_retry"
+"""The capability of a server whose queues keep a message until the `x-opt-delivery-time` of its outcome `modified`."""
+
 ON_DEMAND_CAPABILITY: Final = "amqp10_on_demand"
 """The capability of a server that may make missing nodes on demand."""
 ON_DEMAND_ARGUMENT: Final = "x-opt-on-demand"

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 from uuid import uuid4
 
 from ..client import Connection, Delivery, Sender
+from ..engine import DELAYED_RETRY_CAPABILITY
 from ..errors import Unsupported
 from ..messaging import ACCEPTED, Message, Modified, Outcome
 from ..types import Symbol, Timestamp
@@ -101,7 +102,7 @@ def failed_annotations(attempts: int, counted: int) -> dict[Any, Any]:
 
 
 class ByOutcome:
-    """RabbitMQ 4.3 and later, quorum queues: the outcome `modified` says when."""
+    """RabbitMQ 4.3 and later, quorum queues; the embedded broker, all queues: the outcome `modified` says when."""
 
     async def __call__(self, delivery: Delivery, attempts: int, counted: int, delay: float) -> Outcome:
         said = failed_annotations(attempts, counted)
@@ -148,6 +149,8 @@ def scheduled_by(connection: Connection) -> Symbol | None:
             version = str(connection.remote_properties.get(Symbol("version"), ""))
             if tuple(map(int, re.findall(r"\d+", version)[:2])) >= DELAYED_RETRY_SINCE:
                 return None
+        elif DELAYED_RETRY_CAPABILITY in connection.offered_capabilities:
+            return None
         elif connection.profile.name == "service-bus":
             return SCHEDULED_FOR
         elif SCHEDULES in connection.offered_capabilities:

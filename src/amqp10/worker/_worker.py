@@ -139,7 +139,8 @@ class Worker:
             where handlers are quick.
         retries: how often and when a message is tried again.
         delay_by: "memory": a message that is to be tried again is held here, unsettled. "broker": the broker keeps it
-            meanwhile, so that it is no worker's; RabbitMQ 4.3 does so in quorum queues, Artemis and Azure Service Bus.
+            meanwhile, so that it is no worker's; RabbitMQ 4.3 does so in quorum queues, Artemis, Azure Service Bus and
+            the embedded broker in all.
         delay_queue: the address of a queue that hands messages on to `address` when their time-to-live is over (in
             RabbitMQ, one with a dead-letter exchange): messages that are to be tried again wait there.
         dead_letters: an address to which dead letters are sent, with the reason in their annotations. None: they are

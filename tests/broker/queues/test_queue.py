@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -261,6 +262,88 @@ class TestDrain:
         queue.in_line(taker, drain=True)
         queue.run()
         assert taker.told_exhausted == 1
+
+
+class TestLater:
+    """An outcome says when its message is to come again; each test asks for ten minutes."""
+
+    ALARM = 1600.0  # of the test's clock, give or take what of the machine's passes in between
+
+    def wait(self, queue: Queue, taker: Taker, number: int = 0, *, failed: bool = True) -> None:
+        when = round((time.time() + 600) * 1000)
+        outcome = Modified(delivery_failed=failed, message_annotations={Symbol("x-opt-delivery-time"): when})
+        queue.settle(taker.taken[number], taker, outcome)
+
+    @pytest.mark.parametrize("failed", [True, False])
+    def test_comes_when_it_is_due(self, make_queue: Make, clock: Clock, failed: bool) -> None:
+        """Others go first; when it is due, it is the oldest again."""
+        alarms: list[float] = []
+        queue, taker = make_queue(alarm=lambda queue, moment: alarms.append(moment)), Taker(1)
+        fill(queue, 1, 2, 3)
+        attach(queue, taker)
+        self.wait(queue, taker, failed=failed)
+        more(queue, taker, 1)
+        assert (taker.numbers, queue.depth, queue.unsettled) == ([1, 2], 3, 1)
+        assert queue.expire(clock.now) == alarms[0] == pytest.approx(self.ALARM, abs=60)
+        clock.now = alarms[0]
+        assert queue.expire(clock.now) is None
+        more(queue, taker, 5)
+        assert taker.numbers == [1, 2, 1, 3]
+        assert taker.taken[2].failures == failed
+
+    @pytest.mark.parametrize("said", [0, -1, 10**15, "soon", None])
+    def test_no_time_to_come(self, make_queue: Make, said: object) -> None:
+        """What is over, or is no time, has it come at once; what is far off is kept."""
+        queue, taker = make_queue(), Taker(1)
+        fill(queue, 1)
+        attach(queue, taker)
+        queue.settle(taker.taken[0], taker, Modified(message_annotations={Symbol("x-opt-delivery-time"): said}))
+        more(queue, taker, 1)
+        assert taker.numbers == ([1] if said == 10**15 else [1, 1])
+
+    def test_settled_twice(self, make_queue: Make, clock: Clock) -> None:
+        """While it waits, it is nobody's: a second outcome, or the end of a link, changes nothing."""
+        queue, taker = make_queue(), Taker(1)
+        fill(queue, 1)
+        attach(queue, taker)
+        self.wait(queue, taker)
+        for outcome in (ACCEPTED, RELEASED, None):
+            queue.settle(taker.taken[0], taker, outcome)
+        queue.lost(taker.taken[0])
+        assert (queue.depth, queue.unsettled, queue.dequeued) == (1, 0, 0)
+        clock.now += 660
+        queue.expire(clock.now)
+        more(queue, taker, 5)
+        assert taker.numbers == [1, 1]
+
+    def test_last_attempt(self, make_queue: Make) -> None:
+        """It does not wait, but goes to the dead letters."""
+        graves = Graves()
+        queue, taker = make_queue(max_delivery_count=1, dead_letter=graves.bury), Taker(1)
+        fill(queue, 1)
+        attach(queue, taker)
+        self.wait(queue, taker)
+        assert (graves.reasons, queue.depth) == (["max-delivery-count"], 0)
+
+    def test_purged_and_mortal(self, make_queue: Make, clock: Clock) -> None:
+        """Those that wait are purged, too; one whose time-to-live is over meanwhile dies when it comes back."""
+        queue, taker = make_queue(), Taker(2)
+        mortal = entry(1)
+        mortal.expires = clock.now + 5
+        queue.put(mortal)
+        fill(queue, 2)
+        attach(queue, taker)
+        self.wait(queue, taker, 0)
+        self.wait(queue, taker, 1)
+        assert (queue.depth, queue.purge(), queue.depth, queue.bytes) == (2, 2, 0, 0)
+        assert queue.expire(clock.now + 660) is None
+        queue.put(again := entry(3))
+        again.expires = clock.now + 5
+        more(queue, taker, 1)
+        self.wait(queue, taker, 2)
+        clock.now += 660
+        queue.expire(clock.now)
+        assert (queue.depth, queue.expired) == (0, 1)
 
 
 class TestTime:

@@ -7,6 +7,7 @@ once and done in `run`, so that a thousand messages that arrive together are han
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from heapq import heapify, heappop, heappush
@@ -16,6 +17,7 @@ from ...messaging import Accepted, Modified, Rejected, Released
 from .._faults import attempt, report
 from .._notices import notice
 from .browsers import Browsers
+from .delayed import DelayedMessages, delivery_time
 from .node import MESSAGE_OVERHEAD, Node
 from .ready import ReadyMessages
 from .selection import Looks, Selection
@@ -44,6 +46,8 @@ class Queue(Node):
     - A consumer with a filter takes the oldest message that passes it; those before it stay for others.
     - A message that comes back takes its old place. Only `modified(delivery-failed)` and lost links count as a failed
       attempt; `released` does not (§3.4.4, §3.4.5).
+    - If its outcome says until when, it waits before it is there again: `x-opt-delivery-time`, in milliseconds since
+      1970. A store does not keep that.
     - Rejected messages, those that failed `max_delivery_count` times, and (if asked for) expired ones
         are given to `dead_letter`, which says whether it took them. Else they end.
     - A message that cannot be handled, for what it makes the broker raise, is given to `set_aside`, which keeps it; the
@@ -103,6 +107,8 @@ class Queue(Node):
         self._bytes_in = 0
         self._waiting = ReadyMessages()
         self._mortal: list[tuple[float, int, QueuedMessage]] = []  # a heap: die at a known time
+        self._delayed = DelayedMessages()
+        self._until: float | None = None  # what the outcome just now says, seconds since 1970
         self._line: deque[Consumer] = deque()  # consumers that may be ready, whose turn is next first
         self._ranked = False  # some consumer has said a priority
         self._draining: dict[int, Consumer] = {}
@@ -197,7 +203,7 @@ class Queue(Node):
 
     def lost(self, entry: QueuedMessage) -> None:
         """Give back a message that a link held before the broker began: that link is over."""
-        if not (entry.gone or entry.available or self.deleted):
+        if not (entry.gone or entry.available or self.deleted or entry in self._delayed):
             self.unsettled -= 1
             self._fail(entry)
             self.touch()
@@ -409,8 +415,8 @@ class Queue(Node):
         """
         if entry.gone or entry.available or self.deleted:
             return
-        if consumer.copies and entry not in consumer.acquired:
-            return  # somebody else has it
+        if entry in self._delayed or (consumer.copies and entry not in consumer.acquired):
+            return  # it came back already, or somebody else has it
         self.unsettled -= 1
         if isinstance(outcome, Accepted):
             self.dequeued += 1
@@ -419,7 +425,7 @@ class Queue(Node):
             self.rejected += 1
             self._bury(entry, "rejected", outcome.error)
         elif isinstance(outcome, Released):
-            self._come_back(entry)
+            self._return(entry, failed=False)
         elif isinstance(outcome, Modified):
             self._modify(entry, consumer, outcome)
         else:
@@ -432,10 +438,12 @@ class Queue(Node):
             entry.excluded = (entry.excluded or set()) | {consumer.key}
         if outcome.message_annotations:
             self._annotate(entry, outcome.message_annotations)
+            self._until = delivery_time(outcome.message_annotations)
         if outcome.delivery_failed:
             self._fail(entry)
         else:
-            self._come_back(entry)
+            self._return(entry, failed=False)
+        self._until = None
 
     def _annotate(self, entry: QueuedMessage, annotations: Mapping[Any, Any]) -> None:
         before = entry.size
@@ -449,7 +457,7 @@ class Queue(Node):
     def _fail(self, entry: QueuedMessage) -> None:
         entry.failed()
         if not self._exhausted(entry):
-            self._come_back(entry)
+            self._return(entry, failed=True)
 
     def _exhausted(self, entry: QueuedMessage) -> bool:
         """Remove a message after its last attempt; return whether that was the last."""
@@ -459,6 +467,23 @@ class Queue(Node):
         self.exhausted += 1
         self._bury(entry, "max-delivery-count", None)
         return True
+
+    def _return(self, entry: QueuedMessage, *, failed: bool) -> None:
+        """Let a message come back: at once, or when it is due."""
+        delay = self._delay(entry, failed=failed)
+        if delay <= 0:
+            self._come_back(entry)
+            return
+        if entry.durable and self.journal is not None:
+            self.journal.came_back(entry)
+        due = self._clock() + delay
+        self._delayed.add(entry, due)
+        if self._alarm is not None:
+            self._alarm(self, due)
+
+    def _delay(self, entry: QueuedMessage, *, failed: bool) -> float:
+        """Return how many seconds a message waits that comes back now."""
+        return self._until - time.time() if self._until is not None else 0
 
     def _come_back(self, entry: QueuedMessage) -> None:
         if entry.expires is not None and entry.expires <= self._clock():
@@ -531,7 +556,7 @@ class Queue(Node):
 
     def purge(self) -> int:
         """Drop what waits; how many messages that was."""
-        waiting = self._waiting.available()
+        waiting = [*self._waiting.available(), *self._delayed.clear()]
         for entry in waiting:
             self._forget(entry)
         self._waiting.sweep(self.depth)
@@ -543,6 +568,9 @@ class Queue(Node):
     def expire(self, now: float) -> float | None:
         """Let those die whose time has come and who are not held; return when the next one does."""
         self._resume()
+        for entry in self._delayed.due(now):
+            self._come_back(entry)
+            self.touch()
         mortal = self._mortal
         # What comes back as a dead letter meanwhile is for the next time.
         for _ in range(len(mortal)):
@@ -554,7 +582,10 @@ class Queue(Node):
                 self._expire(entry)
                 self.touch()
         self._waiting.sweep(self.depth)
-        return mortal[0][0] if mortal else None
+        following = self._delayed.following
+        if not mortal:
+            return following
+        return mortal[0][0] if following is None else min(mortal[0][0], following)
 
     def _sweep(self) -> None:
         """Drop the deadlines of those that left alive, which are most of them."""
@@ -574,6 +605,7 @@ class Queue(Node):
         self.deleted = True
         self._waiting.clear()
         self._mortal.clear()
+        self._delayed.clear()
         self._line.clear()
         self._draining.clear()
         self._browsing.clear()

@@ -7,8 +7,6 @@ tests/interop/test_rabbitmq_43.py asks RabbitMQ and this broker for the same.
 from __future__ import annotations
 
 import logging
-import time
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import DecodeError
@@ -20,7 +18,7 @@ from .declared import USUAL_PRIORITY, DeclaredQueue, priority_of
 from .queue import stays
 
 if TYPE_CHECKING:
-    from ...messaging import Error, Modified
+    from ...messaging import Error
     from .arguments import Arguments, QueueDeclaration
     from .message import QueuedMessage
     from .node import Consumer
@@ -33,7 +31,6 @@ CONSUMER_TIMEOUT: Final = 1800.0
 
 _SHORTEST: Final = 0.01  # so that what is looked at again at once is not looked at all the time
 _ACQUIRED, _FAILED = Symbol("x-acquired-count"), Symbol("x-delivery-count")
-_DELIVERY_TIME: Final = "x-opt-delivery-time"
 
 
 class QuorumQueue(DeclaredQueue):
@@ -42,8 +39,7 @@ class QuorumQueue(DeclaredQueue):
     - All messages of a higher priority go before any of a lower one.
     - A message that comes back says how often in `x-acquired-count`, and how often it failed in `x-delivery-count`.
       What is released, and what a link leaves behind, did not fail; the limit is on those that did.
-    - It waits before it is there again, if its outcome says until when (`x-opt-delivery-time`, in milliseconds since
-      1970), or the queue was declared to let it wait. A store does not keep that.
+    - It waits before it is there again, if its outcome says so, or the queue was declared to let it wait.
     - A consumer that takes too long for a message loses it, and gets no other before it has settled that one.
     - Where only one consumer is active, it is the one of highest priority; consumers are told.
     """
@@ -60,9 +56,6 @@ class QuorumQueue(DeclaredQueue):
         # By how long consumers may take: what they hold, the oldest first, until when and by whom.
         self._held: dict[float, dict[QueuedMessage, tuple[float, Consumer]]] = {}
         self._late: dict[QueuedMessage, Consumer] = {}  # what they settle in place of what they lost
-        self._delayed: list[tuple[float, int, QueuedMessage]] = []  # a heap: comes back at a known time
-        self._waits: set[QueuedMessage] = set()  # the same
-        self._until: int | None = None  # what the outcome just now says, milliseconds since 1970
         self._current: Consumer | None = None  # the active one, where there is one
 
     def insert(self, entry: QueuedMessage) -> None:
@@ -73,32 +66,9 @@ class QuorumQueue(DeclaredQueue):
 
     # What comes back
 
-    def _modify(self, entry: QueuedMessage, consumer: Consumer, outcome: Modified) -> None:
-        until = (outcome.message_annotations or {}).get(_DELIVERY_TIME)
-        self._until = until if isinstance(until, int) else None
-        super()._modify(entry, consumer, outcome)
-        self._until = None
-
-    def _fail(self, entry: QueuedMessage) -> None:
-        entry.failed()
-        if not self._exhausted(entry):
-            self._return(entry, failed=True)
-
-    def _come_back(self, entry: QueuedMessage) -> None:
-        self._return(entry, failed=False)
-
     def _return(self, entry: QueuedMessage, *, failed: bool) -> None:
         self._count(entry)
-        delay = self._delay(entry, failed)
-        if delay <= 0:
-            super()._come_back(entry)
-            return
-        if entry.durable and self.journal is not None:
-            self.journal.came_back(entry)
-        back = self._clock() + delay
-        heappush(self._delayed, (back, entry.position, entry))
-        self._waits.add(entry)
-        self._wake_at(back)
+        super()._return(entry, failed=failed)
 
     def _count(self, entry: QueuedMessage) -> None:
         """Count one more consumer that had the message, where consumers see it."""
@@ -109,21 +79,13 @@ class QuorumQueue(DeclaredQueue):
         known = before if isinstance(before, int) and 0 <= before < 1 << 62 else 0
         self._annotate(entry, {_ACQUIRED: known + 1} | ({_FAILED: entry.failures} if entry.failures else {}))
 
-    def _delay(self, entry: QueuedMessage, failed: bool) -> float:
-        """Return how many seconds a message waits that comes back now."""
-        if self._until is not None and (left := self._until / 1000 - time.time()) > 0:
-            return left
+    def _delay(self, entry: QueuedMessage, *, failed: bool) -> float:
+        if (said := super()._delay(entry, failed=failed)) > 0:
+            return said
         terms = self._arguments
         if terms.retry is None or terms.retry == ("returned" if failed else "failed"):
             return 0
         return min(terms.retry_least * max(1, entry.failures), terms.retry_most)
-
-    def purge(self) -> int:
-        delayed, self._waits = self._waits, set()
-        self._delayed.clear()
-        for entry in delayed:
-            self._forget(entry)
-        return super().purge() + len(delayed)
 
     # Consumers that take too long
 
@@ -152,8 +114,6 @@ class QuorumQueue(DeclaredQueue):
             del self._late[entry]
             if consumer.key in self.consumers:
                 self.in_line(consumer)
-            return
-        if entry in self._waits:
             return
         held = self._held.get(self._timeout_of(consumer))
         if held is not None:
@@ -185,7 +145,7 @@ class QuorumQueue(DeclaredQueue):
             failures=entry.failures,
         )
         self.unsettled -= 1
-        self._come_back(entry)
+        self._return(entry, failed=False)
         if self._arguments.single:
             self._active()
         self.touch()
@@ -244,11 +204,6 @@ class QuorumQueue(DeclaredQueue):
         if self.deleted:
             return following
         moments = [] if following is None else [following]
-        while self._delayed and self._delayed[0][0] <= now:
-            entry = heappop(self._delayed)[2]
-            self._waits.remove(entry)
-            super()._come_back(entry)
-            self.touch()
         for timeout, held in list(self._held.items()):
             for entry, (deadline, consumer) in list(held.items()):
                 if deadline > now:
@@ -258,13 +213,10 @@ class QuorumQueue(DeclaredQueue):
             if not held:
                 del self._held[timeout]
         moments += [deadline for held in self._held.values() for deadline, _ in list(held.values())[:1]]
-        moments += [moment for moment, _, _ in self._delayed[:1]]
         return min(moments, default=None)
 
     def delete(self, error: Error) -> None:
         super().delete(error)
-        self._delayed.clear()
-        self._waits.clear()
         self._held.clear()
         self._late.clear()
         self._current = None

@@ -1,0 +1,53 @@
+"""Messages that came back and wait until they are due, as their outcome or their queue says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from .message import QueuedMessage
+
+DELIVERY_TIME: Final = "x-opt-delivery-time"
+"""The annotation of a `modified` outcome that says when its message is to come again: milliseconds since 1970."""
+
+
+def delivery_time(annotations: Mapping[Any, Any] | None) -> float | None:
+    """Return when a message is to come again, in seconds since 1970; None where its outcome does not say it."""
+    said = annotations.get(DELIVERY_TIME) if annotations else None
+    return said / 1000 if isinstance(said, int) else None
+
+
+class DelayedMessages:
+    """Those of one queue. A store does not keep when they are due."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, QueuedMessage]] = []  # by when they are due
+        self._held: set[QueuedMessage] = set()
+
+    def __contains__(self, entry: QueuedMessage) -> bool:
+        return entry in self._held
+
+    def add(self, entry: QueuedMessage, due: float) -> None:
+        """Keep a message until that time of the queue's clock."""
+        heappush(self._heap, (due, entry.position, entry))
+        self._held.add(entry)
+
+    def due(self, now: float) -> Iterator[QueuedMessage]:
+        """Let go, and yield, those whose time has come."""
+        while self._heap and self._heap[0][0] <= now:
+            entry = heappop(self._heap)[2]
+            self._held.remove(entry)
+            yield entry
+
+    @property
+    def following(self) -> float | None:
+        """Return when the next one is due; None: there is none."""
+        return self._heap[0][0] if self._heap else None
+
+    def clear(self) -> set[QueuedMessage]:
+        """Let go of all, and return them."""
+        held, self._held = self._held, set()
+        self._heap.clear()
+        return held
