@@ -394,7 +394,6 @@ class V1Engine(EngineCore, Machine[TransportState]):
         if self.state is TransportState.OVER:
             return
         self.advance(Step.LOSE_TRANSPORT)
-        self.opened = False
         self._dirty.clear()
         self.connection.drop_all(error)
         self._events.append(ConnectionEnded(error))

@@ -220,7 +220,8 @@ class LinkEndpoint(Link, Machine[LinkState]):
         return self.terms is None or self.attached
 
     def entered(self, state: LinkState) -> None:
-        self.attached = state is LinkState.ATTACHED and not self.session.ended_locally and not self._refused
+        over = self._ended or self._refused or self.session.ended_locally
+        self.attached = state is LinkState.ATTACHED and not over
         self.detach_sent = state in _DETACH_SENT
 
     def illegal(self, step: AnyStep) -> Exception:
@@ -368,8 +369,8 @@ class LinkEndpoint(Link, Machine[LinkState]):
         self._end(False, cause)
 
     def _end(self, closed: bool, cause: AmqpError | None) -> None:
-        self.attached = False
         self._drop_numbers()
         if not self._ended:
             self._ended = True
+            self.entered(self.state)
             self.session.engine.emit(LinkEnded(self, closed, cause))

@@ -123,7 +123,7 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
             self.end(self._end_error)
 
     def entered(self, state: SessionState) -> None:
-        self.begun = state is SessionState.MAPPED and not self.ended_locally
+        self.begun = state is SessionState.MAPPED and not (self.ended_locally or self._dropped)
 
     def write(self, frame: Composite) -> None:
         if self.state is SessionState.BEGIN_RCVD:
@@ -470,12 +470,12 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
     def end_locally(self) -> None:
         """Write nothing more on this session: our end or close was sent."""
         self.ended_locally = True
-        self.begun = False
+        self.entered(self.state)
         self.pending_parts.clear()
         self._dispositions.clear()
         self.last_outcome = self
         for link in self._by_handle.values():
-            link.attached = False
+            link.entered(link.state)
 
     def over(self, cause: AmqpError | None) -> None:
         """End the session, for its own reason or its connection's."""
@@ -486,7 +486,7 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
 
     def _drop(self, cause: AmqpError | None) -> None:
         self._dropped = True
-        self.begun = False
+        self.entered(self.state)
         for link in list({id(x): x for t in (self._by_handle, self._by_remote_handle) for x in t.values()}.values()):
             link.over(cause)
         for link in self._by_remote_handle.values():
