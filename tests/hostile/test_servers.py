@@ -43,7 +43,7 @@ def broker() -> Broker:
     return Broker(users={USER: PASSWORD}, close_timeout=0.3)
 
 
-async def test_clients(anyio_backend: str) -> None:
+async def test_clients(anyio_backend_name: str) -> None:
     """See `converse`; a good part of them got through, and a good part was told of an error."""
     told: Counter[bool] = Counter()
     believed = 0
@@ -53,7 +53,7 @@ async def test_clients(anyio_backend: str) -> None:
         nonlocal believed
         for number in numbers:
             name = dialect_names()[number % len(dialect_names())]
-            sent, error = await converse(served, name, f"{anyio_backend} {number}", records)
+            sent, error = await converse(served, name, f"{anyio_backend_name} {number}", records)
             believed += sent
             told[error is not None] += 1
 
@@ -93,7 +93,8 @@ async def bridge(name: str, seed: str, *, hostile: str) -> None:
         assert not records.faults, f"{where}: {records.faults[0]}"
         arrived = await waiting(there, url, "b")
         if hostile == "source":
-            assert moving is None or len(arrived) >= moving.report.moved, where
+            # Some are no longer there: the source gave them a moment to expire at.
+            assert moving is None or len(arrived) + there.queue("b").expired >= moving.report.moved, where
             return
         left = await waiting(here, url, "a")
         lost = set(bodies) - set(arrived) - set(left) - accepted(name, stream.lines)
@@ -113,14 +114,14 @@ async def waiting(served: Broker, url: str, address: str) -> list[str]:
 
 
 @pytest.mark.parametrize("hostile", ["source", "target"])
-async def test_bridges(anyio_backend: str, hostile: str) -> None:
+async def test_bridges(anyio_backend_name: str, hostile: str) -> None:
     """What the honest source holds is at the target, or still at the source, or was said to be accepted."""
     numbers = iter(range(max(6, COUNT // 20)))
 
     async def some() -> None:
         for number in numbers:
             name = dialect_names()[number % len(dialect_names())]
-            await bridge(name, f"{anyio_backend} {number}", hostile=hostile)
+            await bridge(name, f"{anyio_backend_name} {number}", hostile=hostile)
 
     async with anyio.create_task_group() as tasks:
         for _ in range(AT_ONCE):
