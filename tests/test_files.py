@@ -44,11 +44,14 @@ def rights(folder: Path) -> dict[str, int]:
 
 
 @posix
-def test_created_for_the_owner(tmp_path: Path, usual_umask: None, opened: Open) -> None:
-    """The file of a store and its log have the rights 0600 from the beginning."""
+def test_created_for_the_owner(
+    tmp_path: Path, usual_umask: None, opened: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The file of a store and its log have the rights 0600 from the beginning: none had to be taken away."""
     with opened(tmp_path / "store"):
         found = rights(tmp_path)
         assert found == {"store": 0o600, "store-wal": 0o600}
+    assert not caplog.records
 
 
 @posix
