@@ -2,10 +2,12 @@
 
     pip install playwright                    # and a Chromium: `apt install chromium`, or `playwright install chromium`
     make docs
-    python tools/look.py [--shots FOLDER] [PAGE ...]
+    npm pack axe-core                         # for --axe: its package/axe.min.js
+    python tools/look.py [--shots FOLDER] [--axe FILE] [PAGE ...]
 
 It serves site/ itself, opens each page, and reports what scrolls sideways, what the console says, and what is not
-found. `--shots` keeps a picture of each page. It exits with 1 if it reported something.
+found. `--shots` keeps a picture of each page. `--axe` reports what axe-core finds serious for people who read with a
+keyboard, a screen reader or little contrast. It exits with 1 if it reported something.
 """
 
 from __future__ import annotations
@@ -31,6 +33,10 @@ WIDER = """() => {
     return [wide, beyond.slice(0, 2).map(each => each.outerHTML.slice(0, 120)), cut];
 }"""
 
+SERIOUS = """async () => (await axe.run(document, {resultTypes: ["violations"]})).violations
+    .filter(each => ["serious", "critical"].includes(each.impact))
+    .map(each => `${each.id}: ${each.nodes.length}, first ${each.nodes[0].html.slice(0, 120)}`)"""
+
 
 class Quiet(SimpleHTTPRequestHandler):
     """Serves files and writes no log."""
@@ -39,7 +45,7 @@ class Quiet(SimpleHTTPRequestHandler):
         """Say nothing."""
 
 
-def look(page: Any, url: str, name: str, shot: Path | None) -> list[str]:
+def look(page: Any, url: str, name: str, shot: Path | None, axe: str) -> list[str]:
     """Open a page, and return what is wrong with it."""
     wrong: list[str] = []
     page.on("console", lambda each: wrong.append(f"console: {each.text}") if each.type == "error" else None)
@@ -51,6 +57,9 @@ def look(page: Any, url: str, name: str, shot: Path | None) -> list[str]:
     if wide > 0:
         wrong.append(f"scrolls sideways by {wide} px: {beyond}")
     wrong += [f"a line of code is cut: {each}" for each in cut]
+    if axe:
+        page.evaluate(axe)
+        wrong += page.evaluate(SERIOUS)
     if shot is not None:
         page.screenshot(path=shot, full_page=True)
     return wrong
@@ -64,7 +73,9 @@ def main() -> int:
     parser.add_argument("pages", nargs="*", metavar="PAGE", help="such as build/worker/; every page if none is named")
     parser.add_argument("--site", type=Path, default=ROOT / "site")
     parser.add_argument("--shots", type=Path, help="a folder for pictures")
+    parser.add_argument("--axe", type=Path, help="axe.min.js of axe-core")
     arguments = parser.parse_args()
+    axe = arguments.axe.read_text(encoding="utf-8") if arguments.axe else ""
     found = sorted(path.parent.relative_to(arguments.site).as_posix() for path in arguments.site.rglob("index.html"))
     names = arguments.pages or ["" if each == "." else f"{each}/" for each in found]
     if arguments.shots:
@@ -83,7 +94,7 @@ def main() -> int:
                     page = context.new_page()
                     title = f"{name.strip('/').replace('/', '-') or 'index'}-{width}-{scheme}"
                     shot = arguments.shots and arguments.shots / f"{title}.png"
-                    wrong = [each for each in look(page, url, name, shot) if "ERR_FAILED" not in each]
+                    wrong = [each for each in look(page, url, name, shot, axe) if "ERR_FAILED" not in each]
                     bad += len(wrong)
                     for each in dict.fromkeys(wrong):
                         print(f"{title}: {each}")
