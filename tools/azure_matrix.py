@@ -273,6 +273,7 @@ SERVICE_BUS = {
             "bus.receiving_asks_for_what_is_wanted",
         ),
         B("handler", "A handler gets messages and completes them", "javascript.processor"),
+        B("delete many", "The oldest messages are deleted by one request", "bus.many_are_deleted"),
         B("no room", "A full queue refuses messages until some leave", "faults.no_room"),
     ],
     "Locks": [

@@ -759,6 +759,37 @@ async def test_settled_on_an_idle_link() -> None:
                 assert message.body == "y"
 
 
+async def test_many_are_deleted() -> None:
+    """The oldest go that nobody has locked, and that came before a time; in a session those of that alone."""
+    async with emulated() as (bus, azure), bus.receiver("orders") as receiver:
+        await put(bus, "orders", 0, 1, 2)
+        locked = await receiver.receive()
+        azure.advance(10)
+        between = datetime.fromtimestamp(azure.clock(), UTC)
+        azure.advance(10)
+        await put(bus, "orders", 3, 4)
+        assert await receiver.delete_messages(1, before=between) == 1
+        assert await receiver.delete_messages(100, before=between) == 1
+        assert await receiver.delete_messages(100, before=between) == 0
+        await locked.complete()
+        assert [each.body for each in await receiver.peek()] == [3, 4]
+        assert await receiver.delete_messages(100, before=between + HOUR) == 2
+        assert await receiver.delete_messages(100) == 0
+        with pytest.raises(ServiceBusError, match="1 to 4000"):
+            await receiver.delete_messages(4001)
+        for size, before, error in (
+            (0, None, ValueError),
+            (1, datetime(2026, 1, 1), ValueError),
+            (1, "now", TypeError),
+        ):
+            with pytest.raises(error):
+                await receiver.delete_messages(size, before=untyped(before))
+        await put(bus, "sessions", Message(1, group_id="a"), Message(2, group_id="b"))
+        async with bus.session("sessions", "a") as session:
+            assert await session.delete_messages(100, before=between + HOUR) == 1
+        assert await bus.list_sessions("sessions") == ["b"]
+
+
 async def test_waiting_on_an_idle_link() -> None:
     """Who waits for a message goes on waiting when the service detaches the idle link, and gets what comes then."""
     async with emulated() as (bus, azure), bus.receiver("orders") as receiver, anyio.create_task_group() as tasks:

@@ -448,6 +448,28 @@ class ServiceBusReceiver(Facade):
         """
         self._wait(timeout, "complete_many", tuple(deliveries))
 
+    def delete_messages(self, size: int, *, before: datetime | None = None, timeout: float | None = None) -> int:
+        """Delete messages that are there for receivers, the oldest first, without receiving them; return how many.
+
+        Those that are locked, deferred or scheduled stay. The service may delete fewer than it could: ask again until
+        it deletes none.
+
+        Args:
+            size: the most to delete; Azure takes up to 500 in the standard tier, and up to 4,000 in the premium one.
+            before: those that came before this time; None: before now, as this machine has it.
+
+        Raises:
+            ServiceBusError: the service refuses it, as a size that is too large.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError: the service could not be asked.
+            DeliveryUncertain: the connection was lost before the answer came.
+            ValueError: `size` is not positive, or the time has no time zone.
+            TypeError: `before` is no datetime.
+
+        Timeout: they may be deleted.
+        """
+        result: int = self._wait(timeout, "delete_messages", size, before=before)
+        return result
+
     def peek(self, size: int = 100, *, from_sequence: int = 0, timeout: float | None = None) -> list[ReceivedMessage]:
         """Look at messages, in order of their sequence numbers, and leave them as they are.
 
