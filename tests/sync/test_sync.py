@@ -124,7 +124,7 @@ def test_within_an_event_loop(broker: BackgroundBroker) -> None:
     async def main() -> None:
         send(broker.url, "orders", "a")
         with Connection(broker.url) as connection, connection.receiver("orders") as receiver:
-            receiver.receive(timeout=5).accept()
+            receiver.receive(timeout=60).accept()
 
     anyio.run(main)
 
@@ -133,7 +133,7 @@ def test_outcomes(connection: Connection, broker: BackgroundBroker) -> None:
     """Errors are those of the asynchronous client, raised where the call is."""
     with connection.sender("orders") as sender:
         delivery = sender.submit("a")
-        assert delivery.outcome(timeout=5) == Accepted()
+        assert delivery.outcome(timeout=60) == Accepted()
         assert sender.send_many(iter(range(2500))) == 2500
         with pytest.raises(TypeError, match="iterable of messages"):
             sender.send_many("hello")
@@ -146,7 +146,7 @@ def test_outcomes(connection: Connection, broker: BackgroundBroker) -> None:
         batch = receiver.receive_batch(10)
         for each in batch:
             each.accept()
-        first_again = receiver.receive(timeout=5)
+        first_again = receiver.receive(timeout=60)
         assert first_again.tag
         first_again.reject("shop:no", "why")
     assert broker.queue("orders").depth == 2499 - len(batch)
@@ -165,11 +165,11 @@ def test_links_of_all_kinds(connection: Connection) -> None:
         with pytest.raises(ZeroDivisionError), session.transaction() as transaction:
             sender.send("never", transaction=transaction)
             raise ZeroDivisionError
-        receiver.receive(timeout=5).accept()
+        receiver.receive(timeout=60).accept()
         with sender.stream() as body:
             body.send(b"in ")
             body.send(b"parts")
-        delivery = receiver.receive(timeout=5)
+        delivery = receiver.receive(timeout=60)
         assert b"".join(delivery.body()) == b"in parts"
         delivery.accept()
         assert receiver.buffered == 0
@@ -179,29 +179,29 @@ def test_links_of_all_kinds(connection: Connection) -> None:
     with connection.requester("service") as requester, connection.responder("service") as responder:
 
         def serve() -> None:
-            with responder.receive(timeout=5) as message:
+            with responder.receive(timeout=60) as message:
                 assert message.body == "ping"
             request = next(iter(responder))
             assert isinstance(request.delivery, Delivery)
-            request.reply("pong", timeout=5)
+            request.reply("pong", timeout=60)
 
         with ThreadPoolExecutor() as threads:
             served = threads.submit(serve)
             with pytest.raises(TimeoutError):
                 requester.request("ping", timeout=0.2)
-            assert requester.request("ping", timeout=5).body == "pong"
+            assert requester.request("ping", timeout=60).body == "pong"
             served.result()
 
 
 def test_native(broker: BackgroundBroker) -> None:
     """What a dialect has of its own is there, too."""
     with Connection(broker.url, dialect="0-9-1") as connection:
-        assert connection.native.declare_queue("tasks", timeout=5).name == "tasks"
+        assert connection.native.declare_queue("tasks", timeout=60).name == "tasks"
         with connection.sender("tasks") as sender:
             sender.send("x")
         assert connection.native.get("tasks").body == "x"
     with Connection(broker.url, dialect="0-10") as connection, connection.native.xa() as xa:
-        assert xa.recover(timeout=5) == []
+        assert xa.recover(timeout=60) == []
 
 
 def test_events(broker: BackgroundBroker) -> None:
@@ -247,7 +247,7 @@ def test_a_generator_that_receives(connection: Connection) -> None:
 
         def moved() -> Iterator[Message]:
             for _ in range(50):
-                with receiver.receive(timeout=5) as message:
+                with receiver.receive(timeout=60) as message:
                     yield message
 
         assert sender.send_many(moved()) == 50
@@ -259,7 +259,7 @@ def test_timeouts_lose_nothing(connection: Connection) -> None:
         with pytest.raises(TimeoutError):
             receiver.receive(timeout=0.05)
         sender.send("late")
-        delivery = receiver.receive(timeout=5)
+        delivery = receiver.receive(timeout=60)
         assert delivery.message.body == "late"
         delivery.accept()
 
@@ -366,7 +366,7 @@ if child == 0:
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200)
     assert (ended.returncode, ended.stderr) == (0, "")
-    bodies = [message.body for message in receive(broker.url, "orders", count=3, timeout=5)]
+    bodies = [message.body for message in receive(broker.url, "orders", count=3, timeout=60)]
     assert bodies == ["before", "of a connection of its own", "after"]
 
 
@@ -392,7 +392,7 @@ except KeyboardInterrupt:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=100)
     assert (process.returncode, out, err) == (0, "interrupted\n", "")
-    assert len(receive(broker.url, "orders", count=5, timeout=5)) == 5
+    assert len(receive(broker.url, "orders", count=5, timeout=60)) == 5
 
 
 @pytest.mark.parametrize("path", [ROOT / "README.md", ROOT / "docs" / "build" / "sync.md"], ids=lambda path: path.name)

@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 HANDLERS = """
-import random
+import os, random
 import anyio
 from amqp10.worker import DeadLetter, Retry
 
@@ -46,7 +46,8 @@ async def orders(message):
 
 async def slow(message):
     say("begun", message.body)
-    await anyio.sleep(0.5)
+    while not os.path.exists("go"):
+        await anyio.sleep(0.01)
     say("ended", message.body)
 
 def plain(message):
@@ -95,14 +96,18 @@ async def test_drains_on_a_signal(folder: Path, number: signal.Signals, backend:
                 lines = lines_of(process)
                 said = [next(lines) for _ in range(3)]
                 process.send_signal(number)
+                assert process.stderr is not None
+                log = ""
+                while f"{number.name}: no more messages are taken" not in log:
+                    line = process.stderr.readline()
+                    assert line, f"it ended, and said {log!r}"
+                    log += line
+                (folder / "go").touch()  # the handlers may end
                 return said + list(lines)
 
             said = await anyio.to_thread.run_sync(work)
-            assert process.stderr is not None
-            log = process.stderr.read()
         assert process.returncode == 128 + number
         assert Counter(line.split()[0] for line in said) == {"begun": 3, "ended": 3}
-        assert f"{number.name}: no more messages are taken" in log
         assert broker.queue("orders").depth == 17
         async with broker.connect() as connection, connection.browser("orders") as browser:
             assert {each.message.delivery_count async for each in browser} == {0}
