@@ -175,7 +175,7 @@ class PartitionRun:
             self._wait.cancel()
 
     async def _handle(self, events: list[ReceivedEvent], free: anyio.Semaphore) -> None:
-        """Have events handled, in as many attempts as there may be.
+        """Give events to the handler, as often as it fails and may try again.
 
         Raises:
             Exception: the handler raised it in the last attempt, and that is to end all.

@@ -81,8 +81,8 @@ class EventProcessor:
         after_failure: what becomes of an event when the last attempt failed. "raise": the block ends with the error.
             "stop": the partition is given up, and not read here for the time `expiry`; another processor may read it.
             "skip": the log says so, and the next event is handled.
-        checkpoint_events: keep the checkpoint of a partition after so many events; None: the time alone decides.
-        checkpoint_interval: keep it so many seconds after an event was handled, at the latest.
+        checkpoint_events: keep the checkpoint of a partition after this number of events; None: the time alone decides.
+        checkpoint_interval: keep it this number of seconds after an event was handled, at the latest.
         around_partition: given the id of a partition, returns an asynchronous context manager, which is entered before
             the partition is read, and left when it is not read any longer.
         interval: seconds between two looks at the leases.

@@ -378,14 +378,14 @@ class StoreFile(Database):
         self.run_many("DELETE FROM messages WHERE number = ?", numbers)
 
     def remove_queues(self, numbers: Iterable[tuple[int]]) -> None:
-        """Queues and subscriptions with what is in them."""
+        """Remove queues and subscriptions with what is in them."""
         tables = ("subscriptions", "nodes", "declarations")
         for number in numbers:
             for table, column in (("messages", "queue"), *((table, "number") for table in tables)):
                 self.run(f"DELETE FROM {table} WHERE {column} = ?", number)
 
     def remove_topology(self, numbers: Iterable[tuple[int]]) -> None:
-        """Exchanges and bindings."""
+        """Remove exchanges and bindings."""
         for number in numbers:
             for table in ("exchanges", "bindings"):
                 self.run(f"DELETE FROM {table} WHERE number = ?", number)
@@ -405,7 +405,7 @@ class StoreFile(Database):
         self.run_many("INSERT OR REPLACE INTO work VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", work)
 
     def remove_branches(self, numbers: Iterable[tuple[int]]) -> None:
-        """Branches, with what was to be done."""
+        """Remove branches, with what was to be done."""
         for number in numbers:
             self.run("DELETE FROM work WHERE branch = ?", number)
             self.run("DELETE FROM branches WHERE number = ?", number)
@@ -425,17 +425,17 @@ class StoreFile(Database):
         self.run_many("DELETE FROM records WHERE owner = ? AND key = ?", keys)
 
     def remove_owners(self, owners: Iterable[tuple[str]]) -> None:
-        """All values of these owners."""
+        """Remove all values of these owners."""
         self.run_many("DELETE FROM records WHERE owner = ?", owners)
 
     def remove_rows(self, rows: Iterable[tuple[str, tuple[Any, ...]]]) -> None:
-        """Rows that could not be restored, each with the name of its table."""
+        """Remove rows that could not be restored, each with the name of its table."""
         for table, row in rows:
             condition = _KEYS.get(table, "number = ?")
             self.run(f"DELETE FROM {table} WHERE {condition}", row[: condition.count("?")])
 
     def remove_links(self, numbers: Iterable[tuple[int]]) -> None:
-        """Links, with what they hold."""
+        """Remove links, with what they hold."""
         for number in numbers:
             self.run("DELETE FROM deliveries WHERE link = ?", number)
             self.run("DELETE FROM links WHERE number = ?", number)

@@ -125,7 +125,7 @@ class Namespace:
         # Else it is of a hub that the configuration has no more: it stays for when it has.
 
     def _restore_declared(self, said: dict[str, Any]) -> None:
-        """Have an entity as it was; where the configuration has changed since, it stays as that says."""
+        """Restore the settings of an entity; where the configuration has changed since, they stay as that says."""
         config = restored_config(said["config"])
         topic = self._declared.get(said["topic"].casefold()) if said["topic"] is not None else None
         of_it = self._declared if topic is None else topic.subscriptions
@@ -171,7 +171,7 @@ class Namespace:
             yield from each.subscriptions.values()
 
     def _note(self, declared: Declared) -> None:
-        """Have the store keep the settings of an entity as they are when that is written."""
+        """Tell the store to keep the settings of an entity, as they are when the store writes them."""
         if self._records is not None:
             self._records.put(_key_of(declared), partial(self._stored, declared))
 

@@ -222,7 +222,7 @@ class Entity(AzureNode):
             self._pass_on_active()
 
     def _note(self, message: EntityMessage, *, lazily: bool = False) -> None:
-        """Have the store keep a message as it is when that is written."""
+        """Tell the store to keep a message, as it is when the store writes it."""
         if self._records is not None:
             self._records.put(_key_of(message), partial(self._stored, message), lazily=lazily)
 

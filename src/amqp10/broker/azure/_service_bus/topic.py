@@ -108,7 +108,7 @@ class Subscription:
         self.changed()
 
     def restore(self, rules: Iterable[tuple[Rule, float]]) -> None:
-        """Have these rules, each with when it was added, in place of all.
+        """Replace all rules by these, each with when it was added.
 
         Raises:
             ValueError: see `ActiveRule`.
