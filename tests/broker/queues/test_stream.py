@@ -340,6 +340,7 @@ class TestStore:
         life.store.file.close()
         with closing(sqlite3.connect(path)) as database:
             database.execute("ALTER TABLE messages DROP COLUMN place")
+            database.execute("DROP TABLE records")
             database.execute("PRAGMA user_version = 5")
             database.commit()
         life = begin()
