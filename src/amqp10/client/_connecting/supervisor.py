@@ -365,8 +365,8 @@ class TransportSupervisor:
         if self._attempts > 1:
             spent = anyio.current_time() - self._since
             error.add_note(f"given up after {self._attempts} attempts in {spent:.1f} s")
-        if self._first and self._rounds == self._most_rounds < self.settings.attempts:
-            error.add_note("the first connection is tried so often: Reconnect(first_attempts=...) says how often")
+        if self._first and 1 < self._rounds == self._most_rounds < self.settings.attempts:
+            error.add_note("Reconnect(first_attempts=...) says how often the first connection is tried")
 
     # One attempt
 
