@@ -17,8 +17,8 @@ from amqp10.testing import CertificateAuthority
 async def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         authority = CertificateAuthority(Path(directory))
-        server, alice = (authority.server("localhost", "127.0.0.1"),)
-        authority.client("alice")
+        server = authority.server("localhost", "127.0.0.1")
+        alice = authority.client("alice")
         shown = TLS(ca=authority.ca, certificate=server.certificate, key=server.key)
         mine = TLS(ca=authority.ca, pkcs12=alice.pkcs12, password=alice.password)
         async with (

@@ -21,7 +21,7 @@ from amqp10.azure import EventHub, ServiceBus
 from amqp10.broker import Broker, TokenRules
 from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, EventHubConfig, TopicConfig, connection_string
 from amqp10.otel import uninstrument
-from amqp10.testing import BackgroundBroker, CertificateAuthority
+from amqp10.testing import BackgroundBroker, BackgroundServiceBus, CertificateAuthority
 
 from .kit.jumping_clock import Backend, jumping
 from .kit.memory_network import MemoryConnection, MemoryNetwork
@@ -307,9 +307,10 @@ async def test_block(block: Block, hosts: Hosts, server_tls: TLS) -> None:
 @pytest.mark.parametrize("block", WITHOUT_ASYNC, ids=str)
 def test_without_async(block: Block) -> None:
     """It waits in a thread for a broker in another, so here the network is a real one."""
-    with BackgroundBroker() as broker:
+    with BackgroundBroker() as broker, BackgroundServiceBus(AzureConfig(["orders"])) as bus:
         code = block.code.replace("amqp://localhost:5672", broker.url)
-        anyio.run(replace(block, code=code).run, {})
+        supplied = {"connection_string": bus.connection_string}
+        anyio.run(replace(block, code=code).run, {name: supplied[name] for name in block.needs()})
 
 
 USES = {
