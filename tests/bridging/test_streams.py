@@ -19,7 +19,7 @@ from ..client.conftest import serving
 from ..kit.two_brokers import bodies, fill, messages, two_brokers, until
 from .test_refused import numbers, picky
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.anyio]
 
 QUICK = Reconnect(initial_delay=0.01, max_delay=0.05)
 

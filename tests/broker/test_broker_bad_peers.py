@@ -41,7 +41,7 @@ class TestBadPeers:
             assert (await read_all(stream)).startswith(answer)
 
     @pytest.mark.slow
-    @pytest.mark.timeout(300)
+    @pytest.mark.timeout(900)
     async def test_garbage_on_a_thousand_connections(self, caplog: pytest.LogCaptureFixture) -> None:
         """However many peers send rubbish in all dialects, the next client is served, and nothing of them is left."""
         dice = random.Random(7)

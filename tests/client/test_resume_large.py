@@ -11,7 +11,7 @@ from amqp10 import Connection, ConnectionLost, Message, Reconnect
 from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.anyio]
 
 TOTAL = 24
 SIZES = (100, 20_000, 300_000, 700_000)

@@ -16,7 +16,7 @@ from amqp10.testing import FaultProxy
 from ..kit.seeds import SEEDS
 from ..kit.two_brokers import bodies, fill, two_brokers, until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300), pytest.mark.capability("nothing lost")]
+pytestmark = [pytest.mark.anyio, pytest.mark.capability("nothing lost")]
 
 QUICK = Reconnect(initial_delay=0.01, max_delay=0.05, attempt_timeout=2)
 NOTHING_KEPT = Reconnect(initial_delay=0.01, max_delay=0.05, attempt_timeout=2, resume_timeout=0)

@@ -18,7 +18,6 @@ from ..kit.seeds import KILLS
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.slow,
-    pytest.mark.timeout(300),
     # The programs choose their own.
     pytest.mark.parametrize("anyio_backend", ["trio"]),
 ]

@@ -17,7 +17,7 @@ from ..kit.draining import take_the_rest
 from ..kit.seeds import KILLS
 from ..kit.stored_broker import StoredBroker
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.capability("nothing lost")]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.capability("nothing lost")]
 
 SENDERS = 8
 EACH = 300

@@ -34,7 +34,7 @@ from amqp10.types import Array
 from ._cases import BODIES, KEPT, PRIMITIVES, body_of, everything, same
 from .brokers import Server
 
-pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(300), pytest.mark.capability("AMQP 0-10")]
+pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.capability("AMQP 0-10")]
 
 on_trio = pytest.mark.parametrize("anyio_backend", ["trio"])
 

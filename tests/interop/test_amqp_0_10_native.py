@@ -26,7 +26,7 @@ from amqp10.engine import QueueFacts
 
 from .brokers import Server
 
-pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 
 
 @pytest.fixture(params=["broker_j", "embedded"])

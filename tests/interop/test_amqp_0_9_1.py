@@ -31,7 +31,7 @@ from amqp10.testing import FaultProxy
 from ._cases import BODIES, KEPT, PRIMITIVES, body_of, everything, same
 from ._matrix import fresh_name
 
-pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(60), pytest.mark.capability("AMQP 0-9-1")]
+pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.capability("AMQP 0-9-1")]
 
 on_trio = pytest.mark.parametrize("anyio_backend", ["trio"])
 

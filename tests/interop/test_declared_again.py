@@ -6,7 +6,7 @@ import pytest
 
 from ..kit.declaring import gone_with_its_last_consumer, the_same_queue_again
 
-pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 
 
 @pytest.mark.parametrize(

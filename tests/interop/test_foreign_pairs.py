@@ -16,7 +16,7 @@ from proton import utils  # noqa: E402
 from ._amqp091 import channel_of  # noqa: E402
 from ._matrix import Embedded, fresh_name  # noqa: E402
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300), pytest.mark.capability("embedded broker")]
+pytestmark = [pytest.mark.interop, pytest.mark.capability("embedded broker")]
 
 SECONDS = 20
 MOMENT = 1_700_000_000

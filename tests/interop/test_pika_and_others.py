@@ -98,7 +98,6 @@ async def test_there_and_back(embedded: Embedded, dialect: str) -> None:
             channel.queue_delete(queue)
 
 
-@pytest.mark.timeout(100)
 async def test_a_full_queue_holds_pika_back() -> None:
     """A publisher that heeds no warning is held back by a full queue, to the last message, while others are served."""
     count, size = 1000, 50_000

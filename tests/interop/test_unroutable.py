@@ -11,7 +11,7 @@ from amqp10.messaging import Returned
 
 from .test_amqp_0_9_1 import PEERS, Peer
 
-pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 
 NOWHERE = "/exchanges/amq.direct/nobody"
 

@@ -22,7 +22,6 @@ from ..kit.free_ports import free_ports
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.timeout(300),
     pytest.mark.parametrize("anyio_backend", ["trio"]),  # the programs choose their own,
     pytest.mark.capability("workers"),
 ]

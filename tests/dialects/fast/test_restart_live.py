@@ -10,7 +10,7 @@ from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
 from amqp10.testing._proxy import Way
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.anyio]
 
 SIZE = 4_000_000
 QUICK = Reconnect(initial_delay=0.01, max_delay=0.05)
