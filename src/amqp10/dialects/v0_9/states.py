@@ -109,6 +109,7 @@ CHANNEL: Final[dict[tuple[ChannelState, Step], ChannelState]] = {
 SESSION: Final[dict[tuple[SessionState, Step], SessionState]] = {
     (_S.BEGINNING, Step.BEGIN): _S.BEGUN,
     **{(state, Step.END_SESSION): _S.ENDING for state in (_S.BEGINNING, _S.BEGUN)},
+    (_S.OVER, Step.END_SESSION): _S.OVER,  # the connection ended first: the owner has yet to hear of it
     **{(state, Step.FINISH): _S.OVER for state in SessionState if state is not _S.OVER},
 }
 
@@ -122,5 +123,6 @@ CONSUMER: Final[dict[tuple[ConsumerState, Step], ConsumerState]] = {
 LINK: Final[dict[tuple[LinkState, Step], LinkState]] = {
     (_L.ATTACHING, Step.ATTACH): _L.ATTACHED,
     **{(state, Step.DETACH): _L.DETACHING for state in (_L.ATTACHING, _L.ATTACHED)},
+    (_L.OVER, Step.DETACH): _L.OVER,  # the connection ended first
     **{(state, Step.END_LINK): _L.OVER for state in LinkState if state is not _L.OVER},
 }

@@ -9,6 +9,7 @@ import pytest
 from amqp10.dialects.v0_9 import DIALECT
 from amqp10.dialects.v0_9.wire.methods import (
     BasicAck,
+    BasicConsume,
     BasicPublish,
     ChannelClose,
     ChannelCloseOk,
@@ -17,6 +18,7 @@ from amqp10.dialects.v0_9.wire.methods import (
     ConnectionOpen,
     ConnectionStartOk,
     ConnectionTuneOk,
+    QueueBind,
 )
 from amqp10.dialects.v0_9.wire.variant import V0_9_1
 from amqp10.engine import ConnectionTerms, DeliveriesReceived, Engine, LinkAttached, LinkTerms, SessionBegun
@@ -85,3 +87,19 @@ def test_no_flow_after_the_close(cause: str) -> None:
     assert said(engine) == []
     assert not session.begun
     assert not session.sendable
+
+
+@pytest.mark.parametrize("answer", ["end", "refused", "link refused"])
+def test_the_connection_ends_before_the_answer(answer: str) -> None:
+    """The owner has yet to hear of the end: its answer goes nowhere, and is no fault."""
+    engine, session = serving()
+    events: list[Any] = hear(engine, 1, BasicConsume(queue="q"))
+    (link,) = [event.link for event in events if isinstance(event, LinkAttached)]
+    engine.receive_eof()
+    if answer == "end":
+        session.end()
+    elif answer == "refused":
+        session.refuse_method(Error("amqp:not-found", "no"), QueueBind())
+    else:
+        link.refuse(Error("amqp:not-found", "no"))
+    assert engine.events()

@@ -291,7 +291,8 @@ class ServerSender(ServerLink, WholeMessageSender):
 
     def refuse(self, error: Error) -> None:
         self._consumers.forget(self)
-        self.advance(Step.END_LINK)
+        if not self.ended:  # the connection may have ended while the answer was on its way
+            self.advance(Step.END_LINK)
         self.terms = self.remote
         code = (error.info or {}).get("reply-code")
         self.session.refuse_method(error, self._method, code if isinstance(code, int) else 0)
