@@ -60,8 +60,6 @@ END_TO_END = (
 """Folders and files of tests of whole processes, of every feature with every other, or beside independent peers."""
 NOT_QUICK = ("end_to_end", "interop", "slow", "spark")
 """The markers of what the quick tier leaves out."""
-NOT_IN_THIS_PROCESS = ("end_to_end", "interop", "spark")
-"""The markers of tests that depend on others' programs, or on whole processes."""
 
 
 @cache
@@ -77,19 +75,13 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the end-to-end tests, deselect what the tier leaves out, and give those with others' programs a second try.
-
-    A broker in Java, an SDK or a process that is killed keeps time by itself: on a busy machine it may be late. What
-    runs in this process has no such excuse. The summary at the end lists what was run again.
-    """
+    """Mark the end-to-end tests, and deselect what the tier leaves out."""
     items.sort(key=lambda item: str(item.path))  # each worker has collected them in an order of its own
     chosen: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     for item in items:
         if is_end_to_end(item.path):
             item.add_marker("end_to_end")
-        if any(map(item.get_closest_marker, NOT_IN_THIS_PROCESS)) and not item.get_closest_marker("in_memory"):
-            item.add_marker(pytest.mark.flaky(reruns=1))
         out = QUICK and any(map(item.get_closest_marker, NOT_QUICK))
         (left_out if out else chosen).append(item)
     if left_out:
