@@ -77,7 +77,8 @@ SOURCES = {
     "sessions": Source("interop/test_azure_sessions.py", "python"),
     "topics": Source("interop/test_azure_topics.py", "python"),
     "faults": Source("interop/test_azure_faults.py", "python"),
-    "websocket": Source("interop/test_azure_websocket.py", "python"),
+    "websocket": Source("interop/test_azure_websocket.py", "python", whole=False),
+    "websocket-pairs": Source("interop/test_azure_websocket.py", "ours", whole=False),
     "administration": Source("interop/test_azure_administration.py", "python"),
     "async": Source("interop/test_azure_async.py", "aio"),
     "javascript": Source("interop/test_azure_sdks.py", "javascript", "JAVASCRIPT"),
@@ -123,9 +124,21 @@ SERVICE_BUS = {
             "bus.the_entity_of_the_connection_string",
         ),
         B("TLS", "With TLS the client checks who signed the certificate", "websocket.with_tls"),
-        B("WebSocket", "AMQP comes through a WebSocket, without TLS", "websocket.without_tls"),
-        B("WebSocket with TLS", "AMQP comes through a WebSocket, with TLS", "websocket.with_tls"),
-        B("large message", "A message of 500,000 octets goes there and back", "websocket.without_tls"),
+        B(
+            "WebSocket",
+            "AMQP comes through a WebSocket, without TLS",
+            "websocket.without_tls websocket-pairs.service_bus_both_ways",
+        ),
+        B(
+            "WebSocket with TLS",
+            "AMQP comes through a WebSocket, with TLS",
+            "websocket.with_tls websocket-pairs.service_bus_both_ways",
+        ),
+        B(
+            "large message",
+            "A message of 500,000 octets goes there and back",
+            "websocket.without_tls websocket-pairs.service_bus_both_ways",
+        ),
         B(
             "rights",
             "Who may only listen cannot send",
@@ -585,6 +598,16 @@ EVENT_HUBS = {
         B("missing partition", "So is a partition", "hubs.no_such_partition hub.nothing_there hub.refused"),
         B("rights", "Who may send may not listen, and the reverse", "hubs.rights"),
         B("wrong key", "Who has no key that is known may do nothing", "hubs.wrong_key"),
+        B(
+            "WebSocket",
+            "AMQP comes through a WebSocket, without TLS",
+            "websocket.event_hubs_both_ways websocket-pairs.event_hubs_both_ways",
+        ),
+        B(
+            "WebSocket with TLS",
+            "AMQP comes through a WebSocket, with TLS",
+            "websocket.event_hubs_both_ways websocket-pairs.event_hubs_both_ways",
+        ),
     ],
     "Sending": [
         B("event", "An event comes as it was sent", "hubs.event_as_sent hub-pairs.ours_to_theirs"),
@@ -813,10 +836,10 @@ DEVIATIONS = [
     Deviation(
         "address beside the name",
         "python",
-        "Service Bus: TLS; Service Bus: WebSocket with TLS",
+        "Service Bus: TLS; Service Bus: WebSocket with TLS; Event Hubs: WebSocket with TLS",
         "With TLS it takes no port from a connection string: say `custom_endpoint_address`",
         "In Azure the port is always the same",
-        "websocket.with_tls",
+        "websocket.with_tls websocket.event_hubs_both_ways",
     ),
     Deviation(
         "rules by HTTP only",
