@@ -458,6 +458,9 @@ class ReceiverLink(Link, ReceiverFastLane):
         """Set the credit to `credit` deliveries from now on (it is not added to the old credit); 0 stops the sender.
 
         `drain`: the sender has to use the credit now or give it back; `FlowReceived(drained=True)` tells that it did.
+
+        Raises:
+            LocalProtocolError: the link is over, or this side has detached it; or the credit does not fit 32 bits.
         """
 
     @abstractmethod

@@ -11,6 +11,7 @@ from .._kit.machine import Machine
 from .states import LINK, LinkState, Step
 
 if TYPE_CHECKING:
+    from ...engine import LinkTerms
     from ...errors import AmqpError
     from ...messaging import Error
     from .session import SessionEndpoint
@@ -51,6 +52,20 @@ class LinkEndpoint(PlainLink, Machine[LinkState]):
     def entered(self, state: LinkState) -> None:
         self.attached = state in _ATTACHED
         self.gone = state in _GONE
+
+    def take_answer(self, terms: LinkTerms) -> bool:
+        """Attach the link with the owner's terms; return False if it ended meanwhile, and nothing is to be done.
+
+        Raises:
+            LocalProtocolError: the link was answered before.
+        """
+        if self.gone:
+            return False
+        if self.terms is not None:
+            raise LocalProtocolError(f"the link {self.name!r} does not wait for an answer")
+        self.terms = terms
+        self.advance(Step.ATTACH)
+        return True
 
     def mark_detached(self) -> None:
         """Send nothing more on the link, because its handle, its channel or the connection is closed by this side."""

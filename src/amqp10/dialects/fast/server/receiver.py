@@ -57,10 +57,8 @@ class ServerReceiver(LinkEndpoint, PlainReceiver):
     # Attaching
 
     def attach(self, terms: LinkTerms, *, resuming: Iterable[Any] | None = None) -> None:
-        if self.terms is not None or self.gone:
-            raise LocalProtocolError("the link was answered already")
-        self.terms = terms
-        self.advance(Step.ATTACH)
+        if not self.take_answer(terms):
+            return
         self._parts = parts_of(resuming or ())
         self._engine.partial += sum(part.weight for part in self._parts.values())
         if self is self._handle.producer:

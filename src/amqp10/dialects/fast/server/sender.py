@@ -60,10 +60,8 @@ class ServerSender(LinkEndpoint, PlainSender):
     # Attaching
 
     def attach(self, terms: LinkTerms, *, resuming: Iterable[Any] | None = None) -> None:
-        if self.terms is not None or self.gone:
-            raise LocalProtocolError("the link was answered already")
-        self.terms = terms
-        self.advance(Step.ATTACH)
+        if not self.take_answer(terms):
+            return
         source = terms.source
         if self._created:
             self._handle.opened(source.address if isinstance(source, Source) else None)

@@ -198,7 +198,7 @@ class ClientReceiver(LinkEndpoint, WholeMessageReceiver):
         self, credit: int, *, drain: bool = False, echo: bool = False, properties: Mapping[Any, Any] | None = None
     ) -> None:
         if self.detached:
-            return
+            raise LocalProtocolError(f"the link {self.name!r} is not attached")
         if credit < self.credit and self.attached and not self._stopping:
             self._stop(MessageStop(self.destination))
         self.credit = credit

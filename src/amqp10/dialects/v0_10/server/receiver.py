@@ -107,6 +107,8 @@ class ServerReceiver(LinkEndpoint, WholeMessageReceiver):
     def flow(
         self, credit: int, *, drain: bool = False, echo: bool = False, properties: Mapping[Any, Any] | None = None
     ) -> None:
+        if self.detached:
+            raise LocalProtocolError(f"the link {self.name!r} is not attached")
         self.credit = credit
         while self._over_credit and self.credit > 0:
             delivery = self._over_credit.popleft()
