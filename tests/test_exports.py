@@ -101,6 +101,7 @@ def coroutines() -> list[Any]:
         amqp10.azure.ServiceBusSender,
         amqp10.azure.ServiceBusSession,
         amqp10.azure.SubscriptionRules,
+        amqp10.worker.SessionWorker,
         amqp10.worker.Worker,
     )
     for holder in holders:

@@ -19,7 +19,7 @@ from amqp10 import TLS, Connection, DialectName, EventPosition, Message, Request
 from amqp10.amqp010 import Xid
 from amqp10.azure import EventHub, ServiceBus
 from amqp10.broker import Broker, TokenRules
-from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, EventHubConfig, TopicConfig, connection_string
+from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, EventHubConfig, QueueConfig, TopicConfig, connection_string
 from amqp10.otel import uninstrument
 from amqp10.testing import BackgroundBroker, BackgroundServiceBus, CertificateAuthority
 
@@ -44,7 +44,7 @@ BLOCKS = [block for block in blocks() if in_memory(block)]
 TESTS = [block for block in blocks() if "@pytest." in block.code]
 WITHOUT_ASYNC = [block for block in blocks() if block.imports("amqp10.sync")]
 AZURE = AzureConfig(
-    ["orders", "billing"],
+    ["orders", "billing", QueueConfig("kitchen", requires_session=True)],
     [TopicConfig("events", ["all"])],
     event_hubs=[EventHubConfig("telemetry", 2, ["dashboard"])],
     clock=wall,
@@ -208,6 +208,8 @@ async def fill_namespace(broker: Broker) -> None:
     where = connection_string(broker.url)
     async with ServiceBus(where, clock=wall) as bus, bus.sender("orders") as sender:
         await sender.send_many(Message(f"order {number}".encode()) for number in range(3))
+        async with bus.sender("kitchen") as steps:
+            await steps.send(Message(b"fill", group_id="kettle"))
     async with EventHub(where, "telemetry", clock=wall) as hub:
         for partition in (await hub.properties()).partitions:
             async with hub.sender(partition=partition) as sender:

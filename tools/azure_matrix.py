@@ -370,6 +370,11 @@ SERVICE_BUS = {
         ),
         B("session kept", "The client renews the lock of a session by itself", "sessions.renewer"),
         B(
+            "worker on sessions",
+            "A worker has several sessions at a time, and each one's messages in order",
+            "pairs.a_worker_on_sessions",
+        ),
+        B(
             "lost session",
             "Who has lost a session is told so",
             "sessions.lost_lock async.session bus.a_session_that_is_lost",

@@ -26,11 +26,13 @@ from amqp10.azure import (
     MessageNotFound,
     Rule,
     ServiceBus,
+    ServiceBusSession,
     SessionCannotBeLocked,
     SqlFilter,
 )
 from amqp10.broker import Broker, SasRule, TokenRules
 from amqp10.broker.azure import AzureConfig, AzureControls, QueueConfig, TopicConfig, connection_string
+from amqp10.worker import DeadLetter, SessionWorker
 
 from ._azure import KEY, WAIT, Runs, client_of, nothing_comes, receive, send
 
@@ -101,6 +103,34 @@ async def sent_by_theirs(bus: ServiceBus, sdk: ServiceBusClient, azure: AzureCon
             assert message.application_properties == {"text": "x", "number": 1}  # str, not bytes
             assert (delivery.sequence_number, delivery.delivery_count) == (1, 0)
     assert await theirs(take_nothing, sdk, "orders")
+
+
+@behavior
+async def a_worker_on_sessions(bus: ServiceBus, sdk: ServiceBusClient, azure: AzureControls) -> None:
+    """What theirs sends to sessions a worker handles, each session's in order; theirs finds its dead letters."""
+    seen: dict[str, list[str]] = {name: [] for name in "abcde"}
+    done = anyio.Event()
+
+    async def handle(message: Message, session: ServiceBusSession) -> None:
+        if message.body == b"2":
+            raise DeadLetter("twos are not sold")
+        seen[session.session_id].append(message.body.decode())
+        if sum(map(len, seen.values())) == 15:
+            done.set()
+
+    messages = [ServiceBusMessage(str(number), session_id=name) for number in range(4) for name in seen]
+    await theirs(send, sdk, "sessions", *messages)
+    async with SessionWorker(bus, "sessions", handle, sessions=2, idle_time=0.1) as worker:
+        await done.wait()
+    assert seen == {name: ["0", "1", "3"] for name in "abcde"}
+    assert (worker.handled, worker.dead_lettered, worker.sessions_lost) == (15, 5, 0)
+
+    def dead() -> set[Any]:
+        with sdk.get_queue_receiver("sessions", sub_queue=ServiceBusSubQueue.DEAD_LETTER) as receiver:
+            found = receive(receiver, 5)
+            return {(str(each), each.session_id, each.dead_letter_error_description) for each in found}
+
+    assert await theirs(dead) == {("2", name, "twos are not sold") for name in seen}
 
 
 def take_nothing(sdk: ServiceBusClient, queue: str) -> bool:

@@ -11,6 +11,7 @@ from ..engine import Engine, LinkTerms, Request, SessionTerms
 from ..engine import Link as EngineLink
 from ..messaging import Source, Target
 from ..net import Endpoint
+from ._connecting.policy import is_transient as is_transient
 from ._connection import Connection as Connection
 from ._core.close_deadline import CloseDeadlines
 from ._core.close_deadline import leave_all as leave_all

@@ -12,6 +12,8 @@ from ._policy import DeadLetter as DeadLetter
 from ._policy import Decision as Decision
 from ._policy import Retries as Retries
 from ._policy import Retry as Retry
+from ._sessions import SessionHandler as SessionHandler
+from ._sessions import SessionWorker as SessionWorker
 from ._worker import BatchHandler as BatchHandler
 from ._worker import DelayBy as DelayBy
 from ._worker import Handler as Handler
@@ -25,6 +27,8 @@ __all__ = (
     "Handler",
     "Retries",
     "Retry",
+    "SessionHandler",
+    "SessionWorker",
     "Worker",
     "WorkerSettings",
     "worker_from_environment",

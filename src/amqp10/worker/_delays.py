@@ -6,6 +6,7 @@ Each but the first leaves the message with the broker, which is where it is safe
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
 from time import time
 from typing import Any, Final, Protocol
@@ -102,11 +103,18 @@ def failed_annotations(attempts: int, counted: int) -> dict[Any, Any]:
 
 
 class ByOutcome:
-    """RabbitMQ 4.3 and later, quorum queues; the embedded broker, all queues: the outcome `modified` says when."""
+    """RabbitMQ 4.3 and later, quorum queues; the embedded broker, all queues: the outcome `modified` says when.
+
+    Args:
+        clock: the time in seconds since 1970.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time) -> None:
+        self._clock = clock
 
     async def __call__(self, delivery: Delivery, attempts: int, counted: int, delay: float) -> Outcome:
         said = failed_annotations(attempts, counted)
-        said[DELIVERY_TIME] = _from_now(delay)
+        said[DELIVERY_TIME] = _from_now(self._clock, delay)
         return Modified(delivery_failed=True, message_annotations=said)
 
 
@@ -116,11 +124,13 @@ class ByCopy:
     Args:
         sender: leads to the same address, or to a queue that hands expired messages on to it.
         when: the annotation that says when it is to be delivered; None: it expires in the delay queue.
+        clock: the time in seconds since 1970.
     """
 
-    def __init__(self, sender: Sender, when: Symbol | None = None) -> None:
+    def __init__(self, sender: Sender, when: Symbol | None = None, clock: Callable[[], float] = time) -> None:
         self._sender = sender
         self._when = when
+        self._clock = clock
 
     async def __call__(self, delivery: Delivery, attempts: int, counted: int, delay: float) -> Outcome:
         message = delivery.message
@@ -129,9 +139,9 @@ class ByCopy:
         if self._when is None:
             changes["ttl"] = timedelta(seconds=delay)
         elif self._when == DELIVERY_TIME:
-            said[DELIVERY_TIME] = _from_now(delay)
+            said[DELIVERY_TIME] = _from_now(self._clock, delay)
         else:
-            said[SCHEDULED_FOR] = Timestamp(_from_now(delay))
+            said[SCHEDULED_FOR] = Timestamp(_from_now(self._clock, delay))
             if (own := own_message_id(message)) is not None:  # a queue with duplicate detection would drop the copy
                 said[OWN_ID], changes["message_id"] = own, str(uuid4())
         await self._sender.send(copy_of(message, said, **changes))
@@ -161,6 +171,6 @@ def scheduled_by(connection: Connection) -> Symbol | None:
     )
 
 
-def _from_now(delay: float) -> int:
+def _from_now(clock: Callable[[], float], delay: float) -> int:
     # A long: Artemis delivers at once what says it as a timestamp.
-    return round((time() + delay) * 1000)
+    return round((clock() + delay) * 1000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import time
 from typing import TYPE_CHECKING
 
 import anyio
@@ -13,12 +14,15 @@ from ..errors import AmqpError
 from ..messaging import Outcome, Source
 
 if TYPE_CHECKING:
-    from ..azure import ServiceBusDelivery
+    from ..azure import ServiceBusDelivery, ServiceBusSession
     from ..azure.internals import HeldMessages
 
 
 class Lock:
     """The lock of one message.
+
+    Args:
+        held: renews it; None: it is that of a session, which is renewed elsewhere.
 
     Attributes:
         delivery: what tells its outcome.
@@ -27,7 +31,7 @@ class Lock:
 
     __slots__ = ("_attempt", "_held", "_renewing", "delivery", "lost")
 
-    def __init__(self, held: HeldMessages, delivery: ServiceBusDelivery) -> None:
+    def __init__(self, held: HeldMessages | None, delivery: ServiceBusDelivery) -> None:
         self.delivery = delivery
         self.lost = False
         self._held = held
@@ -36,6 +40,8 @@ class Lock:
 
     async def kept(self) -> AmqpError | None:
         """Renew the lock until it is let go, or lost: return why."""
+        if self._held is None:
+            return None
         with self._renewing:
             return await self._held.renewed(self.delivery)
         return None
@@ -83,7 +89,7 @@ class Locks:
         """Return the lock of a message that came; None: it has none."""
         self._asked -= 1
         held = self._held.hold(delivery)
-        return None if held is None else Lock(self._held, held)
+        return None if held is None else Lock(None if self._held.of_session else self._held, held)
 
     async def settle(self, outcomes: Sequence[tuple[Lock, Outcome]]) -> list[Exception | None]:
         """Tell the outcomes of messages; return for each why it does not count."""
@@ -106,8 +112,22 @@ def locks_of(connection: Connection, address: str | Source, prefetch: int, clock
     return Locks(receiver, held, prefetch)
 
 
+def locks_of_session(connection: Connection, session: ServiceBusSession, prefetch: int) -> Locks:
+    """Return what tells the outcomes of messages of a session, whose lock they have."""
+    from ..azure.internals import HeldMessages
+
+    receiver = session.receiver
+    held = HeldMessages(
+        *(connection, receiver.address or "", receiver.name),
+        restores=restores(connection),
+        clock=time,
+        session_id=session.session_id,
+    )
+    return Locks(receiver, held, prefetch)
+
+
 def is_lost(failure: Exception) -> bool:
     """Return whether an outcome does not count because the lock was lost."""
-    from ..azure import MessageLockLost, MessageNotFound
+    from ..azure import MessageLockLost, MessageNotFound, SessionLockLost
 
-    return isinstance(failure, MessageLockLost | MessageNotFound)
+    return isinstance(failure, MessageLockLost | MessageNotFound | SessionLockLost)

@@ -150,7 +150,7 @@ class Worker:
         batch_size: the most messages to hand to the handler at a time.
         max_wait: seconds to wait for a batch to fill, after its first message.
         max_held: messages that may be held for a retry, or behind others of their key; with more nothing is received.
-        clock: the time in seconds since 1970, by which locks of Service Bus are renewed.
+        clock: the time in seconds since 1970, by which locks of Service Bus are renewed, and delays told to the broker.
         drain_timeout: seconds that handlers have to finish when the block is left.
 
     Attributes:
@@ -227,7 +227,7 @@ class Worker:
         drain_timeout: float = 30.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        _check_handler(handler)
+        check_handler(handler, "the message")
         for name, value in (("concurrency", concurrency), ("max_held", max_held), ("batch_size", batch_size or 1)):
             if value < 1:
                 raise ValueError(f"{name} is 1 at least, not {value}")
@@ -247,7 +247,7 @@ class Worker:
         self._connection = connection
         self._address = address
         self._handler = handler
-        self._threads = None if _is_coroutine_function(handler) else anyio.CapacityLimiter(concurrency)
+        self._threads = None if is_coroutine_function(handler) else anyio.CapacityLimiter(concurrency)
         self.concurrency = concurrency
         self._at_once = concurrency * (batch_size or 1)
         self._prefetch = prefetch
@@ -350,18 +350,25 @@ class Worker:
         if self._delay_queue is not None:
             self._delay = ByCopy(await links.enter_async_context(connection.sender(self._delay_queue)))
         elif self._delay_by == "broker" and (when := scheduled_by(connection)) is not None:
-            self._delay = ByCopy(await links.enter_async_context(connection.sender(address)), when)
+            self._delay = ByCopy(await links.enter_async_context(connection.sender(address)), when, self._clock)
         elif self._delay_by == "broker":
-            self._delay = ByOutcome()
-        self._locks = locks_of(connection, self._address, self._prefetch or 0, self._clock)
+            self._delay = ByOutcome(self._clock)
+        self._locks = await self._attach_locked(links, self._prefetch or 0)
         if self._locks is not None:
             self._by_one = False
-            self._receiver = await links.enter_async_context(self._locks.receiver)
+            self._receiver = self._locks.receiver
         else:
             credit = self._prefetch if self._prefetch is not None else self._at_once
             self._receiver = await links.enter_async_context(connection.receiver(self._address, credit=credit))
             # Of a subclass, which telemetry has, `receive` does more.
             self._by_one = self._by_one and type(self._receiver) is Receiver
+
+    async def _attach_locked(self, links: AsyncExitStack, prefetch: int) -> Locks | None:
+        """Attach a link to an entity of Service Bus; return None where the address is of something else."""
+        locks = locks_of(self._connection, self._address, prefetch, self._clock)
+        if locks is not None:
+            await links.enter_async_context(locks.receiver)
+        return locks
 
     def stop(self) -> None:
         """Receive no more, and give back what no handler has; those that run may finish. Never blocks."""
@@ -893,22 +900,27 @@ class Worker:
         return f"<Worker on {address!r}: {self.running} running, {self.held} held, {self.handled} handled>"
 
 
-def _check_handler(handler: Any) -> None:
-    """Refuse what cannot be called with a message, or a list of them.
+def check_handler(handler: Any, *given: str) -> None:
+    """Refuse what cannot be called with what a handler is given.
+
+    Args:
+        given: its arguments, in words.
 
     Raises:
         TypeError: so it is.
     """
+    takes = " and ".join(given)
     if not callable(handler):
-        raise TypeError(f"handler is a function that takes the message, such as `async def`, not {handler!r:.200}")
+        raise TypeError(f"handler is a function that takes {takes}, such as `async def`, not {handler!r:.200}")
     try:
         signature = inspect.signature(handler)
     except ValueError:
         return  # one that is written in C may say nothing of its arguments
     try:
-        signature.bind(None)
+        signature.bind(*given)
     except TypeError as error:
-        reason = f"handler is called with one argument, the message; {handler!r:.200} takes {signature}"
+        count = "one argument" if len(given) == 1 else f"{len(given)} arguments"
+        reason = f"handler is called with {count}, {takes}; {handler!r:.200} takes {signature}"
         raise TypeError(reason) from error
 
 
@@ -930,5 +942,6 @@ def _counted(job: Job) -> Message:
     return message
 
 
-def _is_coroutine_function(handler: Any) -> bool:
+def is_coroutine_function(handler: Any) -> bool:
+    """Return whether a handler is to be awaited, and needs no thread."""
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)

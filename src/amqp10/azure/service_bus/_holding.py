@@ -25,19 +25,34 @@ class HeldMessages:
         link: the name of the link, which is in receiver-settle-mode "second".
         restores: links of the connection come back by themselves.
         clock: the time in seconds since 1970.
+        session_id: of the session whose lock its messages have; None: each has its own.
     """
 
     def __init__(
-        self, connection: Connection, address: str, link: str, *, restores: bool, clock: Callable[[], float]
+        self,
+        connection: Connection,
+        address: str,
+        link: str,
+        *,
+        restores: bool,
+        clock: Callable[[], float],
+        session_id: str | None = None,
     ) -> None:
         self._node = EntityManagement(connection, address, _TIMEOUT, restores=restores)
-        self._place = Place(link, clock, connection.close_timeout)
+        self._place = Place(link, clock, connection.close_timeout, session_id)
+
+    @property
+    def of_session(self) -> bool:
+        """Whether the messages have the lock of their session."""
+        return self._place.session_id is not None
 
     def hold(self, delivery: Delivery) -> ServiceBusDelivery | None:
         """Return a delivery with its lock; None: it has none, as that of an event hub."""
         if len(delivery.tag) != 16:
             return None
         held = ServiceBusDelivery(delivery.message, self._place, self._node, UUID(bytes_le=delivery.tag), delivery)
+        if self.of_session:
+            return held
         try:
             return held if held.locked_until is not None else None
         except DecodeError:  # it is locked all the same

@@ -1,0 +1,385 @@
+"""A worker on sessions of Azure Service Bus: some sessions at a time, each by a `Worker` that has one task.
+
+Each of `sessions` tasks locks the next free session, handles its messages until none has come for a while, hands the
+session back, and goes on with the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, cast, get_args
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from .._signals import until_signal
+from ..client import Connection
+from ..client.internals import is_transient, restores
+from ..errors import AmqpError, ConnectionLost, EndpointError, LocalProtocolError
+from ..messaging import Message, Outcome
+from ..net import backoff, visible
+from ._locks import Locks, locks_of_session
+from ._policy import Retries, described
+from ._worker import DelayBy, Handler, Worker, check_handler, is_coroutine_function
+
+if TYPE_CHECKING:
+    from ..azure import ServiceBus, ServiceBusSession
+
+SessionHandler = Callable[[Message, "ServiceBusSession"], Awaitable[Outcome | None] | Outcome | None]
+"""Handles a message of a session. What it returns is as for `Handler`."""
+
+_ACCEPT: Final = 60.0
+"""Seconds that the service looks for a session before it is asked again."""
+
+_log = logging.getLogger("amqp10.worker")
+
+
+class _OneSession(Worker):
+    """Handles the messages of a session that is locked, one after the other."""
+
+    def __init__(self, connection: Connection, session: ServiceBusSession, handler: Handler, **settings: Any) -> None:
+        # No message is received while one waits here for its retry, so the order is kept.
+        super().__init__(connection, session.receiver.address or "", handler, concurrency=1, max_held=1, **settings)
+        self._session = session
+
+    @property
+    def busy(self) -> bool:
+        """Whether a message is here: it is handled, held for its retry, or about to be tried again."""
+        return bool(self.running or self.held or self._ready)
+
+    async def _attach_locked(self, links: AsyncExitStack, prefetch: int) -> Locks | None:
+        return locks_of_session(self._connection, self._session, prefetch)
+
+
+class SessionWorker:
+    """Handles the messages of sessions of Azure Service Bus, up to `sessions` at a time; begun by `async with`.
+
+        async with SessionWorker(bus, "orders", handle, sessions=20) as worker:
+            await worker.until_signal()
+
+    Each session is handled by one worker at a time, its messages one after the other, in their order. While one waits
+    for its retry, those behind it wait, too. The session's lock is renewed as long as the session is here; if it is
+    lost the handler is cancelled, and the messages come again, to whoever has the session next.
+
+    What the handler does decides what becomes of a message, as for `Worker`. It gets the message and the session, of
+    which it may use `session_id`, `state` and `set_state`.
+
+    Leaving the block locks no further session, waits up to `drain_timeout` seconds for the handlers that run, cancels
+    those that are left, and hands the sessions back. If an exception leaves the block, or it is cancelled, the handlers
+    are cancelled at once. When no session can be had any more, because there is no such entity or the connection is
+    over, the block is cancelled, and the reason raised from it.
+
+    Args:
+        bus: an open `ServiceBus`.
+        entity: the queue, or the topic of the `subscription`; None for the EntityPath of the connection string.
+        handler: a coroutine function, which gets the `Message` and the `ServiceBusSession`; or a plain function, which
+            runs in a thread.
+        subscription: which one of the topic.
+        sessions: how many are locked at a time, at most.
+        idle_time: seconds without a message after which a session is handed back for another one. The time that a
+            handler takes, or a message waits for its retry, is not counted.
+        session_time: seconds after which a session is handed back though it has more messages, so that others get
+            their turn.
+        prefetch: messages of a session that may wait here; None: each is asked for when the one before is done.
+        retries: how often and when a message is tried again.
+        delay_by: "memory": a message that is to be tried again is held here. "broker": a copy is scheduled, which comes
+            after the messages behind it.
+        dead_letters: an address to which dead letters are sent. None: the service has them in NAME/$DeadLetterQueue.
+        drain_timeout: seconds that handlers have to finish when the block is left.
+        clock: the time in seconds since 1970, by which delays are told to the service; give the bus the same.
+
+    Attributes:
+        sessions_lost: sessions whose lock or link was lost while they were here.
+
+    Raises:
+        ValueError: a number out of its range, or settings that do not go together.
+        TypeError: the handler is no function, or does not take a message and a session.
+    """
+
+    _group: TaskGroup
+
+    def __init__(
+        self,
+        bus: ServiceBus,
+        entity: str | None,
+        handler: SessionHandler,
+        *,
+        subscription: str | None = None,
+        sessions: int = 8,
+        idle_time: float = 1.0,
+        session_time: float = math.inf,
+        prefetch: int | None = None,
+        retries: Retries | None = None,
+        delay_by: DelayBy = "memory",
+        dead_letters: str | None = None,
+        drain_timeout: float = 30.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        check_handler(handler, "the message", "the session")
+        if sessions < 1:
+            raise ValueError(f"sessions is 1 at least, not {sessions}")
+        if prefetch is not None and prefetch < 1:
+            raise ValueError(f"prefetch is 1 at least, not {prefetch}")
+        if not idle_time > 0 or not session_time > 0 or not drain_timeout >= 0:
+            said = f"{idle_time}, {session_time} and {drain_timeout}"
+            raise ValueError(f"idle_time and session_time are seconds above 0, drain_timeout from 0 on, not {said}")
+        if delay_by not in get_args(DelayBy):
+            raise ValueError(f"delay_by is one of {', '.join(get_args(DelayBy))}, not {delay_by!r}")
+        if delay_by == "broker" and subscription is not None:
+            raise ValueError(
+                'delay_by="broker" would schedule a copy to the topic, and so to all its subscriptions: hold messages '
+                'of a subscription by delay_by="memory"'
+            )
+        self._bus = bus
+        self._entity, self._subscription = entity, subscription
+        self._handler = handler
+        self._threads = None if is_coroutine_function(handler) else anyio.CapacityLimiter(sessions)
+        self._idle_time, self._session_time = idle_time, session_time
+        self._settings = {
+            "prefetch": prefetch,
+            "retries": retries,
+            "delay_by": delay_by,
+            "dead_letters": dead_letters,
+            "drain_timeout": drain_timeout,
+            "clock": clock,
+        }
+        self.sessions = sessions
+        self.sessions_lost: int = 0
+        self._counts = dict.fromkeys(("handled", "retried", "dead_lettered", "locks_lost"), 0)  # of workers that ended
+        self._workers: dict[Worker, str] = {}  # and the ids of their sessions
+        self._waits: set[anyio.CancelScope] = set()  # of the tasks that wait for a session
+        self._stopping = anyio.Event()
+        self._over: AmqpError | None = None  # why there are no more sessions
+        self._block: AbstractAsyncContextManager[None] | None = None
+        self._entered = False
+
+    @property
+    def session_ids(self) -> frozenset[str]:
+        """The sessions that are locked here now."""
+        return frozenset(self._workers.values())
+
+    @property
+    def running(self) -> int:
+        """Messages that are being handled."""
+        return sum(each.running for each in self._workers)
+
+    @property
+    def held(self) -> int:
+        """Messages that are held for a retry."""
+        return sum(each.held for each in self._workers)
+
+    @property
+    def handled(self) -> int:
+        """Messages that the handler has given an outcome, since the beginning."""
+        return self._counted("handled")
+
+    @property
+    def retried(self) -> int:
+        """Attempts that failed and are followed by another one."""
+        return self._counted("retried")
+
+    @property
+    def dead_lettered(self) -> int:
+        """Messages that were dead-lettered."""
+        return self._counted("dead_lettered")
+
+    @property
+    def locks_lost(self) -> int:
+        """Messages whose outcome the service did not take, because the session was lost: they come again."""
+        return self._counted("locks_lost")
+
+    def _counted(self, name: str) -> int:
+        return self._counts[name] + sum(cast("int", getattr(each, name)) for each in self._workers)
+
+    # The block
+
+    async def __aenter__(self) -> Self:
+        """Begin to lock sessions.
+
+        Raises:
+            LocalProtocolError: the worker was begun before.
+
+        Cancelling: nothing has happened.
+        """
+        if self._block is not None:
+            raise LocalProtocolError("a worker is begun by `async with` once; make a new one")
+        self._block = self._run()
+        await self._block.__aenter__()
+        self._entered = True
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        """Lock no more sessions, let handlers finish, hand the sessions back.
+
+        Raises:
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, AuthenticationFailed, ServiceBusError: no more
+                sessions could be had.
+            Unsupported: the service cannot do what a setting asks for.
+
+        Cancelling: handlers are cancelled at once, and the sessions handed back.
+        """
+        assert self._block is not None
+        self._entered = False
+        return await self._block.__aexit__(exc_type, exc, traceback)
+
+    @asynccontextmanager
+    async def _run(self) -> AsyncIterator[None]:
+        try:
+            async with anyio.create_task_group() as self._group:
+                for _ in range(self.sessions):
+                    self._group.start_soon(self._serve)
+                yield
+                self.stop()
+        except BaseExceptionGroup as several:
+            if len(several.exceptions) == 1:
+                raise several.exceptions[0] from None
+            raise
+        if self._over is not None:
+            raise self._over
+
+    def stop(self) -> None:
+        """Lock no more sessions, and hand back those that are here when their handlers have finished. Never blocks."""
+        self._stopping.set()
+        for wait in self._waits:
+            wait.cancel()
+
+    async def until_signal(self, *signals: signal.Signals) -> signal.Signals | None:
+        """Wait for a signal, SIGINT and SIGTERM unless others are named; only in the main thread.
+
+        Leaving the block of the worker then drains. A second signal ends the process as usual.
+
+        Returns:
+            The signal; None if `stop()` was called before one came.
+
+        Raises:
+            LocalProtocolError: the worker was not begun by `async with`, or its block was left.
+            RuntimeError, ValueError: this is not the main thread.
+
+        Cancelling: only stops the waiting.
+        """
+        if not self._entered:
+            raise LocalProtocolError(
+                "this worker handles nothing: begin it by `async with SessionWorker(...) as worker:`, and call "
+                "until_signal() inside the block"
+            )
+        number = await until_signal(self._stopping, signals)
+        if number is not None:
+            text = f"{number.name}: no more sessions are locked"
+            self._notice("worker_stopping", logging.INFO, text, signal=number.name)
+        return number
+
+    # The tasks
+
+    async def _serve(self) -> None:
+        """Handle one session after the other, until the worker stops."""
+        failures = 0
+        while not self._stopping.is_set():
+            session_id: str | None = None
+            try:
+                async with AsyncExitStack() as stack:
+                    session = await self._lock_next(stack)
+                    if session is not None and not self._stopping.is_set():
+                        session_id = session.session_id
+                        await self._handle(session)
+                failures = 0
+            except AmqpError as error:
+                if not self._may_go_on(error):
+                    self._over = self._over or error  # the tasks end for the same reason, and one of them is enough
+                    self._group.cancel_scope.cancel()
+                    return
+                failures += 1
+                self._failed(session_id, error)
+                with anyio.move_on_after(backoff(failures, 0.1, 30.0, 2.0, 0.5, random.random())):
+                    await self._stopping.wait()
+
+    async def _lock_next(self, stack: AsyncExitStack) -> ServiceBusSession | None:
+        """Lock the next free session; return None where none came, or the worker stops."""
+        from ..azure import NoSession  # only here: others need not load it
+
+        session = self._bus.next_session(self._entity, subscription=self._subscription, max_wait=_ACCEPT)
+        with anyio.CancelScope() as wait:
+            self._waits.add(wait)
+            try:
+                return await stack.enter_async_context(session)
+            except NoSession:
+                return None
+            finally:
+                self._waits.discard(wait)
+        return None
+
+    async def _handle(self, session: ServiceBusSession) -> None:
+        """Handle the messages of a session until it is handed back."""
+        quiet_since = anyio.current_time()
+
+        async def handle(message: Message) -> Outcome | None:
+            nonlocal quiet_since
+            try:
+                if self._threads is None:
+                    return await cast("Awaitable[Outcome | None]", self._handler(message, session))
+                plain = cast("Callable[[Message, ServiceBusSession], Outcome | None]", self._handler)
+                return await anyio.to_thread.run_sync(plain, message, session, limiter=self._threads)
+            finally:
+                quiet_since = anyio.current_time()
+
+        worker = _OneSession(self._bus.connection, session, handle, **self._settings)
+        self._workers[worker] = session.session_id
+        try:
+            # The lock is renewed until the worker has ended.
+            async with session.keep_locked(), worker:
+                with anyio.move_on_after(self._session_time):
+                    while not self._stopping.is_set():
+                        left = self._idle_time
+                        if not worker.busy:
+                            left += quiet_since - anyio.current_time()
+                        if left <= 0:
+                            break
+                        with anyio.move_on_after(left):
+                            await self._stopping.wait()
+        finally:
+            del self._workers[worker]
+            for name in self._counts:
+                self._counts[name] += getattr(worker, name)
+
+    def _may_go_on(self, error: AmqpError) -> bool:
+        """Return whether another session may be had after an error."""
+        from ..azure import EntityNotFound, ServiceBusError
+
+        if isinstance(error, ServiceBusError):
+            return not isinstance(error, EntityNotFound)
+        if isinstance(error, EndpointError) and error.condition == "amqp:not-found":
+            return False
+        return is_transient(error) and (restores(self._bus.connection) or not isinstance(error, ConnectionLost))
+
+    def _failed(self, session_id: str | None, error: AmqpError) -> None:
+        """Note that a session was lost, or that none could be locked."""
+        if session_id is None:
+            text = f"no session could be locked, and another attempt follows: {error}"
+            self._notice("session_refused", logging.WARNING, text, error=described(error))
+        else:
+            self.sessions_lost += 1
+            text = f"the session {session_id!r} was lost, and its messages come again: {error}"
+            self._notice("session_lost", logging.WARNING, text, session_id=session_id, error=described(error))
+
+    def _notice(self, event: str, level: int, text: str, **fields: object) -> None:
+        """Log what happened; the arguments are as for a `Worker`'s log."""
+        address = self._address
+        extra = {f"amqp_{name}": value for name, value in {"event": event, "address": address, **fields}.items()}
+        _log.log(level, "%s", visible(f"{address}: {text}"), extra=extra, stacklevel=2)
+
+    @property
+    def _address(self) -> str:
+        name = self._entity or "the entity"
+        return name if self._subscription is None else f"{name}/Subscriptions/{self._subscription}"
+
+    def __repr__(self) -> str:
+        return f"<SessionWorker on {self._address!r}: {len(self._workers)} sessions, {self.handled} handled>"
