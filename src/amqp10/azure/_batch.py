@@ -39,7 +39,7 @@ class MessageBatch:
             raise ValueError(f"max_size is at least 1, not {max_size}")
         self.max_size = max_size
         self.max_count = max_count
-        self.size = 0
+        self.size: int = 0
         self._outer = Message()
         self._payloads: list[bytes] = []
 

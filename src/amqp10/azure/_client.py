@@ -25,7 +25,7 @@ class NamespaceClient:
         if not request_timeout > 0:
             raise ValueError(f"request_timeout must be more than 0 seconds, not {request_timeout}")
         all_settings: dict[str, Any] = {"reconnect": Reconnect(), "profile": profile, **settings}
-        self.connection = Connection(namespace.url, tokens=namespace.tokens, **all_settings)
+        self.connection: Connection = Connection(namespace.url, tokens=namespace.tokens, **all_settings)
 
     async def __aenter__(self) -> Self:
         """Connect.

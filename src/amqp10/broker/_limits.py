@@ -122,10 +122,10 @@ class Account:
     def __init__(self, user: str, limits: BrokerLimits, on_turn: Callable[[Account], None]) -> None:
         self.user = user
         self.nodes: set[object] = set()
-        self.look_for_idle = -math.inf
+        self.look_for_idle: float = -math.inf
         self.exchanges = self.bindings = self.arguments = self.said = self.held = 0
         self.blocked: str | None = None
-        self.most_nodes = _or_half(limits.nodes_by_user, limits.nodes)
+        self.most_nodes: int = _or_half(limits.nodes_by_user, limits.nodes)
         self._most_exchanges = _or_half(limits.exchanges_by_user, limits.exchanges)
         self._most_bindings = _or_half(limits.bindings_by_user, limits.bindings)
         self._most_arguments = _or_half(limits.arguments_by_user, limits.all_arguments)
@@ -135,7 +135,7 @@ class Account:
         if self._most is None and limits.memory is not None:
             self._most = _or_half(None, limits.memory)
         self._on_turn = on_turn
-        self.reason = f"messages of {self._whose} take {self._most} octets of memory or more"
+        self.reason: str = f"messages of {self._whose} take {self._most} octets of memory or more"
 
     def check_nodes(self) -> None:
         """Refuse one more node than the user may have.

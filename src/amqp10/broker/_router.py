@@ -160,10 +160,10 @@ class Router:
         on_alarm: Callable[[], None] = lambda: None,
         peers: BrokerLimits | None = None,
     ) -> None:
-        self.peers = peers if peers is not None else BrokerLimits()
+        self.peers: BrokerLimits = peers if peers is not None else BrokerLimits()
         self.maker: Maker | None = None
-        self.held = 0
-        self.exhausted = False
+        self.held: int = 0
+        self.exhausted: bool = False
         self._reasons: dict[str, str] = {}  # for taking no messages, by who says so
         self._accounts: weakref.WeakValueDictionary[str, Account] = weakref.WeakValueDictionary()  # by user
         self._due: dict[Account, None] = {}  # those whose senders are to be stopped, or to go on
@@ -178,8 +178,8 @@ class Router:
         self.clock = clock
         self.auto_create = auto_create
         self.check_user_id = check_user_id
-        self.topology = Topology(self.nodes)
-        self.quarantine = Quarantine(self._release)
+        self.topology: Topology = Topology(self.nodes)
+        self.quarantine: Quarantine = Quarantine(self._release)
         self._dead_letters = DeadLetters(dead_letter, self.topology, lambda name: self.declare(name, "queue"))
         self._dead_letter_name = dead_letter
         self._dead_letter_expired = dead_letter_expired
@@ -188,11 +188,11 @@ class Router:
         self._touched: dict[Node, None] = {}
         self._numbers = itertools.count(1)
         self._deadlines: Deadlines[Timed] = Deadlines()
-        self.subscriptions = Subscriptions(clock, self.alarm, max_subscription_timeout)
-        self.links = ResumableLinks(clock, self.alarm, self.peers.kept_links)
-        self.sessions = ResumableSessions(clock, self.alarm)
-        self.prepared = PreparedBranches()
-        self.transactions = OpenTransactions(clock, self.alarm, self.quarantine, transaction_timeout)
+        self.subscriptions: Subscriptions = Subscriptions(clock, self.alarm, max_subscription_timeout)
+        self.links: ResumableLinks = ResumableLinks(clock, self.alarm, self.peers.kept_links)
+        self.sessions: ResumableSessions = ResumableSessions(clock, self.alarm)
+        self.prepared: PreparedBranches = PreparedBranches()
+        self.transactions: OpenTransactions = OpenTransactions(clock, self.alarm, self.quarantine, transaction_timeout)
         self.store: Journal | None = None
         self._queues: dict[Queue, None] = {}  # with the subscriptions
         self.name_space: NameSpace | None = None

@@ -107,13 +107,13 @@ class ClientConnection(ConnectionCore, EngineOwner):
         self.close_timeout = close_timeout
         self._named_profile = self._profile = profile
         self.delivery_store = delivery_store
-        self.observers = Observers(lambda: self.where)
-        self.health = HealthMonitor()
+        self.observers: Observers = Observers(lambda: self.where)
+        self.health: HealthMonitor = HealthMonitor()
         self._session_terms = session_terms
         self.named = named
         self._default: ClientSession | None = None
         self.links: dict[LinkCore, SessionCore] = {}  # attached, or being so, or to be so again; and on which session
-        self.close_deadlines = CloseDeadlines()
+        self.close_deadlines: CloseDeadlines = CloseDeadlines()
         # Of subscriptions whose links are there: the link's name, and that of the subscription's first link.
         self.subscriptions: dict[LinkCore, tuple[str, str]] = {}
         self.mechanism: str | None = None
@@ -497,7 +497,7 @@ class Connection(LinkFactory):
             "profile": profile,
             **said,
         }
-        self.core = self._made_core(url, settings)
+        self.core: ClientConnection = self._made_core(url, settings)
         self._native: Any = None
 
     def _made_core(self, url: Address, settings: ConnectionSettings) -> ClientConnection:

@@ -146,8 +146,8 @@ class HealthMonitor:
     """
 
     def __init__(self) -> None:
-        self.blocked = False
-        self.since = monotonic()
+        self.blocked: bool = False
+        self.since: float = monotonic()
         self._ages: WeakKeyDictionary[LinkCore, UnsettledAges] = WeakKeyDictionary()
 
     def changed(self, *, blocked: bool = False) -> None:

@@ -30,13 +30,13 @@ class ClientSession(SessionCore):
         self.connection = connection
         self._terms = terms
         self._abandoned = False
-        self.begun = False
+        self.begun: bool = False
         self._engine_session: EngineSession | None = None
         self.parent: SessionCore | None = None  # it has taken over one link of this session
         self._senders: dict[LinkCore, Callable[[], None]] = {}
-        self.end_sent = False  # our end is out
+        self.end_sent: bool = False  # our end is out
         self.coordinator_link: Any = None
-        self.refused_to_resume = False  # it may have ended because a link of it was to be resumed
+        self.refused_to_resume: bool = False  # it may have ended because a link of it was to be resumed
 
     # Beginning
 

@@ -172,10 +172,10 @@ class FieldsSection:
         self._ids = [field.name for field in declared.fields if field.requires == "message-id"]
         self._names = tuple(self.defaults)
         self._defaults = any(default is not None for default in self.defaults.values())
-        self.plans = Plans(PLAN_SCOPE, self._head[:4], self._parts, self._count)
+        self.plans: Plans = Plans(PLAN_SCOPE, self._head[:4], self._parts, self._count)
         self._read = values_reader(declared)
         self._whole = frozenset(field.name for field in declared.fields if field.type == "uint")
-        self.shapes = Shapes(self._entries, self._reader)
+        self.shapes: Shapes = Shapes(self._entries, self._reader)
 
     def write(self, out: bytearray, fields: Mapping[str, Any]) -> None:
         """Append the section as these fields have it, or nothing when all of them have their defaults.

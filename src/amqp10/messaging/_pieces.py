@@ -35,7 +35,7 @@ class Pieces:
     __slots__ = ("_size", "buffers")
 
     def __init__(self, buffers: Iterable[bytes | memoryview]) -> None:
-        self.buffers = list(buffers)
+        self.buffers: list[bytes | memoryview] = list(buffers)
         self._size = sum(map(len, self.buffers))
 
     def __len__(self) -> int:

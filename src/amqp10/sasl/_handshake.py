@@ -96,7 +96,7 @@ class ServerHandshake(_Handshake):
     """
 
     def __init__(self, authenticator: Authenticator, *, last_word: bool = False) -> None:
-        self.offered = tuple(authenticator.mechanisms())
+        self.offered: tuple[str, ...] = tuple(authenticator.mechanisms())
         self.was_offered: bool = True
         self.refusal: str = ""
         self._authenticator = authenticator

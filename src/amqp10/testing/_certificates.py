@@ -81,7 +81,7 @@ class CertificateAuthority:
             )
             .sign(self._key, hashes.SHA256())
         )
-        self.ca = directory / f"{name.replace(' ', '-')}.pem"
+        self.ca: Path = directory / f"{name.replace(' ', '-')}.pem"
         self.ca.write_bytes(self._certificate.public_bytes(Encoding.PEM))
 
     def _builder(self, subject: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:

@@ -159,7 +159,7 @@ class Plans:
         self._count = count
         self._times: dict[tuple[Any, ...], int] = {}
         self._known: dict[tuple[Any, ...], PlanWriter] = {}
-        self.written = 0
+        self.written: int = 0
         """How many writers were written."""
         self._noted = 0
 

@@ -38,8 +38,8 @@ class ReceivedEvent:
     __slots__ = ("message", "partition")
 
     def __init__(self, message: Message, partition: str) -> None:
-        self.message = message
-        self.partition = partition
+        self.message: Message = message
+        self.partition: str = partition
 
     @property
     def body(self) -> Any:

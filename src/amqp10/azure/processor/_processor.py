@@ -204,7 +204,7 @@ class EventProcessor:
             raise ValueError("group and name are not empty; group is the name of a consumer group, as '$Default'")
         self._hub = hub
         self._store = store
-        self.name = name if name is not None else str(uuid4())
+        self.name: str = name if name is not None else str(uuid4())
         host = urlsplit(hub.connection.url).netloc  # Microsoft's clients name the port, too, where one was said
         self._key = ConsumerGroup(host, hub.name, group)
         self._start, self._prefetch = start, prefetch

@@ -35,49 +35,49 @@ class ServiceBusError(AmqpError):
 class MessageLockLost(ServiceBusError):
     """The lock of a message has ended, or was never this receiver's: the message comes again, to whomever."""
 
-    meant = "com.microsoft:message-lock-lost"
+    meant: ClassVar[str] = "com.microsoft:message-lock-lost"
 
 
 class SessionLockLost(ServiceBusError):
     """The lock of a session has ended, with its link: whoever asks next gets the session, and what is not settled."""
 
-    meant = "com.microsoft:session-lock-lost"
+    meant: ClassVar[str] = "com.microsoft:session-lock-lost"
 
 
 class SessionCannotBeLocked(ServiceBusError):
     """Somebody else has the session."""
 
-    meant = "com.microsoft:session-cannot-be-locked"
+    meant: ClassVar[str] = "com.microsoft:session-cannot-be-locked"
 
 
 class NoSession(ServiceBusError):
     """No session with messages was free within the time that `next_session` was to wait."""
 
-    meant = "com.microsoft:timeout"
+    meant: ClassVar[str] = "com.microsoft:timeout"
 
 
 class MessageNotFound(ServiceBusError):
     """There is no message of that sequence number in that state."""
 
-    meant = "com.microsoft:message-not-found"
+    meant: ClassVar[str] = "com.microsoft:message-not-found"
 
 
 class EntityNotFound(ServiceBusError):
     """There is no such entity, or no rule of that name."""
 
-    meant = "com.microsoft:messaging-entity-not-found"
+    meant: ClassVar[str] = "com.microsoft:messaging-entity-not-found"
 
 
 class RuleExists(ServiceBusError):
     """The subscription has a rule of that name."""
 
-    meant = "com.microsoft:entity-already-exists"
+    meant: ClassVar[str] = "com.microsoft:entity-already-exists"
 
 
 class ServerBusy(ServiceBusError):
     """The service is busy, and did nothing: ask again after some seconds."""
 
-    meant = "com.microsoft:server-busy"
+    meant: ClassVar[str] = "com.microsoft:server-busy"
 
 
 _KINDS: Final[dict[str | None, type[ServiceBusError]]] = {

@@ -50,7 +50,7 @@ class ReceivedMessage:
     __slots__ = ("message",)
 
     def __init__(self, message: Message) -> None:
-        self.message = message
+        self.message: Message = message
 
     @property
     def body(self) -> Any:
@@ -154,8 +154,8 @@ class ServiceBusDelivery(ReceivedMessage):
         self, message: Message, place: Place, node: EntityManagement, token: UUID | None, delivery: Delivery | None
     ) -> None:
         super().__init__(message)
-        self.lock_token = token
-        self.settled = token is None
+        self.lock_token: UUID | None = token
+        self.settled: bool = token is None
         self._place = place
         self._node = node
         self._delivery = delivery

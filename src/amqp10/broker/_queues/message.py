@@ -94,22 +94,22 @@ class QueuedMessage:
     stored: bool
 
     def __init__(self, payload: bytes, message_format: int = 0) -> None:
-        self.payload = payload
-        self.message_format = message_format
-        self.size = len(payload)
-        self.position = -1
+        self.payload: bytes = payload
+        self.message_format: int = message_format
+        self.size: int = len(payload)
+        self.position: int = -1
         self.failures = 0
         self.expires: float | None = None
         self.excluded: set[int] | None = None
-        self.acquired = False
-        self.available = False
-        self.gone = False
-        self.hops = 0
-        self.listed = False
-        self.origin = 0
+        self.acquired: bool = False
+        self.available: bool = False
+        self.gone: bool = False
+        self.hops: int = 0
+        self.listed: bool = False
+        self.origin: int = 0
         self.account: Account | None = None
-        self.durable = message_format != 0
-        self.row = 0
+        self.durable: bool = message_format != 0
+        self.row: int = 0
         self.arrived: float | None = None
         self._as_it_came = True
         self._claims_first = False

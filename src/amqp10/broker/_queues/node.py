@@ -192,7 +192,7 @@ class Node(ABC):
     largest: int | None = None
     journal: QueueJournal | None = None
     recent: RecentIds | None = None
-    duplicates = 0
+    duplicates: int = 0
 
     def __init__(self, name: str, *, limits: Limits, touch: Callable[[Node], None], temporary: bool = False) -> None:
         self.name = name
@@ -204,8 +204,8 @@ class Node(ABC):
         # What open transactions will put here, if they are committed.
         self.reserved = self.reserved_bytes = 0
         # More producers than room for a full grant each: credit is dealt out by share until that is over.
-        self.rationing = False
-        self.full = False  # as it was told last
+        self.rationing: bool = False
+        self.full: bool = False  # as it was told last
         self.charges: dict[Account, int] = {}
         self._touch_router = touch
         self._touched = False

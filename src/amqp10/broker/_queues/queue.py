@@ -88,16 +88,16 @@ class Queue(Node):
     ) -> None:
         super().__init__(name, limits=limits, touch=touch, temporary=temporary)
         self.consumers: dict[int, Consumer] = {}
-        self.depth = 0
-        self.bytes = 0
-        self.unsettled = 0
-        self.dequeued = 0
-        self.redelivered = 0
-        self.rejected = 0
-        self.expired = 0
-        self.exhausted = 0
-        self.dead_lettered = 0
-        self.copied = 0
+        self.depth: int = 0
+        self.bytes: int = 0
+        self.unsettled: int = 0
+        self.dequeued: int = 0
+        self.redelivered: int = 0
+        self.rejected: int = 0
+        self.expired: int = 0
+        self.exhausted: int = 0
+        self.dead_lettered: int = 0
+        self.copied: int = 0
         self._clock = clock
         self._alarm = alarm
         self._set_aside = set_aside

@@ -95,8 +95,8 @@ class Stream(Queue):
         self, name: str, terms: QueueDeclaration, retention: Retention, *, wall: Clock = time.time, **settings: Any
     ) -> None:
         super().__init__(name, **settings)
-        self.terms = terms
-        self.first = 0
+        self.terms: QueueDeclaration = terms
+        self.first: int = 0
         self._retention = retention
         self._wall = wall
         self._log: dict[int, QueuedMessage] = {}  # by offset

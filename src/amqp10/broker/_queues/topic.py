@@ -113,7 +113,7 @@ class Topic(Node):
     ) -> None:
         super().__init__(name, limits=limits, touch=touch, temporary=temporary)
         self.subscriptions: dict[str, Subscription] = {}
-        self.unheard = 0
+        self.unheard: int = 0
         self._make_subscription = make_subscription
         self._selective = False  # some subscription has, or had, a filter
 

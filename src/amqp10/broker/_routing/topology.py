@@ -76,11 +76,11 @@ class Topology:
         self.exchanges: dict[str, Exchange] = {"": DefaultExchange(nodes)}
         for name, kind in PREDECLARED.items():
             self.exchanges[name] = KINDS[kind](name, durable=True, predeclared=True)
-        self.remembered = RememberedRoutes()
+        self.remembered: RememberedRoutes = RememberedRoutes()
         self.store: TopologyJournal | None = None
         self._to: dict[Node | Exchange, dict[Binding, None]] = {}  # bindings, by where they lead
-        self.binding_count = 0
-        self.argument_octets = 0
+        self.binding_count: int = 0
+        self.argument_octets: int = 0
         # The same, by what has them, and whose they are.
         self._argument_octets: dict[Node | Exchange | Binding, tuple[int, Account | None]] = {}
 

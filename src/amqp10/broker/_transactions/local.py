@@ -130,11 +130,11 @@ class LocalTransaction:
     """
 
     def __init__(self, coordinator: TransactionOwner, quarantine: Quarantine) -> None:
-        self.id = next(_ids).to_bytes(8, "big")
-        self.state = TransactionalState(self.id)
+        self.id: bytes = next(_ids).to_bytes(8, "big")
+        self.state: TransactionalState = TransactionalState(self.id)
         self.coordinator = coordinator
         self.failed: Error | None = None
-        self.expired = False
+        self.expired: bool = False
         self.acquirers: set[Participant] = set()
         self._quarantine = quarantine
         self._posted: list[tuple[Node, QueuedMessage]] = []

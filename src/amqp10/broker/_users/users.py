@@ -103,7 +103,7 @@ class Rights:
         enters: bool = True,
         advice: Mapping[Action, str] | None = None,
     ) -> None:
-        self.limited = allows is not None
+        self.limited: bool = allows is not None
         self.enters = enters
         self.administrator = administrator
         self.impersonator = impersonator

@@ -21,7 +21,7 @@ class AzureNode(Node):
 
     settles_at_once = True  # SDKs ask for "second", and never settle
     keeps_records = True
-    busy = 0
+    busy: int = 0
     refusal = SERVER_BUSY
 
     def check_busy(self) -> None:

@@ -97,7 +97,7 @@ class Namespace:
         self._store: Journal | None = None
         self._records: Records | None = None
         self.links: WeakSet[NamespaceLinks] = WeakSet()  # of all connections
-        self.hubs = Hubs(config, router, self.clock)
+        self.hubs: Hubs = Hubs(config, router, self.clock)
         for queue in config.queues:
             assert isinstance(queue, QueueConfig)
             self.declare(queue)

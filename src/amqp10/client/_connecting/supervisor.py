@@ -130,8 +130,8 @@ class TransportSupervisor:
         for endpoint in self._hosts:
             route.check(endpoint, tls)
         self.endpoint = self._hosts[0] if self._hosts else None
-        self.settings = settings if settings is not None else Reconnect()
-        self.persistent = settings is not None
+        self.settings: Reconnect = settings if settings is not None else Reconnect()
+        self.persistent: bool = settings is not None
         self.dialect = dialect
         self._automatic = dialect is None
         self._terms = terms
@@ -151,7 +151,7 @@ class TransportSupervisor:
         self.given: tuple[ByteStream, StreamFacts] | None = None
         self.engine: Engine | None = None
         self.pump: Pump | None = None
-        self.secure = False
+        self.secure: bool = False
         self._named = self._hosts  # by the user; where a callable says them, the last
         self._alternatives: list[Endpoint] = []
         self._left_out: list[str] = []  # of those that the peer named, and why

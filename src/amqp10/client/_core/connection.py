@@ -210,15 +210,15 @@ class LinkCore(Restorable, LinkOwner):
 
     def __init__(self, kind: str, connection: ConnectionCore, terms: LinkTerms) -> None:
         super().__init__(kind)
-        self.connection = connection
-        self.terms = terms
+        self.connection: ConnectionCore = connection
+        self.terms: LinkTerms = terms
         self.session: SessionCore | None = None
-        self.restorable = True
-        self.ever_attached = False
-        self.detach_sent = False
-        self.resuming = False
-        self.may_resume = False
-        self.stray_attaches = 0
+        self.restorable: bool = True
+        self.ever_attached: bool = False
+        self.detach_sent: bool = False
+        self.resuming: bool = False
+        self.may_resume: bool = False
+        self.stray_attaches: int = 0
         self.pending: list[Any] = []
         self.store: LinkStore | None = None
         self.wake: Callable[[], None] = connection.wake

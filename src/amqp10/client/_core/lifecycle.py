@@ -36,13 +36,13 @@ class Lifecycle:
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        self.open = False
-        self.entered = False
-        self.awaiting_peer = False
-        self.interrupted = False
+        self.open: bool = False
+        self.entered: bool = False
+        self.awaiting_peer: bool = False
+        self.interrupted: bool = False
         self.loss: AmqpError | None = None
-        self.generation = 0
-        self.over = False
+        self.generation: int = 0
+        self.over: bool = False
         self.closed = False
         self.cause: AmqpError | None = None
         self.change: anyio.Event | None = None

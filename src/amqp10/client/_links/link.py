@@ -48,7 +48,7 @@ class ClientLink(LinkCore):
 
     def __init__(self, kind: str, connection: ConnectionCore, session: SessionCore | None, terms: LinkTerms) -> None:
         super().__init__(kind, connection, terms)
-        self.on_session = session
+        self.on_session: SessionCore | None = session
         self._terminus_outlives_link = outlives_link(terms.source, terms.target)
         self._abandoned = False
         self._leave_running = False

@@ -85,9 +85,9 @@ class Consumer:
         self._receiver = receiver
         self.incoming: deque[Any] = deque()
         self.collected: list[Any] = []
-        self.turn = YIELD_AFTER_MESSAGES
-        self.taken = 0
-        self.refill_at = refill_at
+        self.turn: int = YIELD_AFTER_MESSAGES
+        self.taken: int = 0
+        self.refill_at: int = refill_at
         self.waiter: anyio.Event | None = None
         self._turn_ends = 0.0
         self._warned = False  # that it waits without credit

@@ -83,11 +83,11 @@ class Credit:
 
     def __init__(self, receiver: CreditedLink, automatic: int) -> None:
         self._receiver = receiver
-        self.automatic = automatic
-        self.granted = 0
+        self.automatic: int = automatic
+        self.granted: int = 0
         self.flow_properties: dict[Any, Any] | None = None
-        self.drain_running = False
-        self.drained = False
+        self.drain_running: bool = False
+        self.drained: bool = False
         self._returned = 0  # in this drain
         self._used_up = False  # the last drain ended by deliveries, without an answer
 

@@ -83,8 +83,8 @@ class ReceiverCore(ClientLink, AcquiringCore):
     ) -> None:
         super().__init__("receiver", connection, session, terms)
         self.link: ReceiverLink | None = None
-        self.credit = Credit(self, checked_credit(credit))
-        self.consumer = Consumer(self, max(1, credit // 2) if credit else 0xFFFF_FFFF)
+        self.credit: Credit = Credit(self, checked_credit(credit))
+        self.consumer: Consumer = Consumer(self, max(1, credit // 2) if credit else 0xFFFF_FFFF)
         self.resumption: ReceiverResumption | None = None
         self.acquirer: TransactionCore | None = None
         self.unfit: AmqpError | None = None

@@ -42,7 +42,7 @@ class Declarations:
     """
 
     def __init__(self, connection: ConnectionCore, *, again: bool, attach_links: Callable[[], None]) -> None:
-        self.stands = True
+        self.stands: bool = True
         self._attach_links = attach_links
         self._connection = connection
         self._again = again

@@ -69,8 +69,10 @@ class Restorer(Recovery):
         self.settings = connection.supervisor.settings
         self.losing = False
         self.sessions: dict[SessionCore, None] = {}
-        self.topology = Declarations(connection, again=self.settings.declare_again, attach_links=self.restore_links)
-        self.answers = PendingAnswers(connection, self.settings.attempt_timeout)
+        self.topology: Declarations = Declarations(
+            connection, again=self.settings.declare_again, attach_links=self.restore_links
+        )
+        self.answers: PendingAnswers = PendingAnswers(connection, self.settings.attempt_timeout)
         self._closings = 0  # in a row, while links were to be resumed
         self._suspected: dict[SessionCore, list[LinkCore]] = {}  # of sessions whose end is being told
         self._blamed: dict[SessionCore, list[LinkCore]] = {}  # the same, of those whose messages may be why

@@ -68,7 +68,7 @@ class ReplyCore(ReceiverCore):
         super().__init__(connection, session, terms, credit)
         self._last_address: str | None = None
         self.waiting: dict[Hashable, Waiting] = {}
-        self.unmatched = 0
+        self.unmatched: int = 0
 
     def require_capabilities(self) -> None:
         super().require_capabilities()

@@ -38,7 +38,7 @@ class Request:
 
     def __init__(self, responder: Responder, delivery: Delivery) -> None:
         self._responder = responder
-        self.delivery = delivery
+        self.delivery: Delivery = delivery
 
     @property
     def message(self) -> Message:

@@ -52,7 +52,7 @@ class BodyWriter:
         transaction: Transaction | None,
     ) -> None:
         self.message = message
-        self.sent = 0
+        self.sent: int = 0
         self._sender = sender
         self._size = size
         self._one_section = size is not None and size <= LARGEST_SECTION

@@ -48,15 +48,15 @@ class SenderCore(ClientLink):
         super().__init__("sender", connection, session, terms)
         self.link: SenderLink | None = None
         self.pump: Pump | None = None
-        self.queue = SendQueue(self)
+        self.queue: SendQueue = SendQueue(self)
         self.resumption: SenderResumption | None = None
         self.last: OutgoingDelivery | None = None
-        self.presettled = terms.settle_mode == "settled"
+        self.presettled: bool = terms.settle_mode == "settled"
         self.waiters: set[Waiter] = set()
         self.alone = False
         self.crowded = False
         self.new_event: Callable[[], anyio.Event] = anyio.Event
-        self.cause_reported = False
+        self.cause_reported: bool = False
         # The peer does not understand aborts: after one, a new link is needed before other messages can go.
         self._needs_new_link = False
 

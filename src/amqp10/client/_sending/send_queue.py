@@ -60,8 +60,8 @@ class SendQueue:
         self._sender = sender
         self.waiting: deque[Turn] = deque()
         self.stream: Turn | None = None
-        self.since_yield = 0
-        self.draining = False
+        self.since_yield: int = 0
+        self.draining: bool = False
 
     # Waiting
 

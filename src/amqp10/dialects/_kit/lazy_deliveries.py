@@ -32,11 +32,11 @@ class Run(ABC):
     def __init__(
         self, kind: type[IncomingDelivery], settled: bool, numbers: Sequence[int], tags: Sequence[bytes]
     ) -> None:
-        self.kind = kind
-        self.settled = settled
-        self.numbers = numbers
-        self.tags = tags
-        self.taken = 0
+        self.kind: type[IncomingDelivery] = kind
+        self.settled: bool = settled
+        self.numbers: Sequence[int] = numbers
+        self.tags: Sequence[bytes] = tags
+        self.taken: int = 0
 
     @property
     def over(self) -> bool:
@@ -65,7 +65,7 @@ class PortioningReceiver(ReceiverLink):
     _runs: deque[Run | IncomingDelivery]  # while something waits
 
     def __init__(self) -> None:
-        self.incoming = deque()
+        self.incoming: deque[IncomingDelivery] = deque()
         self._unsettled: dict[bytes, Any] = {}  # None stands for a delivery that is still in a run
 
     @property

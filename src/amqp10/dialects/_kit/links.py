@@ -19,7 +19,7 @@ class PlainLink(Link):
     terms: LinkTerms | None = None
     remote: LinkTerms | None = None
     attached = False
-    properties = _NO_PROPERTIES
+    properties: Mapping[Any, Any] = _NO_PROPERTIES
     incomplete = False
 
     def attach(self, terms: LinkTerms, *, resuming: Iterable[Any] | None = None) -> None:

@@ -71,7 +71,7 @@ class FastEngine(TimedEngine, Machine[ConnectionState]):
     """
 
     noun = "connection"
-    transitions = CONNECTION
+    transitions: ClassVar[dict[tuple[ConnectionState, Step], ConnectionState]] = CONNECTION
     _actions: ClassVar[dict[type[Command], Callable[[Any, Any, bytes], None]]]
 
     def __init__(self, role: Role, terms: ConnectionTerms) -> None:
@@ -80,12 +80,12 @@ class FastEngine(TimedEngine, Machine[ConnectionState]):
         self.remote: ConnectionTerms | None = None
         self.identity: str | None = None
         self.capabilities = CAPABILITIES
-        self.opened = False
-        self.output_size = 0
-        self.reader = CommandReader()
-        self.frame_max = PRE_TUNE_MAX
-        self.heartbeat = 0
-        self.close_sent = False
+        self.opened: bool = False
+        self.output_size: int = 0
+        self.reader: CommandReader = CommandReader()
+        self.frame_max: int = PRE_TUNE_MAX
+        self.heartbeat: int = 0
+        self.close_sent: bool = False
         self.state = ConnectionState.IDLE
         self._output: list[bytes] = []
         self._events: list[Event] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from ...engine import LinkEnded
 from ...errors import EndpointError, LinkDetached, LocalProtocolError
@@ -29,14 +29,14 @@ class LinkEndpoint(PlainLink, Machine[LinkState]):
     """
 
     noun = "link"
-    transitions = LINK
+    transitions: ClassVar[dict[tuple[LinkState, Step], LinkState]] = LINK
     session: SessionEndpoint
 
     def __init__(self, session: SessionEndpoint, name: str) -> None:
         self.session = session
         self.engine = session.engine
         self.state = LinkState.ATTACHING
-        self.gone = False
+        self.gone: bool = False
         self._name = name
         session.links[self] = None
 

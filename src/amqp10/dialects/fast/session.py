@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ...engine import Session, SessionUnmapped
 from ...errors import EndpointError, SessionEnded
@@ -28,7 +28,7 @@ class SessionEndpoint(Session, Machine[SessionState]):
     """
 
     noun = "session"
-    transitions = SESSION
+    transitions: ClassVar[dict[tuple[SessionState, Step], SessionState]] = SESSION
     engine: FastEngine
 
     def __init__(self, engine: FastEngine) -> None:
@@ -36,8 +36,8 @@ class SessionEndpoint(Session, Machine[SessionState]):
         self.terms: SessionTerms | None = None
         self.remote: SessionTerms | None = None
         self.state = SessionState.UNOPENED
-        self.begun = False
-        self.gone = False
+        self.begun: bool = False
+        self.gone: bool = False
         self.strict_window = True
         self.links: dict[Any, None] = {}
 

@@ -201,11 +201,11 @@ class PendingCommand:
     __slots__ = ("about", "frames", "number", "owner", "size")
 
     def __init__(self, number: int, frames: Any, owner: CommandOwner | None, about: Any = None, size: int = 0) -> None:
-        self.number = number
+        self.number: int = number
         self.frames = frames
-        self.owner = owner
+        self.owner: CommandOwner | None = owner
         self.about = about
-        self.size = size
+        self.size: int = size
 
 
 class SentCommands:
@@ -219,7 +219,7 @@ class SentCommands:
     __slots__ = ("next", "open")
 
     def __init__(self) -> None:
-        self.next = 0
+        self.next: int = 0
         self.open: dict[int, PendingCommand] = {}
 
     def add(self, frames: Any, owner: CommandOwner | None, about: Any = None, size: int = 0) -> PendingCommand:
@@ -265,8 +265,8 @@ class ReceivedCommands:
     def __init__(self) -> None:
         self.next = self._cursor = 0
         self.open: dict[int, None] = {}
-        self.done = SequenceSet()
-        self.unreported = False
+        self.done: SequenceSet = SequenceSet()
+        self.unreported: bool = False
         self.syncs: deque[int] = deque()
 
     def begin(self, number: int) -> None:

@@ -10,7 +10,7 @@ The peer's faults are caught here, in one place: an error that the layers below 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...engine import (
     ConnectionEnded,
@@ -65,18 +65,18 @@ class V010Engine(EngineCore, Machine[ConnectionState]):
     """One end of an AMQP 0-10 connection, see `Engine`; `ClientEngine` and `ServerEngine` are the two."""
 
     noun = "connection"
-    transitions = CONNECTION
+    transitions: ClassVar[dict[tuple[ConnectionState, Step], ConnectionState]] = CONNECTION
     login: ClientLogin | ServerLogin
 
     def __init__(self, role: Role, terms: ConnectionTerms) -> None:
         self.role = role
-        self.terms = terms
+        self.terms: ConnectionTerms = terms
         self.remote: ConnectionTerms | None = None
         self.identity: str | None = None
         self.capabilities = CAPABILITIES
-        self.opened = False
-        self.output_size = 0
-        self.max_payload = MIN_FRAME_SIZE - HEAD_SIZE
+        self.opened: bool = False
+        self.output_size: int = 0
+        self.max_payload: int = MIN_FRAME_SIZE - HEAD_SIZE
         self.output: list[bytes | bytearray] = []
         self.sessions: dict[int, Any] = {}
         self.state = ConnectionState.IDLE

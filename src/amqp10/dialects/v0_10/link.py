@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...engine import DeliveriesUnresumed, LinkAttached, LinkEnded, LinkTerms
 from ...errors import AmqpError, LinkDetached, LocalProtocolError
@@ -35,14 +35,14 @@ class LinkEndpoint(PlainLink, CommandOwner, Machine[LinkState]):
     """
 
     noun = "link"
-    transitions = LINK
+    transitions: ClassVar[dict[tuple[LinkState, Step], LinkState]] = LINK
     session: SessionEndpoint
 
     def __init__(self, session: SessionEndpoint, name: str) -> None:
         self.session = session
         self._name = name
         self.state = LinkState.ATTACHING
-        self.detached = False
+        self.detached: bool = False
         self._orphans: list[Any] = []  # deliveries of an earlier attachment, which can not be resumed
 
     @property

@@ -79,10 +79,10 @@ class ClientLogin:
         self._terms = terms
         allowed = mechanisms if mechanisms is not None else (Anonymous(),)
         self._handshake = ClientHandshake(allowed, terms.hostname, secure)
-        self.proved = False
-        self.heartbeat = 0
-        self.channel_max = 0
-        self.max_frame_size = MIN_FRAME_SIZE
+        self.proved: bool = False
+        self.heartbeat: int = 0
+        self.channel_max: int = 0
+        self.max_frame_size: int = MIN_FRAME_SIZE
         self.server_properties: dict[Any, Any] = {}
 
     @property
@@ -139,16 +139,16 @@ class ServerLogin:
     def __init__(self, write: Write, terms: ConnectionTerms, authenticator: Authenticator) -> None:
         self._write = write
         self._terms = terms
-        self.handshake = ServerHandshake(authenticator, last_word=True)
+        self.handshake: ServerHandshake = ServerHandshake(authenticator, last_word=True)
         self._properties: dict[Any, Any] = {}
         self._name = ""
         self.identity: str | None = None
-        self.proved = False
-        self.refused = False
-        self.tuned = False
-        self.heartbeat = 0
-        self.channel_max = 0
-        self.max_frame_size = MIN_FRAME_SIZE
+        self.proved: bool = False
+        self.refused: bool = False
+        self.tuned: bool = False
+        self.heartbeat: int = 0
+        self.channel_max: int = 0
+        self.max_frame_size: int = MIN_FRAME_SIZE
         self._most_channels = min(MAX_CHANNELS, terms.channel_max + 1)
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ...engine import OutcomesReceived, Session, SessionTerms, SessionUnmapped, SettlementsReceived
 from ...errors import AmqpError, DecodeError, LocalProtocolError, RemoteProtocolError, SessionEnded
@@ -82,21 +82,21 @@ class SessionEndpoint(Session, Machine[SessionState]):
     """
 
     noun = "session"
-    transitions = SESSION
+    transitions: ClassVar[dict[tuple[SessionState, Step], SessionState]] = SESSION
     engine: EngineCore
 
     def __init__(self, engine: EngineCore, channel: int) -> None:
         self.engine = engine
-        self.channel = channel
+        self.channel: int = channel
         self.name = b""
         self.terms: SessionTerms | None = None
         self.remote: SessionTerms | None = None
         self.state = SessionState.DETACHED
         self.begun = self.away = self.ended_locally = self.writable = False
         self.strict_window = True
-        self.outbox = SentCommands()
-        self.inbox = ReceivedCommands()
-        self.timeout = 0
+        self.outbox: SentCommands = SentCommands()
+        self.inbox: ReceivedCommands = ReceivedCommands()
+        self.timeout: int = 0
         self._resumed = False  # the session was attached before
         self._waiting: list[bytes | bytearray] = []  # output until the session is attached
         self._point_sent = self._point_received = False  # command-point was sent, was received

@@ -97,7 +97,7 @@ class Channel(Machine[ChannelState]):
     """
 
     noun = "channel"
-    transitions = CHANNEL
+    transitions: ClassVar[dict[tuple[ChannelState, Step], ChannelState]] = CHANNEL
     handlers: ClassVar[dict[type[Method], str]] = {ChannelFlow: "receive_flow", ChannelClose: "receive_close"}
 
     def __init__(self, engine: Wire, number: int, user: ChannelUser) -> None:
@@ -107,11 +107,11 @@ class Channel(Machine[ChannelState]):
         self.number = number
         engine.channels[number] = self
         self.user = user
-        self.has_runs = user.has_runs
+        self.has_runs: bool = user.has_runs
         self.receive_run = user.receive_run
         self.take: Callable[[bytes], None] | None = None
-        self.awaits_header = False
-        self.properties_octets = b""
+        self.awaits_header: bool = False
+        self.properties_octets: bytes = b""
         self._assembler: Assembler | None = None  # of structured content
         self.children: list[Content] = []
         self._left = 0

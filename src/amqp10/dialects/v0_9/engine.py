@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ...engine import (
     OTHER_PROTOCOLS,
@@ -66,7 +66,7 @@ class V09Engine(TimedEngine, Machine[ConnectionState]):
     """
 
     noun = "connection"
-    transitions = CONNECTION
+    transitions: ClassVar[dict[tuple[ConnectionState, Step], ConnectionState]] = CONNECTION
     names_hosts = False
 
     connection: Connection
@@ -74,29 +74,29 @@ class V09Engine(TimedEngine, Machine[ConnectionState]):
     def __init__(self, variant: Variant, role: Role, terms: ConnectionTerms, capabilities: frozenset[str]) -> None:
         self.variant = variant
         self.role = role
-        self.terms = terms
+        self.terms: ConnectionTerms = terms
         self.remote: ConnectionTerms | None = None
         self.identity: str | None = None
         self.capabilities = capabilities
-        self.opened = False
-        self.output_size = 0
+        self.opened: bool = False
+        self.output_size: int = 0
         self.partial = 0  # octets of messages that are not whole
-        self.reading = True
+        self.reading: bool = True
         self.channels: dict[int, Channel] = {}
-        self.incoming = FromBasic(variant.tables)
+        self.incoming: FromBasic = FromBasic(variant.tables)
         self.streams: set[str] = set()  # queues known to be streams: declared as such, or shown to be by the peer
         self.single_active: set[str] = set()  # queues that were declared so: one consumer has all, and others wait
-        self.heartbeat = 0  # seconds, as agreed
+        self.heartbeat: int = 0  # seconds, as agreed
         self.longest_silence = terms.idle_timeout or None  # of the peer, seconds; None for no limit; `agree` changes it
-        self.max_payload = LEAST_FRAME - variant.framing.overhead  # the largest payload that the peer takes
+        self.max_payload: int = LEAST_FRAME - variant.framing.overhead  # the largest payload that the peer takes
         self.output: list[bytes] = []
-        self.event_batch = 0  # how often `events` was called: outcomes are merged between two calls
+        self.event_batch: int = 0  # how often `events` was called: outcomes are merged between two calls
         self._events: list[Event] = []
         self._later: deque[Callable[[], None]] = deque()
         self._owing: list[Flushed] = []
         self._reader = FrameReader(variant.framing, FIRST_FRAMES - variant.framing.overhead)
         self.state = ConnectionState.IDLE
-        self.closing = False  # whether our close was sent
+        self.closing: bool = False  # whether our close was sent
         self._last: list[bytes] | None = None  # the rest of the output, once nothing more may be written
 
     # Opening

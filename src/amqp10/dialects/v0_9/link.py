@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...engine import LinkEnded
 from .._kit.links import PlainLink
@@ -17,7 +17,7 @@ class LinkEndpoint(PlainLink, Machine[LinkState]):
     """One end of a link."""
 
     noun = "link"
-    transitions = LINK
+    transitions: ClassVar[dict[tuple[LinkState, Step], LinkState]] = LINK
     state = LinkState.ATTACHING
     session: Any  # of either role
 

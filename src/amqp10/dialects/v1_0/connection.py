@@ -57,8 +57,8 @@ class ConnectionEndpoint(ConnectionCore, Machine[ConnectionState]):
     def __init__(self, engine: EngineCore) -> None:
         self.engine = engine
         self.state = ConnectionState.START
-        self.close_sent = False
-        self.heartbeats = False
+        self.close_sent: bool = False
+        self.heartbeats: bool = False
         self._by_local_channel: dict[int, SessionEndpoint] = {}
         self._by_remote_channel: dict[int, SessionEndpoint] = {}
         self._next_channel = 0

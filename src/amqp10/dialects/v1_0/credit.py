@@ -21,8 +21,8 @@ class SenderCredit:
 
     def __init__(self, initial_delivery_count: int) -> None:
         self.initial = self.delivery_count = initial_delivery_count
-        self.credit = 0
-        self.available = 0
+        self.credit: int = 0
+        self.available: int = 0
         self.drain = self.asked = False
         self._overdrawn = 0  # deliveries begun beyond a credit that was lowered meanwhile
 
@@ -73,8 +73,8 @@ class ReceiverCredit:
     def __init__(self, delivery_count: int | None) -> None:
         self.delivery_count = delivery_count
         self.credit = self.spare = 0
-        self.available = 0
-        self.drain = False
+        self.available: int = 0
+        self.drain: bool = False
 
     def attached(self, initial_delivery_count: int) -> None:
         """Take the first delivery-count from the sender's attach."""

@@ -10,7 +10,7 @@ The peer's faults are caught here, in one place: whatever the layers below raise
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ...engine import Authenticated, ConnectionEnded, ConnectionTerms, Event, Role, SessionTerms, foreign_header
 from ...errors import (
@@ -81,7 +81,7 @@ class V1Engine(EngineCore, Machine[TransportState]):
     """
 
     noun = "transport"
-    transitions = TRANSPORT
+    transitions: ClassVar[dict[tuple[TransportState, Step], TransportState]] = TRANSPORT
 
     def __init__(
         self,
@@ -92,14 +92,14 @@ class V1Engine(EngineCore, Machine[TransportState]):
         bare_allowed: bool = True,
     ) -> None:
         self.role = role
-        self.terms = terms
+        self.terms: ConnectionTerms = terms
         self.remote: ConnectionTerms | None = None
         self.identity: str | None = None
         self.capabilities = CAPABILITIES
         self.opened = False
-        self.output_size = 0
+        self.output_size: int = 0
         self.partial = 0  # octets of deliveries that are not whole
-        self.connection = ConnectionEndpoint(self)
+        self.connection: ConnectionEndpoint = ConnectionEndpoint(self)
         self._sasl = sasl
         self._bare_allowed = bare_allowed
         self.state = TransportState.IDLE

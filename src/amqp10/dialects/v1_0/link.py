@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...engine import Link, LinkEnded, LinkIncomplete, LinkTerms
 from ...errors import AmqpError, LocalProtocolError, RemoteProtocolError
@@ -85,7 +85,7 @@ class LinkEndpoint(Link, Machine[LinkState]):
     """
 
     noun = "link"
-    transitions = LINK
+    transitions: ClassVar[dict[tuple[LinkState, Step], LinkState]] = LINK
     session: SessionCore
     # On the class until they are true: an object with more than thirty attributes is slower to access.
     errant = False
@@ -104,10 +104,10 @@ class LinkEndpoint(Link, Machine[LinkState]):
         self.remote_handle = -1
         self.terms: LinkTerms | None = None
         self.remote: LinkTerms | None = None
-        self.attached = False
+        self.attached: bool = False
         self.properties: Any = {}
         self.state = LinkState.DETACHED
-        self.detach_sent = False
+        self.detach_sent: bool = False
         self._ended = False
 
     @property

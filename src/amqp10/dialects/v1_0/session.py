@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...engine import LinkAttached, LinkTerms, SessionTerms, SessionUnmapped, WindowOpened
 from ...errors import AmqpError, LinkDetached, LocalProtocolError, RemoteProtocolError, SessionEnded
@@ -41,16 +41,16 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
     """One session. `channel` is ours, `remote_channel` the peer's; each -1 until it is known."""
 
     noun = "session"
-    transitions = SESSION
+    transitions: ClassVar[dict[tuple[SessionState, Step], SessionState]] = SESSION
 
     def __init__(self, connection: ConnectionCore, channel: int) -> None:
         super().__init__(connection, channel)
         self.remote_channel = -1
         self.terms: SessionTerms | None = None
         self.remote: SessionTerms | None = None
-        self.begun = False
+        self.begun: bool = False
         self.state = SessionState.UNMAPPED
-        self.window = SessionWindow(0, 0)
+        self.window: SessionWindow = SessionWindow(0, 0)
         self.pending_parts: deque[OutgoingPart] = deque()
         self._expected_id: int | None = None  # the delivery-id of the peer's next delivery; the first may be any
         self._by_handle: dict[int, LinkEndpoint] = {}

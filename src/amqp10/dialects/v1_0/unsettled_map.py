@@ -162,8 +162,8 @@ class Place:
     __slots__ = ("_head", "_left", "offset", "section")
 
     def __init__(self) -> None:
-        self.section = 0
-        self.offset = 0
+        self.section: int = 0
+        self.offset: int = 0
         self._left = 0  # octets of the section still to come; 0 while its size is not known
         self._head = b""  # the beginning of the section, while its size is not known
 

@@ -34,10 +34,10 @@ class SessionWindow:
     )
 
     def __init__(self, incoming_window: int, outgoing_window: int, next_outgoing_id: int = 0) -> None:
-        self.remote_incoming_window = 0
-        self.next_incoming_id = 0
-        self.remote_outgoing_window = 0
-        self.strict = True
+        self.remote_incoming_window: int = 0
+        self.next_incoming_id: int = 0
+        self.remote_outgoing_window: int = 0
+        self.strict: bool = True
         self.begin(incoming_window, outgoing_window, next_outgoing_id)
 
     def begin(self, incoming_window: int, outgoing_window: int, next_outgoing_id: int) -> None:

@@ -54,7 +54,7 @@ class Candidate:
 
     def __init__(self, entry: QueuedMessage) -> None:
         self.entry = entry
-        self.steps = MOST_STEPS
+        self.steps: int = MOST_STEPS
         # Another format than 0 says nothing that could be understood (§2.7.5).
         self.message = Message.decode(entry.payload) if entry.message_format == 0 else Message()
 

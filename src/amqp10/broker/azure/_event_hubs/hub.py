@@ -88,19 +88,19 @@ class Hub(AzureNode):
         sent: when each connection sent something last, of those that are entered here; by their numbers.
     """
 
-    largest = LARGEST
+    largest: int = LARGEST
 
     def __init__(self, config: EventHubConfig, clock: Callable[[], float], router: Router) -> None:
         super().__init__(config.name, limits=router.limits, touch=router.touch)
-        self.created = clock()
+        self.created: float = clock()
         self.sent: dict[int, float] = {}
         self._clock = clock
-        self.groups = {name.casefold(): name for name in config.consumer_groups}
+        self.groups: dict[str, str] = {name.casefold(): name for name in config.consumer_groups}
         self._router = router
         self._turn = count()
         self._publishers: dict[str, Publisher] = {}
         settings = {"clock": router.clock, "limits": router.limits, "touch": router.touch, "alarm": router.alarm}
-        self.partitions = [
+        self.partitions: list[Partition] = [
             Partition(self, str(number), config.retention, clock, settings) for number in range(config.partitions)
         ]
 
@@ -228,7 +228,7 @@ class Publisher(AzureNode):
         publisher: its name.
     """
 
-    largest = LARGEST
+    largest: int = LARGEST
 
     def __init__(
         self, hub: Hub, publisher: str, address: str, router: Router, forget: Callable[[Publisher], None]
@@ -302,7 +302,7 @@ class Partition(AzureNode, Stream):
         readers: those of each consumer group.
     """
 
-    largest = LARGEST
+    largest: int = LARGEST
     least = 0
 
     def __init__(

@@ -139,13 +139,13 @@ class Entity(AzureNode):
         self.terms = terms
         self.dead_letters = dead_letters
         self.status: Status = "Active"
-        self.accessed = clock()
+        self.accessed: float = clock()
         self.sent: dict[int, float] = {}
         self.pass_on: PassOn | None = None
         self._targets: list[Entity] = []
         self._sources: list[Entity] = []
         self.undelivered: Entity | None = None
-        self.bytes = 0
+        self.bytes: int = 0
         self._clock = clock
         self._alarm = alarm
         self._messages: dict[int, EntityMessage] = {}

@@ -41,8 +41,8 @@ class ActiveRule:
     def __init__(self, rule: Rule, created: float = 0) -> None:
         if not 1 <= len(rule.name) <= _LONGEST_NAME:
             raise ValueError(f"the name of a rule has 1 to {_LONGEST_NAME} characters, unlike {rule.name!r:.200}")
-        self.rule = rule
-        self.created = created
+        self.rule: Rule = rule
+        self.created: float = created
         self.matches = _predicate(rule.filter)
         self._changes = changes_of(rule.action, rule.action_parameters) if rule.action else []
 

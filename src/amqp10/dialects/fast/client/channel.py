@@ -7,7 +7,7 @@ others of its channel between them, an acknowledgment is for all of a channel up
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....errors import RemoteProtocolError
 from ....messaging import Error
@@ -38,15 +38,15 @@ class ClientChannel(Machine[HandleState]):
     """
 
     noun = "channel"
-    transitions = CHANNEL
+    transitions: ClassVar[dict[tuple[HandleState, Step], HandleState]] = CHANNEL
 
     def __init__(self, engine: ConnectionCore, closed: Closed, opened: Answered, *, transacted: bool = False) -> None:
         self.engine = engine
-        self.id = engine.free_channel()
+        self.id: int = engine.free_channel()
         self.handles: dict[Any, None] = {}
         self.transacted = transacted
         self.state = HandleState.OPEN
-        self.closing = False
+        self.closing: bool = False
         self.commits: dict[Answered, None] = {}
         self._closed = closed
         self._waiting: dict[int, Answered] = {}

@@ -63,8 +63,8 @@ class ClientEngine(ConnectionCore):
         self.handles: dict[int, ClientHandle] = {}
         self.transactions: dict[bytes, ClientTransaction] = {}
         self.restart_names: set[str] = set()
-        self.send_window = SendWindow(self._report_credit)
-        self.handle_max = 0xFFFF
+        self.send_window: SendWindow = SendWindow(self._report_credit)
+        self.handle_max: int = 0xFFFF
         self._channel_max = 0xFFFF
         self._login = ClientLogin(mechanisms, terms.hostname, secure)
         self._sessions: dict[ClientSession, None] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ....errors import RemoteProtocolError
 from ....messaging import Error
@@ -39,14 +39,14 @@ class ClientHandle(Machine[HandleState]):
     """
 
     noun = "handle"
-    transitions = HANDLE
+    transitions: ClassVar[dict[tuple[HandleState, Step], HandleState]] = HANDLE
 
     def __init__(self, channel: ClientChannel, owner: HandleOwner) -> None:
         self.channel = channel
         self.engine = channel.engine
-        self.id = channel.engine.free_handle()
+        self.id: int = channel.engine.free_handle()
         self.state = HandleState.OPEN
-        self.closing = False
+        self.closing: bool = False
         self._owner = owner
         self._waiting: dict[int, Answered] = {}
         self._last_tag = 0

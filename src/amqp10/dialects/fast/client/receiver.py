@@ -69,7 +69,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
 
     def __init__(self, session: SessionCore, terms: LinkTerms, resuming: Iterable[IncomingDelivery] | None) -> None:
         super().__init__(session, terms.name)
-        self.terms = terms
+        self.terms: LinkTerms = terms
         self.incoming: deque[IncomingDelivery] = deque()
         self.unsettled: dict[bytes, IncomingDelivery] = {}
         self._created: str | None = None
@@ -81,9 +81,11 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
         self._unresumed = [each for each in resuming or () if getattr(each, "stream", None) is None]
         self._closed = not identifier_of(terms)  # the source ends with the link
         settles = terms.settle_mode == "settled" or not self.acknowledges
-        self.channel = ClientChannel(session.engine, self._on_channel_closed, self._on_channel, transacted=not settles)
-        self.handle = ClientHandle(self.channel, self)
-        self.acks = AckTracker(self, unreliable=settles)
+        self.channel: ClientChannel = ClientChannel(
+            session.engine, self._on_channel_closed, self._on_channel, transacted=not settles
+        )
+        self.handle: ClientHandle = ClientHandle(self.channel, self)
+        self.acks: AckTracker = AckTracker(self, unreliable=settles)
 
     # Attaching
 

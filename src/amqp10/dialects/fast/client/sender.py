@@ -44,10 +44,10 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
 
     def __init__(self, session: SessionCore, terms: LinkTerms, resuming: Iterable[OutgoingDelivery] | None) -> None:
         super().__init__(session, terms.name)
-        self.terms = terms
-        self.share = SenderShare(session.engine.send_window)
+        self.terms: LinkTerms = terms
+        self.share: SenderShare = SenderShare(session.engine.send_window)
         self.unsettled: dict[bytes, OutgoingDelivery] = {}
-        self.frame_room = session.engine.frame_max
+        self.frame_room: int = session.engine.frame_max
         self._created: str | None = None  # the name that a dynamic target was given
         self._outflow: tuple[OutgoingDelivery, StreamFragmenter, str] | None = (
             None  # the message that is sent in parts, and its destination
@@ -61,7 +61,7 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
         self._window = 0  # messages that may be sent and want a reply
         self._restart = ""
         self._closed = True
-        self.channel = ClientChannel(session.engine, self._on_channel_closed, self._on_channel)
+        self.channel: ClientChannel = ClientChannel(session.engine, self._on_channel_closed, self._on_channel)
         self._handle = ClientHandle(self.channel, self)
 
     # Attaching

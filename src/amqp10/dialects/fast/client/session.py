@@ -37,7 +37,7 @@ class ClientSession(SessionCore):
     def __init__(self, engine: ConnectionCore) -> None:
         super().__init__(engine)
         self.channel: ClientChannel
-        self.next_delivery_id = 0
+        self.next_delivery_id: int = 0
         self._browsers: QueueBrowsers | None = None
 
     def begin(self, terms: SessionTerms | None = None) -> None:

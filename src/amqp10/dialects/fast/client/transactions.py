@@ -40,7 +40,7 @@ class ClientTransaction:
     """The messages sent and accepted in one transaction, kept until it is committed."""
 
     def __init__(self) -> None:
-        self.id = next(_ids).to_bytes(8, "big")
+        self.id: bytes = next(_ids).to_bytes(8, "big")
         self.sent: list[tuple[HandleOpen, str, bytes, int]] = []  # where to, the payload, its message-format
         self.accepted: dict[ClientReceiver, list[IncomingDelivery]] = {}
 
@@ -172,11 +172,11 @@ class ClientCoordinator(LinkEndpoint, LocalCoordinator):
 
     def __init__(self, session: SessionCore, terms: LinkTerms) -> None:
         super().__init__(session, terms.name)
-        self.terms = terms
-        self.remote = LinkTerms(terms.name, terms.source, Coordinator(LOCAL), settle_mode="unsettled")
+        self.terms: LinkTerms = terms
+        self.remote: LinkTerms = LinkTerms(terms.name, terms.source, Coordinator(LOCAL), settle_mode="unsettled")
         self.credit = CREDIT
         self.unsettled: dict[bytes, OutgoingDelivery] = {}
-        self.frame_room = session.engine.frame_max
+        self.frame_room: int = session.engine.frame_max
         self._own_channel: ClientChannel | None = None
         self._declared: dict[bytes, ClientTransaction] = {}
         self.advance(Step.ATTACH)

@@ -31,8 +31,8 @@ class StreamFragmenter:
         self._buffered: list[bytes] = []
         self._examine_at = 0  # octets that must be here before the held parts are examined again
         self._left = 0  # octets of the body still to come
-        self.begun = False  # a fragment was sent
-        self.size = 0  # octets that were given
+        self.begun: bool = False  # a fragment was sent
+        self.size: int = 0  # octets that were given
 
     def feed(self, part: bytes, more: bool) -> Iterator[tuple[bytes, bool]]:
         """Take the next part; return the fragments to send now, and with each whether more follow.

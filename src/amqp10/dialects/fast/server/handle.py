@@ -68,21 +68,21 @@ class ServerHandle(HandleCore, Machine[HandleState]):
     """
 
     noun = "handle"
-    transitions = HANDLE
+    transitions: ClassVar[dict[tuple[HandleState, Step], HandleState]] = HANDLE
 
     def __init__(self, session: SessionCore, opening: HandleOpen) -> None:
         self.session = session
         self.engine = session.engine
         self.opening = opening
-        self.id = opening.handle_id
+        self.id: int = opening.handle_id
         self.name = opening.dest_name
         self.state = HandleState.OPEN
-        self.closing = False
+        self.closing: bool = False
         self.producer: ServerReceiver | None = None
         self.anonymous: ServerReceiver | None = None
         self.consumer: ServerSender | None = None
         self.browser: ServerBrowser | None = None
-        self.paused = False
+        self.paused: bool = False
         self.coming: Assembly | None = None  # the message that is still incomplete
         self._weight = 0  # the weight of `coming`
         self._backlog: deque[tuple[Command, bytes]] = deque()  # commands that wait for the answer to an earlier one

@@ -42,8 +42,10 @@ class ServerReceiver(LinkEndpoint, PlainReceiver):
 
     def __init__(self, handle: HandleCore, remote: LinkTerms) -> None:
         super().__init__(handle.session, remote.name)
-        self.remote = remote
-        self.anonymous = isinstance(remote.target, Target) and not (remote.target.address or remote.target.dynamic)
+        self.remote: LinkTerms = remote
+        self.anonymous: bool = isinstance(remote.target, Target) and not (
+            remote.target.address or remote.target.dynamic
+        )
         self.incoming: deque[IncomingDelivery] = deque()
         self.unsettled: dict[bytes, IncomingDelivery] = {}
         self._handle = handle

@@ -34,9 +34,9 @@ class ServerSender(LinkEndpoint, PlainSender):
 
     def __init__(self, handle: HandleCore, remote: LinkTerms, command: HandleConsume | None) -> None:
         super().__init__(handle.session, remote.name)
-        self.remote = remote
+        self.remote: LinkTerms = remote
         self.unsettled: dict[bytes, OutgoingDelivery] = {}
-        self.frame_room = handle.engine.frame_max
+        self.frame_room: int = handle.engine.frame_max
         self._handle = handle
         self._created = command is None
         self._consuming = command  # the command that is not answered yet

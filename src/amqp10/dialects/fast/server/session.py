@@ -45,19 +45,19 @@ class ServerSession(SessionCore):
 
     def __init__(self, engine: ConnectionCore, command: ChannelOpen) -> None:
         super().__init__(engine)
-        self.remote = SessionTerms()
-        self.id = command.channel_id
+        self.remote: SessionTerms = SessionTerms()
+        self.id: int = command.channel_id
         self.handles: dict[ServerHandle, None] = {}
-        self.transacted = command.transacted
-        self.restartable = command.restartable
+        self.transacted: bool = command.transacted
+        self.restartable: bool = command.restartable
         self.unacknowledged: dict[int, OutgoingDelivery] = {}
-        self.closing = False
+        self.closing: bool = False
         self.advance(Step.RECEIVE_CHANNEL_OPEN)
         self.dropped: set[int] = set()
         self.sending: ServerHandle | None = None
         self._tag = command.confirm_tag
-        self.last_number = 0
-        self.work = ChannelWork()  # since the last commit
+        self.last_number: int = 0
+        self.work: ChannelWork = ChannelWork()  # since the last commit
         self.coordinator: ServerCoordinator | None = None
 
     def begin(self, terms: SessionTerms | None = None) -> None:

@@ -41,7 +41,7 @@ class ServerCoordinator(LinkEndpoint, RelayCoordinator):
 
     def __init__(self, session: SessionCore) -> None:
         super().__init__(session, f"transactions-{session.id}")
-        self.remote = LinkTerms(self._name, target=Coordinator(), settle_mode="unsettled")
+        self.remote: LinkTerms = LinkTerms(self._name, target=Coordinator(), settle_mode="unsettled")
         self.incoming: deque[IncomingDelivery] = deque()
         self.unsettled: dict[bytes, IncomingDelivery] = {}
         self._waiting: deque[ChannelWork] = deque()

@@ -43,7 +43,7 @@ class Assembly:
 
     def __init__(self, head: MessageHead, content_hash: str = "") -> None:
         self.head = head
-        self.size = 0
+        self.size: int = 0
         self.content_hash = content_hash
         self.parts: list[bytes] = []
 

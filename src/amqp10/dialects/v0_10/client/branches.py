@@ -35,7 +35,7 @@ class Branch(CommandOwner):
 
     def __init__(self, number: bytes) -> None:
         self.id = number
-        self.xid = Xid(FORMAT, secrets.token_bytes(16), number)
+        self.xid: Xid = Xid(FORMAT, secrets.token_bytes(16), number)
         self.failure: Undone | None = None
         self.size = 0
         self.discharge: OutgoingDelivery | None = None

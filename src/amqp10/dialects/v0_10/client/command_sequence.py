@@ -20,7 +20,7 @@ class RequestFailed(Exception):
 
     def __init__(self, condition: str, description: str, code: int) -> None:
         super().__init__(description)
-        self.error = Error(condition, description, {"reply-code": code})
+        self.error: Error = Error(condition, description, {"reply-code": code})
 
 
 class Invoker(Protocol):

@@ -36,7 +36,7 @@ class ClientEngine(ConnectionCore):
 
     def __init__(self, terms: ConnectionTerms, mechanisms: tuple[Mechanism, ...] | None, secure: bool) -> None:
         super().__init__(Role.CLIENT, terms)
-        self.login = ClientLogin(self.write_control, terms, mechanisms, secure)
+        self.login: ClientLogin = ClientLogin(self.write_control, terms, mechanisms, secure)
         self.orphaned_branches: OrphanedBranches = OrphanedBranches(self)
         self._next_channel = 1
 

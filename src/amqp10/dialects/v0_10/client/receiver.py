@@ -84,7 +84,7 @@ class ClientReceiver(LinkEndpoint, WholeMessageReceiver):
 
     def __init__(self, session: SessionCore, terms: LinkTerms, destination: str) -> None:
         super().__init__(session, terms.name)
-        self.terms = terms
+        self.terms: LinkTerms = terms
         self.destination = destination
         self.incoming: deque[IncomingDelivery] = deque()
         self.unsettled: dict[bytes, IncomingDelivery] = {}

@@ -40,7 +40,7 @@ class ClientSender(LinkEndpoint, WholeMessageSender):
 
     def __init__(self, session: SessionCore, terms: LinkTerms) -> None:
         super().__init__(session, terms.name)
-        self.terms = terms
+        self.terms: LinkTerms = terms
         self.unsettled: dict[bytes, OutgoingDelivery] = {}
         self._out = 0  # transfers that are not completed
         self._address: Address | None = None  # None: each message names it in its field `to`

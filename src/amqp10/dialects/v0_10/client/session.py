@@ -95,7 +95,7 @@ class ClientSession(SessionCore):
     def __init__(self, engine: ConnectionCore, channel: int) -> None:
         super().__init__(engine, channel)
         self.publisher_credit: int | None = None
-        self.transactions = Transactions()
+        self.transactions: Transactions = Transactions()
         self._links: dict[ClientSender | ClientReceiver | ClientCoordinator, None] = {}
         self._by_destination: dict[str, ClientReceiver] = {}
         self._dispositions: dict[Verb, list[int]] = {}

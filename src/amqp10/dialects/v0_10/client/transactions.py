@@ -78,7 +78,7 @@ class ClientCoordinator(LinkEndpoint, LocalCoordinator):
 
     def __init__(self, session: SessionCore, terms: LinkTerms) -> None:
         super().__init__(session, terms.name)
-        self.terms = terms
+        self.terms: LinkTerms = terms
         self.unsettled: dict[bytes, OutgoingDelivery] = {}
 
     def begin(self) -> None:

@@ -50,8 +50,8 @@ class ReadMessage:
     __slots__ = ("delivery", "payload")
 
     def __init__(self, payload: bytes, delivery: DeliveryProperties) -> None:
-        self.payload = payload
-        self.delivery = delivery
+        self.payload: bytes = payload
+        self.delivery: DeliveryProperties = delivery
 
 
 def read_message(exchange: str, header: bytes | None, body: bytes) -> ReadMessage:

@@ -65,9 +65,9 @@ class WrittenMessage:
     __slots__ = ("body", "exchange", "header")
 
     def __init__(self, exchange: str, header: bytes, body: bytes) -> None:
-        self.exchange = exchange
-        self.header = header
-        self.body = body
+        self.exchange: str = exchange
+        self.header: bytes = header
+        self.body: bytes = body
 
 
 def write_message(

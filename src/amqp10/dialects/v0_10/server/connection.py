@@ -39,9 +39,9 @@ class ServerEngine(ConnectionCore):
 
     def __init__(self, terms: ConnectionTerms, authenticator: Authenticator) -> None:
         super().__init__(Role.SERVER, terms)
-        self.login = ServerLogin(self.write_control, terms, authenticator)
+        self.login: ServerLogin = ServerLogin(self.write_control, terms, authenticator)
         self.branches: dict[BranchId, ServedBranch] = {}
-        self.backlog = Backlog(self, self._ask)
+        self.backlog: Backlog = Backlog(self, self._ask)
         self.stopping: set[str] = set()
 
     # Opening

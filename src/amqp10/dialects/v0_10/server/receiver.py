@@ -46,10 +46,10 @@ class ServerReceiver(LinkEndpoint, WholeMessageReceiver):
     def __init__(self, session: SessionCore, name: str, target: Any = None) -> None:
         super().__init__(session, name)
         terminus = target if target is not None else Target(None)
-        self.remote = LinkTerms(name, Source(outcomes=OUTCOME_NAMES), terminus, on_demand=False)
+        self.remote: LinkTerms = LinkTerms(name, Source(outcomes=OUTCOME_NAMES), terminus, on_demand=False)
         self.incoming: deque[IncomingDelivery] = deque()
         self.unsettled: dict[bytes, IncomingDelivery] = {}
-        self.delivery_type = RoutedDelivery
+        self.delivery_type: type[RoutedDelivery] = RoutedDelivery
         self._over_credit: deque[IncomingDelivery] = deque()
         self._waiting: list[Callable[[], None]] = []
         self._numbers: dict[bytes, int] = {}

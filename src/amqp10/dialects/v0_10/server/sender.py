@@ -67,12 +67,12 @@ class ServerSender(LinkEndpoint, WholeMessageSender):
 
     def __init__(self, session: SessionCore, number: int, subscribe: MessageSubscribe, source: Source) -> None:
         super().__init__(session, subscribe.destination or "")
-        self.destination = subscribe.destination or ""
+        self.destination: str = subscribe.destination or ""
         self.number = number
         self._settles = subscribe.accept_mode == 1
-        self.shows = subscribe.acquire_mode == 1
+        self.shows: bool = subscribe.acquire_mode == 1
         self._acquired: set[OutgoingDelivery] = set()
-        self.remote = LinkTerms(
+        self.remote: LinkTerms = LinkTerms(
             self.destination,
             source,
             Target(self.destination),
@@ -83,7 +83,7 @@ class ServerSender(LinkEndpoint, WholeMessageSender):
         self._fallback: Address = parse_address(str(source.address))
         self.unsettled: dict[bytes, OutgoingDelivery] = {}
         self.messages, self.octets = Credit(), Credit()
-        self.window = True
+        self.window: bool = True
         self._flushes: list[int] = []  # ids of the message.flush commands that wait for the drain
         self._over_credit: deque[tuple[OutgoingDelivery, WrittenMessage]] = deque()
         self._front = MessageTransfer(self.destination, int(self._settles), subscribe.acquire_mode).encode()

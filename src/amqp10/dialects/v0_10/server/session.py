@@ -92,7 +92,7 @@ class ServerSession(SessionCore):
         self._links: dict[ServerSender | ServerReceiver, None] = {}
         self._receiver: ServerReceiver | None = None
         self._coordinator: ServerCoordinator | None = None
-        self.current = 0  # the command that a transaction waits for
+        self.current: int = 0  # the command that a transaction waits for
         self._rejects: dict[tuple[int, str], list[int]] = {}
         self._next_tag = 0
         self._temporary: dict[str, None] = {}  # queues that end with the session

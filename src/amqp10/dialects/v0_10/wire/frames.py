@@ -58,13 +58,13 @@ class Assembly:
     __slots__ = ("body", "channel", "excess", "front", "header", "kind", "size")
 
     def __init__(self, channel: int, kind: int, front: bytes) -> None:
-        self.channel = channel
-        self.kind = kind
-        self.front = front
+        self.channel: int = channel
+        self.kind: int = kind
+        self.front: bytes = front
         self.header: bytes | None = None
         self.body: list[bytes] | None = None
-        self.size = len(front)
-        self.excess = False
+        self.size: int = len(front)
+        self.excess: bool = False
 
     @property
     def payload(self) -> bytes:

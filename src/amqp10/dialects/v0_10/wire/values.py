@@ -36,8 +36,8 @@ class Raw:
     __slots__ = ("code", "octets")
 
     def __init__(self, code: int, octets: bytes) -> None:
-        self.code = code
-        self.octets = octets
+        self.code: int = code
+        self.octets: bytes = octets
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Raw) and (self.code, self.octets) == (other.code, other.octets)
@@ -56,7 +56,7 @@ class Array010(list[Any]):
 
     def __init__(self, code: int, items: Iterable[Any] = ()) -> None:
         super().__init__(items)
-        self.code = code
+        self.code: int = code
 
     def __eq__(self, other: object) -> bool:
         return list.__eq__(self, other) and self.code == getattr(other, "code", self.code)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 from ....sasl import ClientExchange, Mechanism, Plain
 from ..wire.tables import TABLES
@@ -14,7 +14,7 @@ class Amqplain(Mechanism):
     """Sends the user and password of a `Plain`, just as readable."""
 
     name = "AMQPLAIN"
-    strength = Plain.strength - 1
+    strength: ClassVar[int] = Plain.strength - 1
 
     def __init__(self, plain: Plain) -> None:
         self._plain = plain

@@ -91,13 +91,13 @@ class ClientConnection(ConnectionCore):
         super().__init__(engine)
         self.sessions: list[ClientSession] = []
         self.capabilities: frozenset[str] = frozenset()
-        self.blocked = False
-        self.prefetch_by_consumer = False
-        self.has_streams = False
+        self.blocked: bool = False
+        self.prefetch_by_consumer: bool = False
+        self.has_streams: bool = False
         self.expiry_clock: Callable[[], int] | None = None
         self.tables = engine.variant.tables
         self.nack_outcome: DeliveryState = Returned(as_error(312, "no queue takes the message"))
-        self.transactions = Transactions()
+        self.transactions: Transactions = Transactions()
         allowed = with_amqplain(mechanisms if mechanisms is not None else (Anonymous(),))
         self._handshake = ClientHandshake(allowed, engine.terms.hostname, secure)
         self._properties: dict[Any, Any] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 from ..._kit.machine import RECEIVED, Machine
 from ..._kit.machine import Step as AnyStep
@@ -23,13 +23,13 @@ class Consumer(Machine[ConsumerState]):
     """
 
     noun = "consumer"
-    transitions = CONSUMER
+    transitions: ClassVar[dict[tuple[ConsumerState, Step], ConsumerState]] = CONSUMER
 
     def __init__(self, name: str) -> None:
         self.state = ConsumerState.NONE
-        self.tag = ""
-        self.after = 0
-        self.changing = False
+        self.tag: str = ""
+        self.after: int = 0
+        self.changing: bool = False
         self._name = name.encode()[:MOST_NAME].decode(errors="ignore")
         self._count = 0
 

@@ -54,7 +54,7 @@ class DirectReplies(ClientReceiver):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.replies_at = ""
+        self.replies_at: str = ""
         self._settled = True
         self._mailbox = ""  # the queue through which it learns its address
         self._consumer = Consumer("replies")

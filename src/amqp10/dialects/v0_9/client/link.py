@@ -53,7 +53,7 @@ class ClientLink(LinkEndpoint, ChannelUser):
         self.session = session
         self.engine: V09Engine = session.engine
         self.terms = terms
-        self.address = Address("", None)  # where messages go, or come from
+        self.address: Address = Address("", None)  # where messages go, or come from
         self._resuming = None if resuming is None else [each for each in resuming if not each.local_settled]
         self._waits_for = 0  # answers that are still to come before it is attached
         self.cause: AmqpError | None = None

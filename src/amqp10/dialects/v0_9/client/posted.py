@@ -28,8 +28,8 @@ class Posted:
     __slots__ = ("first", "payloads", "waiter")
 
     def __init__(self, waiter: OutcomeCounter, first: int) -> None:
-        self.waiter = waiter
-        self.first = first
+        self.waiter: OutcomeCounter = waiter
+        self.first: int = first
         self.payloads: list[bytes] = []
 
     def drop(self, count: int) -> None:

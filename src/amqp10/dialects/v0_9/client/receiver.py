@@ -83,7 +83,7 @@ class ClientReceiver(ClientLink, PortioningReceiver, WholeMessageReceiver):
         ClientLink.__init__(self, session, terms, resuming)
         PortioningReceiver.__init__(self)
         self._settled = terms.settle_mode == "settled"
-        self.largest = terms.max_message_size or None
+        self.largest: int | None = terms.max_message_size or None
         self._prefetched = PrefetchBuffer()
         self._consumer = Consumer(self.name)
         self._prefetch = 0
@@ -94,7 +94,7 @@ class ClientReceiver(ClientLink, PortioningReceiver, WholeMessageReceiver):
         self._out = 0  # deliveries of the present consumer without an ack
         self._last = 0  # the number of the last delivery
         self._draining = False
-        self.getting = False
+        self.getting: bool = False
         self._settling_all = False  # whether the acks being written are those of a transaction
         self._scanner: DeliveryScanner | None = None  # of its consumer's messages
         self._begin = b""  # of the last delivery's method, up to the consumer's tag

@@ -56,7 +56,7 @@ class ClientSender(ClientLink, WholeMessageSender):
         super().__init__(session, terms, resuming)
         self._unsettled: dict[bytes, OutgoingDelivery] = {}
         self._posted: deque[Posted] = deque()  # newer than all that is in `_outgoing`
-        self.frame_room = session.engine.max_payload
+        self.frame_room: int = session.engine.max_payload
         self._withheld = WINDOW  # credit to grant once the peer takes messages
         self._paused = False  # by channel.flow
         self._confirms = terms.settle_mode != "settled"

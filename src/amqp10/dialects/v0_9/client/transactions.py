@@ -206,7 +206,7 @@ class CommitChannel(ChannelUser):
 
     def __init__(self, session: SessionCore) -> None:
         self.session = session
-        self.channel = session.open_channel(TransactionalChannel, self)
+        self.channel: TransactionalChannel = session.open_channel(TransactionalChannel, self)
 
     def receive_open(self, _: ChannelOpenOk) -> None:
         pass
@@ -225,14 +225,14 @@ class ClientCoordinator(LinkEndpoint, LocalCoordinator):
 
     def __init__(self, session: SessionCore, terms: LinkTerms) -> None:
         self.session = session
-        self.terms = terms
+        self.terms: LinkTerms = terms
         self.remote: LinkTerms | None = LinkTerms(
             terms.name, terms.source, Coordinator(CAPABILITIES), settle_mode=terms.settle_mode
         )
         self.advance(Step.ATTACH)
         self.credit = 1000
         self.unsettled: dict[bytes, OutgoingDelivery] = {}
-        self.frame_room = session.engine.max_payload
+        self.frame_room: int = session.engine.max_payload
         session.engine.emit(LinkAttached(self))
         session.engine.emit(CreditChanged(self))
 

@@ -75,14 +75,14 @@ class Route:
     def __init__(
         self, exchange: str, key: str, properties: bytes, redelivered: bool, children: Sequence[Content] = ()
     ) -> None:
-        self.children = children
-        self.time_dependent = False
-        self.opening = b""
+        self.children: Sequence[Content] = children
+        self.time_dependent: bool = False
+        self.opening: bytes = b""
         self.opening_fits = (False, -1)
-        self.exchange = exchange
-        self.key = key
-        self.properties = properties
-        self.redelivered = redelivered
+        self.exchange: str = exchange
+        self.key: str = key
+        self.properties: bytes = properties
+        self.redelivered: bool = redelivered
 
 
 class ToBasic:

@@ -59,14 +59,14 @@ class ServerConnection(ConnectionCore):
     def __init__(self, engine: V09Engine, authenticator: Authenticator) -> None:
         super().__init__(engine)
         self.sessions: list[ServerSession] = []
-        self.takes_cancel_notify = False
+        self.takes_cancel_notify: bool = False
         self._authenticator = authenticator
         self._handshake = ServerHandshake(authenticator, last_word=True)
         self._properties: dict[str, Any] = {}
         self._tune_sent = self._tuned = False
         self._frame_max = 0
         self._channel_max = 0
-        self.backlog = Backlog(engine, self._ask, most_items=3000, largest=engine.terms.max_message_size)
+        self.backlog: Backlog = Backlog(engine, self._ask, most_items=3000, largest=engine.terms.max_message_size)
         self._takes_blocked = self._takes_refusal = False
         self._reasons: dict[str, str] = {}  # whose reason -> why the client is blocked
 

@@ -56,7 +56,7 @@ class ServerReceiver(ServerLink, WholeMessageReceiver):
                 on_demand=False,
             ),
         )
-        self.delivery_type = RoutedDelivery
+        self.delivery_type: type[RoutedDelivery] = RoutedDelivery
         self.incoming: deque[IncomingDelivery] = deque()
         self.unsettled: dict[bytes, IncomingDelivery] = {}
         self._number = 0

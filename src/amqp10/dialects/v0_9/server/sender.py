@@ -246,7 +246,7 @@ class ServerSender(ServerLink, WholeMessageSender):
             ),
         )
         self.unsettled: dict[bytes, OutgoingDelivery] = {}
-        self.frame_room = self.engine.max_payload
+        self.frame_room: int = self.engine.max_payload
         self.limit = NO_LIMIT
         self.queue = queue
         self.cancelled = False

@@ -103,15 +103,15 @@ class ServerSession(SessionCore):
         self.engine = connection.engine
         self.terms: SessionTerms | None = None
         self.remote: SessionTerms | None = SessionTerms()
-        self.confirming = False
-        self.last_queue = ""  # the queue of methods that name no queue
-        self.replies_at = ""  # the queue that stands for the pseudo-queue of replies on this channel
+        self.confirming: bool = False
+        self.last_queue: str = ""  # the queue of methods that name no queue
+        self.replies_at: str = ""  # the queue that stands for the pseudo-queue of replies on this channel
         self.publisher: ServerReceiver | None = None
         self._methods: dict[PendingRequest[Any], Method] = {}  # of the requests that the owner has to answer
-        self.work = TransactionWork()
-        self.channel = ServerChannel(connection.engine, number, self, connection.backlog)
-        self.consumers = Consumers(self)
-        self.transactions = ServerTransactions(self, self.consumers)
+        self.work: TransactionWork = TransactionWork()
+        self.channel: ServerChannel = ServerChannel(connection.engine, number, self, connection.backlog)
+        self.consumers: Consumers = Consumers(self)
+        self.transactions: ServerTransactions = ServerTransactions(self, self.consumers)
 
     def announce(self) -> None:
         """Tell the owner of the session."""

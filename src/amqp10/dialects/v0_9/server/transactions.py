@@ -40,7 +40,7 @@ class ServerTransactions:
 
     def __init__(self, session: SessionCore, consumers: Consumers) -> None:
         self.session = session
-        self.selected = False
+        self.selected: bool = False
         self._consumers = consumers
         self._link: ServerCoordinator | None = None
         self._ending: Method | None = None  # the method that waits for the owner's answer

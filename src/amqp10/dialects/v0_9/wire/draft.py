@@ -45,7 +45,7 @@ class Assembler:
 
     def __init__(self) -> None:
         self.whole: Content | None = None
-        self.octets = 0
+        self.octets: int = 0
         self._open: list[Content] = []
 
     def header(self, payload: bytes) -> None:

@@ -42,9 +42,9 @@ class Framing:
         self.head = struct.Struct(layout)
         # The head of a content header's frame, and class, weight and body size in it.
         self.content = struct.Struct(layout + "HHQ")
-        self.overhead = self.head.size + 1
+        self.overhead: int = self.head.size + 1
         self.types = range(1, 9) if cycle else (METHOD, HEADER, BODY, HEARTBEAT)
-        self.heartbeat = self.frame(HEARTBEAT, 0, b"")
+        self.heartbeat: bytes = self.frame(HEARTBEAT, 0, b"")
 
     def frame(self, kind: int, channel: int, payload: bytes) -> bytes:
         return self.head.pack(kind, channel, len(payload)) + payload + END

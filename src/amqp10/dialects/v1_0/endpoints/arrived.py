@@ -25,7 +25,7 @@ class TransferRun(Run):
         payloads: tuple[bytes, ...],
     ) -> None:
         super().__init__(kind, bool(like.settled), numbers, tags)
-        self.message_format = like.message_format or 0
+        self.message_format: int = like.message_format or 0
         self.state = like.state
         self._payloads = payloads
 

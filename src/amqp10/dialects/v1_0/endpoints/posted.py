@@ -31,10 +31,10 @@ class Run:
     __slots__ = ("end", "link", "number", "payloads", "tag", "waiter")
 
     def __init__(self, link: ResumingSender, waiter: OutcomeCounter, number: int, tag: int) -> None:
-        self.link = link
-        self.waiter = waiter
+        self.link: ResumingSender = link
+        self.waiter: OutcomeCounter = waiter
         self.number = self.end = number
-        self.tag = tag
+        self.tag: int = tag
         self.payloads: list[bytes] = []
 
     def drop(self, count: int) -> None:

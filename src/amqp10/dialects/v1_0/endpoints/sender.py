@@ -40,7 +40,7 @@ class SenderEndpoint(ResumingSender):
         self._streamed = 0  # bytes of the delivery that is sent in parts
         self._place = Place()  # where it has got to
         self._settled_half: tuple[OutgoingDelivery, DeliveryState | None] | None = None
-        self.frame_room = 0
+        self.frame_room: int = 0
         self._max_joined = 0  # of frames that are joined with others
         self._may_settle = False
 

@@ -42,10 +42,10 @@ class PartialDelivery:
     __slots__ = ("first", "parts", "resumed", "settled", "size", "state")
 
     def __init__(self, first: Transfer) -> None:
-        self.first = first
+        self.first: Transfer = first
         self.parts: list[bytes | memoryview] = []
-        self.size = 0
-        self.settled = False
+        self.size: int = 0
+        self.settled: bool = False
         self.state: DeliveryState | None = None
         self.resumed: IncomingDelivery | None = None
 
@@ -65,7 +65,7 @@ class ResumingReceiver(LinkEndpoint, PortioningReceiver):
     def __init__(self, session: SessionCore, name: str) -> None:
         LinkEndpoint.__init__(self, session, name)
         PortioningReceiver.__init__(self)
-        self.flow_state = ReceiverCredit(None)
+        self.flow_state: ReceiverCredit = ReceiverCredit(None)
         self.delivery_type = IncomingDelivery
         self._partial: PartialDelivery | None = None
         self._weight = 0  # of that

@@ -51,16 +51,16 @@ class OutgoingPart:
     def __init__(
         self, link: ResumingSender, delivery: OutgoingDelivery, payload: bytes, first: bool, more: bool, batchable: bool
     ) -> None:
-        self.link = link
-        self.delivery = delivery
-        self.payload = payload
-        self.offset = 0
-        self.first = first
-        self.more = more
-        self.batchable = batchable
-        self.abort = False
-        self.done = False
-        self.resume = False
+        self.link: ResumingSender = link
+        self.delivery: OutgoingDelivery = delivery
+        self.payload: bytes = payload
+        self.offset: int = 0
+        self.first: bool = first
+        self.more: bool = more
+        self.batchable: bool = batchable
+        self.abort: bool = False
+        self.done: bool = False
+        self.resume: bool = False
         self.state: DeliveryState | None = None
 
 
@@ -75,7 +75,7 @@ class ResumingSender(LinkEndpoint, SenderLink):
 
     def __init__(self, session: SessionCore, name: str) -> None:
         super().__init__(session, name)
-        self.flow_state = SenderCredit(0)
+        self.flow_state: SenderCredit = SenderCredit(0)
         self.posted = 0
         self._unsettled: dict[bytes, OutgoingDelivery] = {}
         self.auto_settle = True

@@ -85,7 +85,7 @@ class FrameReader:
         # By `KEY` bytes; if these show a wide handle, they map to None, and `WIDE_KEY` bytes to the layout.
         self._layouts: dict[bytes, TransferLayout | None] = {}
         self.alike: TransferLayout | None = None
-        self.mixed = False
+        self.mixed: bool = False
         self._before: TransferLayout | None = None
         self._data = b""
         self._at = 0
