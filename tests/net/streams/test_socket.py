@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import socket
+import struct
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -10,10 +13,11 @@ from typing import Any
 
 import anyio
 import pytest
+import trio
 from anyio.abc import ByteStream, SocketAttribute
 
 from amqp10.net import accept
-from amqp10.net._streams.socket import SocketStream, take_over
+from amqp10.net._streams.socket import SocketStream, WatchedSocketStream, take_over
 
 pytestmark = pytest.mark.anyio
 
@@ -213,3 +217,139 @@ async def test_sending_at_once_to_nobody(tmp_path: str, kind: str) -> None:
         assert list(rest) == [b"lost"]
         with pytest.raises(anyio.BrokenResourceError):
             await here.send_buffers(rest)
+
+
+async def test_one_at_a_time(tmp_path: str, kind: str) -> None:
+    """Two who receive at the same time would each get half of it."""
+    async with pair(tmp_path, kind) as (here, _), anyio.create_task_group() as tasks:
+        tasks.start_soon(here.receive)
+        await anyio.wait_all_tasks_blocked()
+        with pytest.raises(anyio.BusyResourceError):
+            await here.receive()
+        tasks.cancel_scope.cancel()
+
+
+# On asyncio the loop reads
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_is_watched_all_along(tmp_path: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where one waits for each answer, the loop is told once, and asks the system for no more than what came."""
+    loop = asyncio.get_running_loop()
+    told: list[str] = []
+    async with pair(tmp_path, kind) as (here, there):
+        assert isinstance(here, WatchedSocketStream)
+        raw = there.extra(SocketAttribute.raw_socket)
+
+        def telling(name: str) -> Callable[..., object]:
+            call: Callable[..., object] = getattr(loop, name)
+
+            def told_of(*given: object) -> object:
+                told.append(name)
+                return call(*given)
+
+            return told_of
+
+        for name in ("add_reader", "remove_reader"):
+            monkeypatch.setattr(loop, name, telling(name))
+        for number in range(100):
+            answer = asyncio.ensure_future(here.receive())
+            await anyio.wait_all_tasks_blocked()
+            os.write(raw.fileno(), b"%d" % number)
+            assert await answer == b"%d" % number
+        assert told == ["add_reader"]
+        await here.aclose()
+        assert told == ["add_reader", "remove_reader"]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("then", ["receive", "close"])
+async def test_cancelled_when_it_was_read(tmp_path: str, kind: str, then: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the loop has read for one who is cancelled before it goes on is there for the next, who may want less."""
+    async with pair(tmp_path, kind) as (here, there):
+        assert isinstance(here, WatchedSocketStream)
+        raw = there.extra(SocketAttribute.raw_socket)
+        read = here._read
+
+        def read_and_cancel() -> None:
+            read()
+            task.cancel()
+
+        monkeypatch.setattr(here, "_read", read_and_cancel)
+        task = asyncio.ensure_future(here.receive(100))
+        await anyio.wait_all_tasks_blocked()
+        os.write(raw.fileno(), b"late")
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        monkeypatch.undo()
+        os.write(raw.fileno(), b"r")
+        if then == "close":
+            await here.aclose()
+            with pytest.raises(anyio.ClosedResourceError):
+                await here.receive()
+        else:
+            got = [await here.receive(3), await here.receive(3), await here.receive(3)]
+            assert got == [b"lat", b"e", b"r"]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_nobody_waits(tmp_path: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes then is left where it is, and the loop turns in vain once at most."""
+    calls = 0
+    read = WatchedSocketStream._read
+
+    def counted(stream: WatchedSocketStream) -> None:
+        nonlocal calls
+        calls += 1
+        read(stream)
+
+    monkeypatch.setattr(WatchedSocketStream, "_read", counted)
+    async with pair(tmp_path, kind) as (here, there):
+        raw = there.extra(SocketAttribute.raw_socket)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(here.receive)
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+        os.write(raw.fileno(), b"left")
+        for _ in range(20):
+            await anyio.lowlevel.checkpoint()
+        assert calls <= 1
+        assert await here.receive() == b"left"
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_reset_under_a_waiter(tmp_path: str) -> None:
+    """The loop meets the error, and who waits is told; after that it is the end."""
+    async with pair(tmp_path, "tcp") as (here, there), anyio.create_task_group() as tasks:
+
+        async def wait() -> None:
+            with pytest.raises(anyio.BrokenResourceError) as caught:
+                await here.receive()
+            assert isinstance(caught.value.__cause__, ConnectionResetError)
+            with pytest.raises(anyio.EndOfStream):
+                await here.receive()
+
+        tasks.start_soon(wait)
+        await anyio.wait_all_tasks_blocked()
+        raw = there.extra(SocketAttribute.raw_socket)
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await there.aclose()
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_trio_as_a_guest(tmp_path: str) -> None:
+    """A trio that runs inside of an asyncio loop reads by itself."""
+    loop = asyncio.get_running_loop()
+    over = loop.create_future()
+
+    async def inner() -> bytes:
+        async with pair(tmp_path) as (here, there):
+            assert type(here) is SocketStream
+            await there.send(b"from trio")
+            return await here.receive()
+
+    trio.lowlevel.start_guest_run(
+        inner, run_sync_soon_threadsafe=loop.call_soon_threadsafe, done_callback=over.set_result
+    )
+    outcome = await over
+    assert outcome.unwrap() == b"from trio"

@@ -1,5 +1,8 @@
 """The stream of a socket, TCP or Unix, on either backend: read and written by system calls of our own.
 
+    trio      SocketStream: read by the task that receives, as soon as trio says that there is something
+    asyncio   WatchedSocketStream: read by the event loop, which watches the socket from one receive to the next
+
 anyio's streams would do, but:
 
 - they take one buffer at a time; here `send_buffers` spares the copy that joins large payloads with what is between
@@ -7,6 +10,9 @@ anyio's streams would do, but:
 - on asyncio its TCP stream reads into a queue of its own, and cuts, by copying, what is more than was asked for
   (benchmarks/run.py, "receive 64 KiB"); and its Unix stream raises in the event loop where a `receive` is cancelled as
   data or the end comes in, which is what happens at the end of every other connection.
+
+On asyncio `anyio.wait_readable` would do, too, but it has the loop begin to watch the socket for each wait, and end it:
+two system calls and some objects. benchmarks/real_clients.py, "one": 0.6 of the CPU.
 """
 
 from __future__ import annotations
@@ -36,9 +42,10 @@ async def take_over(stream: ByteStream) -> ByteStream:
     Cancelling: the stream is closed.
     """
     raw: Any = stream.extra(SocketAttribute.raw_socket, None)
+    loop = _selector_loop()
     if isinstance(raw, socket.socket):
-        return SocketStream(raw, stream)
-    if raw is None or not isinstance(asyncio.get_running_loop(), asyncio.SelectorEventLoop):
+        return SocketStream(raw, stream) if loop is None else WatchedSocketStream(raw, stream, loop)
+    if raw is None or loop is None:
         return stream
     # asyncio lets nobody else wait for the socket of a transport, so that this has to be a copy of it.
     copy: socket.socket = raw.dup()
@@ -48,7 +55,17 @@ async def take_over(stream: ByteStream) -> ByteStream:
     except BaseException:
         copy.close()
         raise
-    return SocketStream(copy, None)
+    return WatchedSocketStream(copy, None, loop)
+
+
+def _selector_loop() -> asyncio.SelectorEventLoop | None:
+    """Return the loop of the asyncio task that runs, where it lets others watch their sockets as its own are."""
+    try:
+        task = asyncio.current_task()  # None: trio runs as the guest of an asyncio loop
+    except RuntimeError:
+        return None
+    loop = None if task is None else task.get_loop()
+    return loop if isinstance(loop, asyncio.SelectorEventLoop) else None
 
 
 class SocketStream(anyio.abc.SocketStream):
@@ -79,22 +96,30 @@ class SocketStream(anyio.abc.SocketStream):
         Cancelling: nothing is taken.
         """
         await anyio.lowlevel.checkpoint_if_cancelled()
-        waited = False
-        while True:
-            try:
-                data = self._socket.recv(max_bytes)
-            except BlockingIOError:
-                await anyio.wait_readable(self._socket)
-                waited = True
-            except OSError as error:
-                raise self._over() from error
-            else:
-                break
-        if not waited:
+        data = self._take(max_bytes)
+        if data is None:
+            data = await self._wait(max_bytes)
+        else:
             await anyio.lowlevel.cancel_shielded_checkpoint()
         if not data:
             raise anyio.EndOfStream
         return data
+
+    def _take(self, max_bytes: int) -> bytes | None:
+        """Take what is here; None where nothing is."""
+        try:
+            return self._socket.recv(max_bytes)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise self._over() from error
+
+    async def _wait(self, max_bytes: int) -> bytes:
+        """Wait for what comes next, and take it."""
+        while True:
+            await anyio.wait_readable(self._socket)
+            if (data := self._take(max_bytes)) is not None:
+                return data
 
     async def send(self, item: bytes) -> None:
         """Hand bytes over; waits while the other end does not take them.
@@ -168,14 +193,92 @@ class SocketStream(anyio.abc.SocketStream):
         """
         if not self._closed:
             self._closed = True
-            anyio.notify_closing(self._socket)
+            self._forget()
             self._socket.close()
         if self._owner is not None:
             await self._owner.aclose()
         await anyio.lowlevel.checkpoint()
 
+    def _forget(self) -> None:
+        """Wake who waits for the socket, which is about to be closed."""
+        anyio.notify_closing(self._socket)
+
     def _over(self) -> anyio.ClosedResourceError | anyio.BrokenResourceError:
         return anyio.ClosedResourceError() if self._closed else anyio.BrokenResourceError()
+
+
+class WatchedSocketStream(SocketStream):
+    """A connected socket that asyncio's loop watches: it reads for whoever waits, and stops watching if nobody does.
+
+    Args:
+        raw, owner: as for `SocketStream`.
+        loop: the one that runs.
+    """
+
+    def __init__(self, raw: socket.socket, owner: ByteStream | None, loop: asyncio.SelectorEventLoop) -> None:
+        super().__init__(raw, owner)
+        self._loop = loop
+        self._watched = False
+        self._empty = False  # all that was there was read, and the loop says when there is more
+        self._waiter: asyncio.Future[None] | None = None
+        self._wanted = 0  # bytes at most, by who waits
+        self._came: bytes | OSError | None = None  # what the loop has read, and nobody taken
+
+    def _take(self, max_bytes: int) -> bytes | None:
+        came = self._came
+        if came is None:
+            return None if self._empty else super()._take(max_bytes)
+        self._came = None
+        if isinstance(came, OSError):
+            raise self._over() from came
+        if len(came) > max_bytes:  # who wanted more was cancelled
+            came, self._came = came[:max_bytes], came[max_bytes:]
+        return came
+
+    async def _wait(self, max_bytes: int) -> bytes:
+        """As its base's. What the loop has read when this is cancelled is the next receive's."""
+        if self._waiter is not None:
+            raise anyio.BusyResourceError("reading from")
+        self._wanted = max_bytes
+        while True:
+            if not self._watched:
+                self._loop.add_reader(self._socket, self._read)
+                self._watched = True
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+            if (data := self._take(max_bytes)) is not None:
+                return data
+
+    def _read(self) -> None:
+        """Read for who waits: the loop calls this as long as there is something."""
+        waiter = self._waiter
+        if waiter is None or waiter.done():
+            self._unwatch()
+            return
+        try:
+            came = self._came = self._socket.recv(self._wanted)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._came = error
+        else:
+            self._empty = len(came) < self._wanted
+        waiter.set_result(None)
+
+    def _unwatch(self) -> None:
+        if self._watched:
+            self._watched = self._empty = False
+            self._loop.remove_reader(self._socket)
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._unwatch()
+        self._came = None
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
 
 def _advance(buffers: deque[memoryview], sent: int) -> None:
