@@ -61,7 +61,7 @@ class Pipe:
         self, frame: DataFrame | None = None, *, each: Callable[..., None] | None = None, **options: Any
     ) -> StreamingQuery:
         query = self.start(self.frame(**options) if frame is None else frame, each)
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(600)
         return query
 
     def overwrite(self, batch: DataFrame, number: int) -> None:

@@ -154,6 +154,13 @@ class Options:
         "`json`: bodies that are values, text among them, as JSON. `amqp`: the whole encoded message.",
         "binary",
     )
+    sessions: bool = _option(
+        "read, stream",
+        boolean,
+        "The queue, or subscription, of Azure Service Bus requires sessions: a task takes the next that nobody has, "
+        "then another, and holds them until their messages are settled. Not with `ack=browse`.",
+        False,
+    )
     selector: str | None = _option("read, stream", nonempty, "A filter for the broker to apply: `region = 'eu'`.")
     pushdown: bool = _option(
         "read",
@@ -350,6 +357,11 @@ class Options:
         for name in ("starting_offsets", "starting_timestamp", "ending_offsets"):
             if self.mode == "queue" and getattr(self, name) is not None:
                 raise ValueError(f"amqp: option {option_name(_FIELDS[name])!r}: mode is 'queue', which has no offsets")
+        if self.sessions:
+            if self.log:
+                raise ValueError("amqp: option 'sessions': queues of Service Bus have sessions, and this reads a log")
+            if self.filtered:
+                raise ValueError(f"amqp: option {self.filtering}: Service Bus filters no sessions")
         if self.transaction == "task" and self.duplicate_id_property is not None:
             raise ValueError(
                 "amqp: options 'transaction' and 'duplicateIdProperty' do not go together: a broker fails a "

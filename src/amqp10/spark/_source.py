@@ -51,6 +51,10 @@ class AmqpDataSource(DataSource):
             return LogBatchReader(options, schema)
         if options.ack in ("wal", "accept"):
             return TakingReader(options, schema, self.run_id)
+        if options.sessions:
+            raise ValueError(
+                "amqp: option 'sessions': Service Bus lets nobody browse sessions: read with ack=wal, or ack=accept"
+            )
         return (FilteredBrowseReader if options.pushdown else BrowseReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:

@@ -15,8 +15,11 @@ import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
 
 from amqp10.azure import EventHub
+from amqp10.broker import JwtKey, TokenRules
 from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, EventHubConfig
 from amqp10.testing import BackgroundEventHubs
+
+from ...kit.token_rig import SECRET, jwt
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,15 +29,17 @@ pytestmark = [
     pytest.mark.capability("Spark"),
 ]
 
+SAS = {"username": EMULATOR_RULE.name, "password": EMULATOR_RULE.key}
+ENTRA = {"token": jwt({"exp": 4_000_000_000, "scope": "read:*/* write:*/* configure:*/*"})}
+"""A token as one of Microsoft Entra is: JSON, with a signature."""
 SCHEMA = "partition STRING, offset BIGINT, body STRING"
 
 
 class Events:
     """A hub of the emulator, which lets nobody in without a token, as seen by Spark."""
 
-    def __init__(self, spark: SparkSession, emulator: BackgroundEventHubs) -> None:
+    def __init__(self, spark: SparkSession, emulator: BackgroundEventHubs, login: dict[str, str] = SAS) -> None:
         self._spark, self._emulator = spark, emulator
-        login = {"username": EMULATOR_RULE.name, "password": EMULATOR_RULE.key}
         self._options = {"url": emulator.url, "address": "hub", "mode": "eventhubs", **login}
 
     def send(self, partition: str, *bodies: bytes) -> None:
@@ -56,14 +61,15 @@ class Events:
         """Run to the end of what there is; all that has come by now."""
         frame = self._spark.readStream.format("amqp").options(**self._options, **options).schema(SCHEMA).load()
         writer = frame.writeStream.trigger(availableNow=True).option("checkpointLocation", str(folder / "checkpoint"))
-        assert writer.format("parquet").start(str(folder / "out")).awaitTermination(120)
+        assert writer.format("parquet").start(str(folder / "out")).awaitTermination(600)
         return sorted(tuple(row.values()) for row in pq.read_table(folder / "out").to_pylist())
 
 
 @pytest.fixture
 def emulator() -> Iterator[BackgroundEventHubs]:
     """With a hub of two partitions, which keep events for an hour."""
-    with BackgroundEventHubs(AzureConfig(event_hubs=[EventHubConfig("hub", 2, retention=3600.0)])) as found:
+    config = AzureConfig(event_hubs=[EventHubConfig("hub", 2, retention=3600.0)])
+    with BackgroundEventHubs(config, tokens=TokenRules([EMULATOR_RULE], [JwtKey(SECRET)], required=True)) as found:
         yield found
 
 
@@ -84,3 +90,12 @@ def test_a_hub(spark: SparkSession, emulator: BackgroundEventHubs, tmp_path: Pat
     assert events.stream(tmp_path, failOnDataLoss="false") == [*begun, ("1", 4, "i")]
     events.write("j", "k")
     assert sorted(body for *_, body in events.batch()) == ["i", "j", "k"]  # those without a key take turns
+
+
+def test_another_token(spark: SparkSession, emulator: BackgroundEventHubs) -> None:
+    """Events are written and read by a JSON Web Token, too; by one that another has signed they are not."""
+    events = Events(spark, emulator, ENTRA)
+    events.write("a", "b")
+    assert sorted(body for *_, body in events.batch()) == ["a", "b"]
+    with pytest.raises(PySparkException, match="signed"):
+        Events(spark, emulator, {"token": jwt({"exp": 4_000_000_000, "scope": "read:*/*"}, "other")}).batch()

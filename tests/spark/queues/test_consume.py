@@ -19,6 +19,7 @@ from amqp10.messaging._layout import PROPERTIES, scan
 from amqp10.spark._options import Options
 from amqp10.spark._queues import consume
 from amqp10.spark._queues.consume import QueuePartition, SegmentAttempt, read_partition
+from amqp10.spark._queues.links import links
 from amqp10.spark._rows.schema import arrow_schema, struct
 from amqp10.spark._wal.query_folder import create_batch_folder, delete_committed, queue_was_empty
 from amqp10.spark._wal.segments import Claim, Claimant, Draft, Segment
@@ -256,11 +257,13 @@ async def test_a_link_that_the_peer_has_ended(broker_url: str, tmp_path: Path) -
     with partition.segment.claimed(Claimant("run", 0), 60) as claim:
         assert claim is not None
         consumption = SegmentAttempt(options, SCHEMA, partition, claim)
-        async with amqp10.Connection(broker_url) as connection, connection.receiver("ended", credit=0) as receiver:
-            await consumption._ensure_still_ours(connection, receiver)
+        async with amqp10.Connection(broker_url) as connection, links(connection, options) as taking:
+            receiver = await taking.attach()
+            assert receiver is not None
+            await consumption._ensure_still_ours(connection, taking)
             receiver.core.on_ended(amqp10.LinkDetached("the queue was deleted"))
             with pytest.raises(amqp10.LinkDetached, match="the queue was deleted"):
-                await consumption._ensure_still_ours(connection, receiver)
+                await consumption._ensure_still_ours(connection, taking)
 
 
 def test_a_connection_that_is_lost_after_publishing(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_a_stream_united_with_itself(pipe: Pipe, trigger: dict[str, Any]) -> Non
     query = writer.format("parquet").start(str(pipe.out))
     try:
         if "availableNow" in trigger:
-            assert query.awaitTermination(120)
+            assert query.awaitTermination(600)
         else:
             query.processAllAvailable()
         assert [progress.numInputRows for progress in query.recentProgress if progress.numInputRows] == [120]
@@ -279,7 +279,7 @@ def test_from_queue_to_queue(pipe: Pipe) -> None:
     target = f"{pipe.address}-target"
     writer = pipe.frame().select("body", "subject").writeStream.trigger(availableNow=True)
     query = writer.format("amqp").options(url=pipe.url, address=target, checkpointLocation=str(pipe.checkpoint)).start()
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(600)
 
     async def receive() -> list[amqp10.Message]:
         with anyio.fail_after(60):

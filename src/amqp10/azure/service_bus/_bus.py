@@ -8,19 +8,17 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final, Unpack
 
-from ...client import ConnectionSettings, Receiver, Transaction
-from ...messaging import Source
-from ...types import Int, Symbol, UInt
+from ...client import ConnectionSettings, Transaction
+from ...types import Int, Symbol
 from .._arguments import check_seconds, check_time
 from .._client import NamespaceClient
 from .._namespace import Namespace
 from ._management import EntityManagement, listed
-from ._receiver import SESSION_FILTER, Mode, ServiceBusReceiver, ServiceBusSession
+from ._receiver import Mode, ServiceBusReceiver, ServiceBusSession, link_on, session_on
 from ._rules import SubscriptionRules
 from ._sender import ServiceBusSender
 
 _SCOPE: Final = "https://servicebus.azure.net/.default"
-_TIMEOUT: Final = Symbol("com.microsoft:timeout")
 _DESTINATION: Final = Symbol("com.microsoft:transfer-destination-address")
 _BENEATH: Final = re.compile(r"(/\$[^/]+)+$")
 _LONGEST_SESSION: Final = 128
@@ -120,7 +118,7 @@ class ServiceBus(NamespaceClient):
         """
         address = self._address(entity, subscription) + ("/$DeadLetterQueue" if dead_letters else "")
         return ServiceBusReceiver(
-            self._receiver(address, mode, prefetch), self._node(address), mode, prefetch, self._clock
+            link_on(self.connection, address, mode, prefetch), self._node(address), mode, prefetch, self._clock
         )
 
     def session(
@@ -215,19 +213,8 @@ class ServiceBus(NamespaceClient):
     def _session(
         self, address: str, session_id: str | None, mode: Mode, prefetch: int, max_wait: float | None
     ) -> ServiceBusSession:
-        source = Source(address, filter={SESSION_FILTER: session_id})
-        said = {} if max_wait is None else {_TIMEOUT: UInt(round(max_wait * 1000))}
-        receiver = self._receiver(source, mode, prefetch, require_filters=False, restore=False, properties=said)
-        return ServiceBusSession(receiver, self._node(address), mode, prefetch, self._clock)
-
-    def _receiver(self, address: str | Source, mode: Mode, prefetch: int, **how: Any) -> Receiver:
-        if mode not in ("peek-lock", "receive-and-delete"):
-            raise ValueError(f"mode is 'peek-lock' or 'receive-and-delete', not {mode!r}")
-        if prefetch < 0:
-            raise ValueError(f"prefetch is 0 or more messages, not {prefetch}; 0: each is asked for when you ask")
-        if mode == "peek-lock":
-            return self.connection.receiver(address, credit=prefetch, receiver_settle_mode="second", **how)
-        return self.connection.receiver(address, credit=prefetch, settle_mode="settled", **how)
+        node = self._node(address)
+        return session_on(self.connection, node, session_id, mode, prefetch, max_wait, self._clock)
 
     def _address(self, entity: str | None, subscription: str | None = None) -> str:
         name = entity if entity is not None else self._entity

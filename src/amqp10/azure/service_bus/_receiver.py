@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
@@ -11,9 +12,9 @@ from uuid import UUID
 
 import anyio
 
-from ...client import Delivery, Receiver
+from ...client import Connection, Delivery, Receiver
 from ...errors import AmqpError, ConnectionLost, EndpointError
-from ...messaging import Message
+from ...messaging import Message, Source
 from ...types import Array, Int, Symbol, UInt
 from .._arguments import check_seconds, check_time, numbers_of
 from .._moments import moment
@@ -24,6 +25,7 @@ from ._received import Place, ReceivedMessage, ServiceBusDelivery, complete_all
 
 Mode = Literal["peek-lock", "receive-and-delete"]
 SESSION_FILTER: Final = Symbol("com.microsoft:session-filter")
+_TIMEOUT: Final = Symbol("com.microsoft:timeout")
 _LOCKED_UNTIL: Final = Symbol("com.microsoft:locked-until-utc")
 _DAY_ONE: Final = datetime(1, 1, 1, tzinfo=UTC)
 
@@ -380,6 +382,46 @@ class ServiceBusSession(ServiceBusReceiver):
     def _over(self, error: AmqpError) -> ServiceBusError:
         lost = f"the link of the session {self.session_id!r} is lost: {error}"
         return super()._over(error) or SessionLockLost(description=lost)
+
+
+def link_on(connection: Connection, address: str | Source, mode: Mode, prefetch: int, **how: Any) -> Receiver:
+    """Make the link of a receiver, to be attached by `async with`.
+
+    Raises:
+        ValueError: the mode or prefetch makes no sense.
+    """
+    if mode not in ("peek-lock", "receive-and-delete"):
+        raise ValueError(f"mode is 'peek-lock' or 'receive-and-delete', not {mode!r}")
+    if prefetch < 0:
+        raise ValueError(f"prefetch is 0 or more messages, not {prefetch}; 0: each is asked for when you ask")
+    if mode == "peek-lock":
+        return connection.receiver(address, credit=prefetch, receiver_settle_mode="second", **how)
+    return connection.receiver(address, credit=prefetch, settle_mode="settled", **how)
+
+
+def session_on(
+    connection: Connection,
+    node: EntityManagement,
+    session_id: str | None,
+    mode: Mode = "peek-lock",
+    prefetch: int = 0,
+    max_wait: float | None = None,
+    clock: Callable[[], float] = time.time,
+) -> ServiceBusSession:
+    """Make a receiver of one session of an entity, to be locked by `async with`.
+
+    Args:
+        node: of the entity.
+        session_id: None for one that nobody has and that has messages.
+        max_wait: seconds that the service looks for one; None: as long as it likes.
+
+    Raises:
+        ValueError: the mode or prefetch makes no sense.
+    """
+    source = Source(node.address, filter={SESSION_FILTER: session_id})
+    said = {} if max_wait is None else {_TIMEOUT: UInt(round(max_wait * 1000))}
+    link = link_on(connection, source, mode, prefetch, require_filters=False, restore=False, properties=said)
+    return ServiceBusSession(link, node, mode, prefetch, clock)
 
 
 def _message(said: Any) -> Message:

@@ -130,8 +130,8 @@ def tokens(options: Options) -> CbsTokens | None:
         source = _given(options.token)
     else:
         source = SasKey(_required(user, "cbs", "username"), _required(password, "cbs", "password"))
-    # One token for the hub is enough for all that is beneath it, and for the node that tells of it.
-    audience = hub_audience(options) if options.mode == "eventhubs" else None
+    # One token is enough for all that is beneath an entity, as for the node that manages it.
+    audience = hub_audience(options) if options.mode == "eventhubs" else _entity_audience(options)
     return CbsTokens(source, audience=audience, allow_insecure=options.allow_insecure)
 
 
@@ -145,6 +145,13 @@ def _given(text: str) -> TokenSource:
 def hub_audience(options: Options) -> str:
     """Return what a token for the event hub is for."""
     return f"sb://{parse_url(options.url[0]).host}/{options.require_address()}"
+
+
+def _entity_audience(options: Options) -> Callable[[str], str]:
+    from ...azure.internals import entity_of  # only here: others need not load it
+
+    host = parse_url(options.url[0]).host
+    return lambda address: f"sb://{host}/{entity_of(address)}"
 
 
 def _credentials(options: Options) -> tuple[str | None, str | None]:

@@ -15,10 +15,10 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from ...client import Connection, Delivery, Receiver
+from ...client import Connection, Delivery
 from ...client.internals import ended_cleanly
 from ...errors import AmqpError, ConnectionLost
-from .._connection.connect import connection, link_properties, run_with_retries, source
+from .._connection.connect import connection, run_with_retries
 from .._connection.receive import receive_available
 from .._options import Options
 from .._rows.decode import Columns, append_deliveries
@@ -26,6 +26,7 @@ from .._rows.schema import arrow_schema, with_column
 from .._wal.query_folder import known_rows
 from .._wal.redelivery import IDS, with_body_encoding
 from .._wal.segments import Claim, Claimant, Draft, Segment
+from .links import Links, links
 
 _log = logging.getLogger("amqp10.spark")
 
@@ -127,38 +128,41 @@ class SegmentAttempt:
             return  # by this attempt, which then lost its connection
         with self._segment.write(self._schema) as draft:
             async with connection(options) as opened:
-                # Manual credit, for exactly the messages wanted: others would have to be released again.
-                async with opened.receiver(
-                    source(opened, options), credit=0, properties=link_properties(options)
-                ) as receiver:
-                    held = await self._receive(receiver, draft)
+                async with links(opened, options) as taking:
+                    held = await self._receive(taking, draft)
                     await run_sync(draft.sync)  # heartbeats do not wait for the disk
                     async with self._publishing_turn():
-                        await self._ensure_still_ours(opened, receiver)
+                        await self._ensure_still_ours(opened, taking)
                         published = await run_sync(self._publish, draft)
                     # A busy broker confirms late; until it has, the ids of these messages must be kept.
                     opened.close_timeout = options.receive_timeout
                     told = await self._settle(opened, held, accepted=published)
-                if published and told and ended_cleanly(receiver):
+                if published and told and all(map(ended_cleanly, taking.attached)):
                     self._segment.confirm()
 
-    async def _receive(self, receiver: Receiver, draft: Draft) -> list[Delivery]:
+    async def _receive(self, taking: Links, draft: Draft) -> list[Delivery]:
         options = self._options
         address = options.require_address()
         columns = Columns(self._schema, options.body_format, {"address": address})
         held: list[Delivery] = []
         size = 0
-        async with aclosing(
-            receive_available(receiver, self._limit, options.receive_timeout, self._max_bytes, grant_credit=True)
-        ) as batches:
-            async for deliveries in batches:
-                append_deliveries(columns, deliveries, address)
-                size += columns.size
-                for delivery in deliveries:
-                    delivery.payload = b""  # frees the memory: the delivery is kept until it is settled
-                held += deliveries
-                draft.append(columns.take())
-        if len(held) < self._limit and (self._max_bytes is None or size < self._max_bytes):
+        while len(held) < self._limit and (self._max_bytes is None or size < self._max_bytes):
+            receiver = await taking.attach()
+            if receiver is None:
+                break
+            limit = self._limit - len(held)
+            max_bytes = None if self._max_bytes is None else self._max_bytes - size
+            async with aclosing(
+                receive_available(receiver, limit, options.receive_timeout, max_bytes, grant_credit=True)
+            ) as batches:
+                async for deliveries in batches:
+                    append_deliveries(columns, deliveries, address)
+                    size += columns.size
+                    for delivery in deliveries:
+                        delivery.payload = b""  # frees the memory: the delivery is kept until it is settled
+                    held += deliveries
+                    draft.append(columns.take())
+        if taking.ended:
             self._segment.record_empty()
         return held
 
@@ -172,20 +176,21 @@ class SegmentAttempt:
             finally:
                 self._publishing = False
 
-    async def _ensure_still_ours(self, opened: Connection, receiver: Receiver) -> None:
-        """Check that the peer still counts the messages as delivered to this link, not to another one meanwhile.
+    async def _ensure_still_ours(self, opened: Connection, taking: Links) -> None:
+        """Check that the peer still counts the messages as delivered to these links, not to another one meanwhile.
 
         Raises:
-            AmqpError: the peer does not answer, or has ended the link.
+            AmqpError: the peer does not answer, or has ended one of the links.
         """
         silence = self._options.receive_timeout
         with anyio.move_on_after(silence) as scope:
             async with opened.session():
-                pass  # if the peer had ended the link, that would have come before this answer
+                pass  # if the peer had ended a link, that would have come before this answer
         if scope.cancelled_caught:
-            raise ConnectionLost(f"{receiver.address}: no answer for {silence:g} s")
-        if not receiver.open:
-            receiver.add_credit(0)  # raises what ended it
+            raise ConnectionLost(f"{self._options.address}: no answer for {silence:g} s")
+        for receiver in taking.attached:
+            if not receiver.open:
+                receiver.add_credit(0)  # raises what ended it
 
     def _publish(self, draft: Draft) -> bool:
         """Publish the draft without messages that another segment has: whoever took those could not settle them."""

@@ -10,6 +10,7 @@ from .._connection.address_checks import count_ready
 from .._connection.connect import link_properties, source
 from .._connection.receive import drain_or_fail
 from .._options import Options
+from .links import links
 
 WAIT_SECONDS = 0.5
 """Seconds to wait for a message, so that an idle query does not ask all the time."""
@@ -24,6 +25,9 @@ async def has_messages(opened: Connection, options: Options, now: bool) -> bool:
     Raises:
         AmqpError: the peer does not permit it.
     """
+    if options.sessions:
+        async with links(opened, options) as found:
+            return await found.attach() is not None  # which is given back at once
     queue = source(opened, options)
     count = await count_ready(opened, queue)
     if count is not None:

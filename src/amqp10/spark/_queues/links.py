@@ -1,0 +1,58 @@
+"""The links by which a task takes messages from a queue: one, or one for each session; see `sessions.py`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from ...client import Connection, Receiver
+from .._connection.connect import link_properties, source
+from .._options import Options
+
+
+class Links:
+    """One link to the queue, with credit by hand.
+
+    Attributes:
+        attached: those that there were up to now.
+        ended: whether `attach` has said that there are no more messages, and not only that it attaches no more links.
+    """
+
+    def __init__(self, opened: Connection, options: Options, stack: AsyncExitStack) -> None:
+        self.attached: list[Receiver] = []
+        self.ended = False
+        self._opened = opened
+        self._options = options
+        self._stack = stack
+
+    async def attach(self) -> Receiver | None:
+        """Attach the next link; None: there is none.
+
+        Raises:
+            AmqpError: the peer refuses it, or is gone.
+        """
+        if self.attached:
+            self.ended = True
+            return None
+        opened, options = self._opened, self._options
+        # Manual credit, for exactly the messages wanted: others would have to be released again.
+        link = opened.receiver(source(opened, options), credit=0, properties=link_properties(options))
+        self.attached.append(await self._stack.enter_async_context(link))
+        return link
+
+
+@asynccontextmanager
+async def links(opened: Connection, options: Options) -> AsyncIterator[Links]:
+    """Attach links while the block lasts, and detach all at its end.
+
+    Raises:
+        ConnectionLost: a session was lost. Its messages come again, to whoever has it next.
+    """
+    if options.sessions:
+        from .sessions import session_links  # only here: it loads the client of Azure
+
+        async with session_links(opened, options) as found:
+            yield found
+    else:
+        async with AsyncExitStack() as stack:
+            yield Links(opened, options, stack)
