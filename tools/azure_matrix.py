@@ -82,6 +82,7 @@ SOURCES = {
     "administration": Source("interop/test_azure_administration.py", "python"),
     "async": Source("interop/test_azure_async.py", "aio"),
     "javascript": Source("interop/test_azure_sdks.py", "javascript", "JAVASCRIPT"),
+    "javascript-hubs": Source("interop/test_azure_sdks.py", "javascript", "JAVASCRIPT_HUBS"),
     "java": Source("interop/test_azure_sdks.py", "java", "JAVA"),
     "go": Source("interop/test_azure_sdks.py", "go", "GO"),
     "pairs": Source("interop/test_azure_client.py", "ours"),
@@ -96,7 +97,7 @@ SOURCES = {
     "blobs": Source("interop/test_azure_processor.py", "ours", whole=False),
     "blobs-python": Source("interop/test_azure_processor.py", "python", whole=False),
 }
-RUNNERS = {"test_behavior", "test_java", "test_javascript", "test_go"}
+RUNNERS = {"test_behavior", "test_java", "test_javascript", "test_javascript_hubs", "test_go"}
 """Tests that run what is decorated, or what is in a table."""
 
 
@@ -595,10 +596,15 @@ EVENT_HUBS = {
         B(
             "connection string",
             "A connection string of the emulator is enough to send and read",
-            "hubs.event_as_sent hubs-async.send_and_read go.hub-positions hub-pairs.ours_to_theirs",
+            "hubs.event_as_sent hubs-async.send_and_read go.hub-positions hub-pairs.ours_to_theirs "
+            "javascript-hubs.batch",
         ),
         B("capitals", "Names of hubs and groups ignore case", "hubs.capitals"),
-        B("missing hub", "A hub that is not there is said to be missing", "hubs.no_such_hub hub.refused"),
+        B(
+            "missing hub",
+            "A hub that is not there is said to be missing",
+            "hubs.no_such_hub hub.refused javascript-hubs.missing",
+        ),
         B("missing group", "So is a consumer group", "hubs.no_such_group hub.nothing_there"),
         B("missing partition", "So is a partition", "hubs.no_such_partition hub.nothing_there hub.refused"),
         B("rights", "Who may send may not listen, and the reverse", "hubs.rights"),
@@ -615,32 +621,37 @@ EVENT_HUBS = {
         ),
     ],
     "Sending": [
-        B("event", "An event comes as it was sent", "hubs.event_as_sent hub-pairs.ours_to_theirs"),
+        B(
+            "event",
+            "An event comes as it was sent",
+            "hubs.event_as_sent hub-pairs.ours_to_theirs javascript-hubs.event",
+        ),
         B(
             "what the service adds",
             "An event has its number, its offset and the time when it came",
-            "hubs.event_as_sent hub-pairs.theirs_to_ours",
+            "hubs.event_as_sent hub-pairs.theirs_to_ours javascript-hubs.event",
         ),
         B(
             "other bodies",
             "A body need not be octets",
-            "hubs.other_bodies hub.positions",
+            "hubs.other_bodies hub.positions javascript-hubs.event",
         ),
         B(
             "batch",
             "The events of a batch come one by one, in order",
             "hubs.batch_in_order hubs-async.send_and_read go.hub-positions hub-pairs.ours_to_theirs "
-            "hub-pairs.theirs_to_ours",
+            "hub-pairs.theirs_to_ours javascript-hubs.batch",
         ),
         B(
             "one partition",
             "A sender names the partition that its events go to",
-            "hubs.batch_in_order hubs-async.send_and_read go.hub-positions hub.partition_by_number",
+            "hubs.batch_in_order hubs-async.send_and_read go.hub-positions hub.partition_by_number "
+            "javascript-hubs.batch",
         ),
         B(
             "partition key",
             "All events of a key are in one partition, in order",
-            "hubs.batch_by_key go.hub-keys hub-pairs.same_partition hub.key",
+            "hubs.batch_by_key go.hub-keys hub-pairs.same_partition hub.key javascript-hubs.keys",
         ),
         B("keys are spread", "Keys are spread over all partitions", "hubs.keys_spread"),
         B("no key", "What has no key goes to each partition in turn", "hubs.without_key_in_turn"),
@@ -648,30 +659,38 @@ EVENT_HUBS = {
         B(
             "buffered producer",
             "A producer that gathers events tells of all that was sent",
-            "hubs.buffered_producer hubs-async.buffered",
+            "hubs.buffered_producer hubs-async.buffered javascript-hubs.buffered",
         ),
         B("full batch", "A batch takes 1 MiB", "hubs.full_batch hub.full_batch"),
         B("event too large", "A larger event is refused", "hubs.too_large"),
         B("many senders", "Many senders fill one partition without gaps or doubles", "hubs.many_at_once"),
     ],
     "Reading": [
-        B("first event", "A reader begins with the first event", "hubs.first_and_next go.hub-positions hub.positions"),
+        B(
+            "first event",
+            "A reader begins with the first event",
+            "hubs.first_and_next go.hub-positions hub.positions javascript-hubs.batch",
+        ),
         B(
             "next event",
             "A reader begins with the next event to come",
-            "hubs.first_and_next hub-pairs.while_they_send hub.from_now_on",
+            "hubs.first_and_next hub-pairs.while_they_send hub.from_now_on javascript-hubs.latest",
         ),
         B(
             "sequence number",
             "A reader begins at or behind a sequence number",
-            "hubs.by_sequence_number hubs-async.position go.hub-positions hub.positions",
+            "hubs.by_sequence_number hubs-async.position go.hub-positions hub.positions javascript-hubs.positions",
         ),
         B(
             "offset",
             "A reader begins at or behind an offset",
-            "hubs.by_offset go.hub-positions hub-pairs.checkpoints hub.positions",
+            "hubs.by_offset go.hub-positions hub-pairs.checkpoints hub.positions javascript-hubs.positions",
         ),
-        B("time", "A reader begins with what came after a time", "hubs.by_time hub.positions"),
+        B(
+            "time",
+            "A reader begins with what came after a time",
+            "hubs.by_time hub.positions javascript-hubs.positions",
+        ),
         B("position of each partition", "Each partition has a position of its own", "hubs.for_each_partition"),
         B("beyond the end", "A position beyond the last event is refused", "hubs.beyond_the_end"),
         B(
@@ -682,7 +701,7 @@ EVENT_HUBS = {
         B(
             "all partitions",
             "One consumer reads all partitions, each in order",
-            "hubs.all_partitions hubs-async.send_and_read processor.all_in_order",
+            "hubs.all_partitions hubs-async.send_and_read processor.all_in_order javascript-hubs.keys",
         ),
         B("batches of events", "A reader gets several events at once", "hub.batches processor.batches_and_threads"),
         B(
@@ -693,7 +712,7 @@ EVENT_HUBS = {
         B(
             "last event",
             "A reader that asks for it hears of the last event",
-            "hubs.last_event_tracked hub-pairs.last_event hub.last_event",
+            "hubs.last_event_tracked hub-pairs.last_event hub.last_event javascript-hubs.last",
         ),
         B("retention", "Old events go by the clock", "hubs.retention hub.partition"),
         B("canceled receive", "A receive that is canceled loses no event", "hub.cancelled"),
@@ -702,7 +721,8 @@ EVENT_HUBS = {
         B(
             "higher level",
             "A reader of a higher owner level takes the partition",
-            "hubs.higher_level_steals hubs-async.stolen go.hub-owner hub-pairs.they_steal hub.owner_levels",
+            "hubs.higher_level_steals hubs-async.stolen go.hub-owner hub-pairs.they_steal hub.owner_levels "
+            "javascript-hubs.owner",
         ),
         B(
             "same level",
@@ -723,12 +743,14 @@ EVENT_HUBS = {
         B(
             "hub",
             "A hub says its name and its partitions",
-            "hubs.hub_properties hubs-async.properties go.hub-properties hub-pairs.same_properties",
+            "hubs.hub_properties hubs-async.properties go.hub-properties hub-pairs.same_properties "
+            "javascript-hubs.properties",
         ),
         B(
             "partition",
             "A partition says what it has, and whether that is nothing",
-            "hubs.partition_properties hubs-async.properties go.hub-properties hub-pairs.same_properties",
+            "hubs.partition_properties hubs-async.properties go.hub-properties hub-pairs.same_properties "
+            "javascript-hubs.properties",
         ),
     ],
     "Faults": [
@@ -1031,14 +1053,17 @@ def versions() -> dict[str, str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     packages = dict(each.split("==") for each in project["dependency-groups"]["dev"] if re.match(r"azure-\w+==", each))
     python = ", ".join(f"{name} {packages[name]}" for name in ("azure-servicebus", "azure-eventhub"))
-    script = json.loads((CLIENTS / "azure_servicebus_js" / "package.json").read_text(encoding="utf-8"))["dependencies"]
+    scripts = [
+        json.loads((CLIENTS / each / "package.json").read_text(encoding="utf-8"))["dependencies"]
+        for each in ("azure_servicebus_js", "azure_eventhubs_js")
+    ]
     java = (CLIENTS / "azure_servicebus_java" / "pom.xml").read_text(encoding="utf-8")
     go = (CLIENTS / "azure_go" / "go.mod").read_text(encoding="utf-8")
     found = re.findall(r"<artifactId>(azure-messaging-\w+)</artifactId>\s*<version>([\d.]+)<", java)
     return {
         "python": python,
         "aio": "the same, with `await`",
-        "javascript": ", ".join(f"{name} {version}" for name, version in script.items() if "azure/" in name),
+        "javascript": ", ".join(f"{name} {version}" for each in scripts for name, version in each.items()),
         "java": ", ".join(f"{name} {version}" for name, version in found),
         "go": ", ".join(f"{name} {number}" for name, number in re.findall(r"messaging/(\w+)\S* v([\d.]+)", go)),
         "ours": "the client of this package, `amqp10.azure`",

@@ -24,7 +24,7 @@ from amqp10.broker.azure import (
 from amqp10.testing import CertificateAuthority
 
 from .brokers import Unavailable
-from .clients import AZURE_GO, AZURE_SERVICEBUS_JAVA, AZURE_SERVICEBUS_JS, Program
+from .clients import AZURE_EVENTHUBS_JS, AZURE_GO, AZURE_SERVICEBUS_JAVA, AZURE_SERVICEBUS_JS, Program
 from .conftest import unavailable
 
 pytestmark = [
@@ -42,7 +42,7 @@ CONFIG = AzureConfig(
         QueueConfig("lost", lock_duration=1.0),
     ],
     [TopicConfig("events", [SubscriptionConfig("red", rules=[Rule("red", SqlFilter("color = 'red'"))])])],
-    event_hubs=[EventHubConfig("telemetry", 4)],
+    event_hubs=[EventHubConfig("telemetry", 4), EventHubConfig("readings", 8)],
 )
 JAVA = {
     "settle": "complete, abandon, defer, dead-letter with a reason; a deferred message by its number",
@@ -66,6 +66,18 @@ JAVASCRIPT = {
     "processor": "a handler gets messages and completes them",
     "missing": "an entity that is not there is said to be missing",
     "administer": "queues, topics, subscriptions and rules by the administration client",
+}
+JAVASCRIPT_HUBS = {
+    "properties": "an event hub and its partitions are told of",
+    "event": "an event comes with all that was said of it, and with its number, offset and time",
+    "batch": "the events of a batch come one by one, in order",
+    "positions": "events are read from a sequence number, from behind it, from behind an offset, from a time",
+    "keys": "events of one key are in one partition, in order, for who reads all partitions",
+    "latest": "a reader begins with the next event to come",
+    "last": "a reader that asks for it hears of the last event",
+    "owner": "a reader of a higher owner level takes the partition of another one",
+    "buffered": "a producer that gathers events tells of all that was sent",
+    "missing": "an event hub that is not there is said to be missing",
 }
 
 GO = {
@@ -130,6 +142,12 @@ def javascript(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 
 
 @pytest.fixture(scope="module")
+def javascript_hubs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """How each behavior went in JavaScript, with Event Hubs."""
+    return run(AZURE_EVENTHUBS_JS, selected(request, "javascript_hubs"), tmp_path_factory.mktemp("javascript"))
+
+
+@pytest.fixture(scope="module")
 def go(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """How each behavior went in Go."""
     return run(AZURE_GO, selected(request, "go"), tmp_path_factory.mktemp("go"))
@@ -145,6 +163,12 @@ def test_java(behavior: str, java: dict[str, str]) -> None:
 def test_javascript(behavior: str, javascript: dict[str, str]) -> None:
     """What the SDK for JavaScript does and sees; JAVASCRIPT says what that is."""
     assert javascript[behavior] == ""
+
+
+@pytest.mark.parametrize("behavior", JAVASCRIPT_HUBS)
+def test_javascript_hubs(behavior: str, javascript_hubs: dict[str, str]) -> None:
+    """What the SDK for Event Hubs in JavaScript does and sees; JAVASCRIPT_HUBS says what that is."""
+    assert javascript_hubs[behavior] == ""
 
 
 @pytest.mark.parametrize("behavior", GO)

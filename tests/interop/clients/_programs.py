@@ -179,6 +179,13 @@ AZURE_SERVICEBUS_JS = Program(
     lambda source, folder: [tool("node"), str(source / "client.js")],
     lambda folder: {"NODE_PATH": str(folder / "node_modules")},
 )
+AZURE_EVENTHUBS_JS = Program(
+    "azure_eventhubs_js",
+    "@azure/event-hubs (JavaScript)",
+    install_npm,
+    lambda source, folder: [tool("node"), str(source / "client.js")],
+    lambda folder: {"NODE_PATH": str(folder / "node_modules")},
+)
 AZURE_GO = Program(
     "azure_go", "azservicebus and azeventhubs (Go)", install_go, lambda source, folder: [str(folder / "client")]
 )
