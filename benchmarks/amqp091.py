@@ -199,8 +199,11 @@ class Counterpart:
 Figures = dict[tuple[str, int, str], tuple[float, float]]
 
 
-def measure(peers: list[str], sizes: list[int], reps: int, seconds: float) -> Figures:
-    """By mode, size and client: CPU µs a message, and messages a second; medians."""
+def measure(peers: list[str], sizes: list[int], reps: int, seconds: float, count: int | None) -> Figures:
+    """By mode, size and client: CPU µs a message, and messages a second; medians.
+
+    A run has `count` messages, else as many as take about so many seconds, found by trying.
+    """
     counterpart = Counterpart()
     found: dict[tuple[str, int, str], list[dict[str, float]]] = {}
     counts: dict[tuple[str, int, str], int] = {}
@@ -210,7 +213,9 @@ def measure(peers: list[str], sizes: list[int], reps: int, seconds: float) -> Fi
                 for size in sizes:
                     for peer in peers:
                         case = mode, size, peer
-                        if case not in counts:
+                        if count is not None:
+                            counts[case] = count
+                        elif case not in counts:
                             tried = counterpart.run(peer, mode, size, FIRST_COUNT)
                             counts[case] = max(FIRST_COUNT, round(FIRST_COUNT * seconds / tried["seconds"]))
                         found.setdefault(case, []).append(counterpart.run(peer, mode, size, counts[case]))
@@ -244,13 +249,14 @@ def main() -> None:
     parser.add_argument("--sizes", default="100,1024", help="of the body, bytes")
     parser.add_argument("--reps", type=int, default=5, help="runs of each")
     parser.add_argument("--seconds", type=float, default=1.0, help="about so long is a run")
+    parser.add_argument("--count", type=int, help="messages of a run, whatever time they take")
     parser.add_argument("--json", type=Path, help="write the figures to this file, too")
-    for option in ("--peer", "--mode", "--port", "--count"):
+    for option in ("--peer", "--mode", "--port"):
         parser.add_argument(option, help=argparse.SUPPRESS)
     given = parser.parse_args()
     sizes = [int(size) for size in given.sizes.split(",")]
     if given.peer is None:
-        figures = measure(given.peers.split(","), sizes, given.reps, given.seconds)
+        figures = measure(given.peers.split(","), sizes, given.reps, given.seconds, given.count)
         print("\n".join(table(figures)))
         if given.json is not None:
             versions = ", ".join(f"{name} {version(name)}" for name in given.peers.split(","))
@@ -258,7 +264,7 @@ def main() -> None:
             facts["figures"] = {" ".join(map(str, case)): found for case, found in figures.items()}
             given.json.write_text(json.dumps(facts, indent=1) + "\n")
         return
-    count = int(given.count)
+    count = given.count
     queue = f"q.{sizes[0]}.{count + count // 2}"
     PEERS[given.peer](int(given.port), given.mode, queue, b"x" * sizes[0], Clock(count // 2, count))
 

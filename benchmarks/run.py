@@ -163,8 +163,10 @@ class Bench:
         counterpart: OtherEnd,
         commands: dict[str, list[str]] | None = None,
         compiled: Path | None = None,
+        count: int | None = None,
     ) -> None:
         self.compiled = compiled
+        self.count = count
         self.peers = peers
         self.commands = commands or {}
         self.cases = cases
@@ -192,7 +194,9 @@ class Bench:
                 print(f"{number}  {case!s:20} {peer:16} {line}", file=sys.stderr)
 
     def _count(self, peer: str, case: Case) -> int:
-        """So many messages that a run takes about `seconds`, found by trying."""
+        """As many messages as were asked for, else so many that a run takes about `seconds`, found by trying."""
+        if self.count is not None:
+            return self.count
         key = peer, case
         if key not in self.counts:
             most = min(self.counterpart.most, self.counterpart.most_bytes // case.size) * 2 // 3
@@ -396,6 +400,7 @@ def main() -> int:
     parser.add_argument("--sizes", type=sizes, default="100,1024", help="of the body, bytes")
     parser.add_argument("--reps", type=positive, default=5, help="runs of each")
     parser.add_argument("--seconds", type=float, default=1.0, help="about so long is a run")
+    parser.add_argument("--count", type=positive, help="messages of a run, whatever time they take")
     parser.add_argument("--quick", action="store_true", help="3 runs of 0.3 seconds")
     parser.add_argument("--single", action="store_true", help="the counterpart answers each delivery by itself")
     parser.add_argument(
@@ -436,7 +441,7 @@ def main() -> int:
             counterpart = Counterpart(options, rust)
         stack.callback(counterpart.stop)
         compiled_ = compiled.installed() if any("compiled" in variant for variant in given.variants) else None
-        bench = Bench(peers, cases, given.seconds, counterpart, commands, compiled_)
+        bench = Bench(peers, cases, given.seconds, counterpart, commands, compiled_, given.count)
         loads = [os.getloadavg()[0]]  # of the last minute
         for number in range(1, given.reps + 1):
             bench.round(number)
