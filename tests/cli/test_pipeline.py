@@ -24,6 +24,7 @@ from amqp10.cli._pipeline import _shown
 from amqp10.spark.pipeline import cause
 
 URL = "amqp://guest:hidden@localhost:1"
+STARTUP = Path(__file__).parent.parent / "spark" / "startup"
 
 
 @pytest.mark.parametrize(
@@ -133,17 +134,22 @@ def test_to_files_and_on_until_a_signal(broker_url: str, tmp_path: Path) -> None
     """All that is there goes to parquet; SIGTERM to its processes ends it after a batch, and nothing is lost."""
     import pyarrow.parquet as pq
 
+    # Neither Java runs for long; and workers that take pyspark from its zip compile all of it each time.
+    path = os.pathsep.join(filter(None, [str(STARTUP), os.environ.get("PYTHONPATH", "")]))
+    env = {**os.environ, "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", "PYTHONPATH": path}
     command = [sys.executable, "-m", "amqp10", "pipeline", "--from", broker_url, "--address", "orders"]
     to_files = [*command, "--to", f"parquet:{tmp_path / 'lake'}", "--columns", "body STRING, message_id STRING"]
     sent(broker_url, "orders", 0, 300)
-    ended = subprocess.run([*to_files, "--rate", "200"], capture_output=True, text=True, timeout=500, check=False)
+    ended = subprocess.run(
+        [*to_files, "--rate", "200"], capture_output=True, text=True, timeout=500, check=False, env=env
+    )
     assert ended.returncode == 0, ended.stderr
     assert "batch 0: 200 rows in " in ended.stderr
     assert "batch 1: 100 rows in " in ended.stderr
     assert "hidden" not in ended.stderr
     sent(broker_url, "orders", 300, 2300)
     on_and_on = [*to_files, "--trigger", "0 seconds", "--rate", "50"]
-    with subprocess.Popen(on_and_on, stderr=subprocess.PIPE, text=True, start_new_session=True) as running:
+    with subprocess.Popen(on_and_on, stderr=subprocess.PIPE, text=True, start_new_session=True, env=env) as running:
         assert running.stderr is not None
         try:
             said = next(line for line in running.stderr if line.startswith("batch "))

@@ -22,7 +22,7 @@ def main(url: str, folder: Path) -> None:
     spark = (
         SparkSession.builder.master("local[64,2]")  # who is stopped stays in its place
         .config("spark.ui.enabled", "false")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
