@@ -170,7 +170,9 @@ def work(
     )
 
     async def main() -> signal.Signals | None:
-        connection = peer.connect(reconnect=Reconnect(first_attempts=math.inf, resume_timeout=RESUME_TIMEOUT))
+        # In order, the messages of a killed worker are to come again before those behind them.
+        resume_timeout = RESUME_TIMEOUT if key is None else 0
+        connection = peer.connect(reconnect=Reconnect(first_attempts=math.inf, resume_timeout=resume_timeout))
         try:
             made = worker(connection)
         except (TypeError, ValueError) as error:  # the handler takes no message, or settings do not go together
