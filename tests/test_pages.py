@@ -283,9 +283,12 @@ async def find_out(names: dict[str, Any]) -> None:
 
 
 async def undo(names: dict[str, Any]) -> None:
-    """Leave the process as it was."""
+    """Do what Spark would call, and leave the process as it was."""
+    if "begin" in names:
+        names["begin"]()
     uninstrument()
-    uninstrument(names["connection"])
+    if "connection" in names:
+        uninstrument(names["connection"])
 
 
 AFTERWARDS = {"app": post_an_order, "authorize": decide, "details": find_out, "instrument": undo}

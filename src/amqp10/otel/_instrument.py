@@ -26,21 +26,25 @@ def instrument(
     *,
     tracer_provider: TracerProvider | None = None,
     meter_provider: MeterProvider | None = None,
+    each_delivery: bool = True,
 ) -> None:
     """Let the links that are made from now on make spans and metrics.
 
     Args:
         connection: those of this one; None: those of all connections of the process, of `amqp10.sync` too.
         tracer_provider, meter_provider: where to; None: OpenTelemetry's global ones.
+        each_delivery: also make a span of each outcome, and of each block of `with delivery`. False is for what
+            receives large batches: there are the spans of receiving, with links to the messages.
     """
     telemetry = Telemetry(tracer_provider, meter_provider)
     types: dict[type, type] = {}
+    members = {"telemetry": telemetry, "each_delivery": each_delivery}
 
     def wrap(on: Any, cls: type) -> type:
         telemetry.connections.add(on)
         if cls not in types:
             base = TracingSender if issubclass(cls, Sender) else TracingReceiver
-            types[cls] = type(cls.__name__, (base, cls), {"telemetry": telemetry, "__doc__": cls.__doc__})
+            types[cls] = type(cls.__name__, (base, cls), {**members, "__doc__": cls.__doc__})
         return types[cls]
 
     if connection is not None:
@@ -134,10 +138,12 @@ class TracingReceiver(Receiver):
     """What a receiver does beside receiving."""
 
     telemetry: Telemetry
+    each_delivery: bool
 
     def __init__(self, core: Any) -> None:
         super().__init__(core)
-        core.derive = tracing_delivery
+        if self.each_delivery:
+            core.derive = tracing_delivery
         core.processing = self._processing
 
     def _processing(self, deliveries: Sequence[Delivery]) -> Operation:

@@ -51,6 +51,13 @@ def seconds(text: str) -> float:
     return number
 
 
+def function_name(text: str) -> str:
+    module, colon, name = text.partition(":")
+    if not (colon and all(each.isidentifier() for each in (*module.split("."), *name.split(".")))):
+        raise ValueError(f"must be MODULE:FUNCTION, such as shop.telemetry:begin, not {text!r}")
+    return text
+
+
 def urls(text: str) -> tuple[str, ...]:
     found = tuple(each.strip() for each in text.split(",") if each.strip())
     if not found:

@@ -19,6 +19,7 @@ from ._option_parsers import (
     dialect_name,
     directory,
     ending_offsets,
+    function_name,
     json_object,
     json_strings,
     moment,
@@ -128,6 +129,12 @@ class Options:
     idle_timeout: float = _option("all", seconds, "Silence after which a connection is lost (s).", 60.0)
     connect_timeout: float = _option(
         "all", seconds, "How long a connection that cannot be made, or is lost, is tried again (s).", 30.0
+    )
+    setup: str | None = _option(
+        "all",
+        function_name,
+        "A function, `MODULE:FUNCTION`, that each Python process of Spark calls once before it connects, for telemetry "
+        "or logging; the module is to be there on all machines.",
     )
 
     # Reading

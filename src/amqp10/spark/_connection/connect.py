@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import math
 import os
 import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import anyio
@@ -47,8 +50,12 @@ def connection(options: Options, *, reconnect: bool = False) -> Connection:
             without an outcome are sent again.
 
     Raises:
-        ValueError: the credentials do not fit the mechanism, or a TLS file cannot be read.
+        ValueError: the credentials do not fit the mechanism, a TLS file cannot be read, or there is no function
+            `setup`.
+        Exception: what the function `setup` raises.
     """
+    if options.setup is not None:
+        _set_up(options.setup)
     for name, path in (
         ("tls.ca", options.tls_ca),
         ("tls.certificate", options.tls_certificate),
@@ -79,6 +86,21 @@ def connection(options: Options, *, reconnect: bool = False) -> Connection:
         incoming_window=WINDOW,
         dialect=options.dialect,
     )
+
+
+@cache
+def _set_up(name: str) -> None:
+    """Call the function that the option `setup` names, once in a process.
+
+    Raises:
+        ValueError: there is none.
+    """
+    module, _, path = name.partition(":")
+    try:
+        function = attrgetter(path)(importlib.import_module(module))
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"amqp: option 'setup': {name!r} is not on {socket.gethostname()}: {error}") from error
+    function()
 
 
 WINDOW = 4096
