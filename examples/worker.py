@@ -12,7 +12,7 @@ from amqp10 import Connection, DeadLetter, Message, Reconnect, Retries, Worker
 
 URL = sys.argv[1] if len(sys.argv) > 1 else "amqp://localhost:5672"
 done = trio.Event()
-# Which tells of each attempt that fails
+# Its logger names each attempt that fails: not here
 logging.getLogger("amqp10.worker").setLevel(logging.CRITICAL)
 
 
