@@ -1,13 +1,15 @@
-"""The compiled part of a wheel, made where AMQP10_COMPILE=1 asks for it; where it cannot be made, the wheel has none.
+"""What is made for a wheel: its bill of materials, and the compiled part where AMQP10_COMPILE=1 asks for it.
 
-The modules below are compiled by Cython from the same sources that run without it, with what their .pxd files know of
-them beside, but for the two _fast.pyx: these have what is done with most values and messages once more.
-docs/operate/compiled.md says what that gains, and why these.
+Where the compiled part cannot be made, the wheel has none. The modules below are compiled by Cython from the same
+sources that run without it, with what their .pxd files know of them beside. The two _fast.pyx have what is done with
+most values and messages once more. docs/operate/compiled.md says what that gains, and why these.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import sys
 import sysconfig
@@ -28,8 +30,11 @@ COMPILED = (
 DIRECTIVES = {"annotation_typing": False, "binding": True, "language_level": "3"}
 
 
-class CompiledPart(BuildHookInterface[Any]):
-    """Adds the extension modules to the wheel, beside their sources: Python imports them in place of these."""
+class WheelParts(BuildHookInterface[Any]):
+    """Adds to the wheel the list of what it is made of, and the extension modules where they are asked for.
+
+    The modules lie beside their sources: Python imports them in place of these.
+    """
 
     PLUGIN_NAME = "custom"
 
@@ -46,9 +51,14 @@ class CompiledPart(BuildHookInterface[Any]):
         return ["cython>=3.1", "setuptools"] if self.asked_for else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        if not self.asked_for or version == "editable":
+        if self.target_name != "wheel" or version == "editable":
             return
         self._made = TemporaryDirectory()
+        bill = Path(self._made.name) / "amqp10.cdx.json"
+        bill.write_text(bill_of_materials(self.metadata.version, self.metadata.core.dependencies), encoding="utf-8")
+        build_data["sbom_files"] = [str(bill)]
+        if not self.asked_for:
+            return
         try:
             made = compile_in(Path(self._made.name), Path(self.root) / "src" / "amqp10")
         except (Exception, SystemExit) as error:  # setuptools ends the process where there is no compiler
@@ -61,6 +71,36 @@ class CompiledPart(BuildHookInterface[Any]):
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         if hasattr(self, "_made"):
             self._made.cleanup()
+
+
+def bill_of_materials(version: str, dependencies: list[str]) -> str:
+    """Return what the wheel is made of, as CycloneDX 1.6 in JSON: its sources are ours, and nothing is bundled.
+
+    The packages that it needs are listed without versions, for they are not in it. No time and no serial number: two
+    builds have the same octets.
+    """
+    names = [re.split(r"[^A-Za-z0-9._-]", each, maxsplit=1)[0] for each in dependencies]
+    own = f"pkg:pypi/amqp10@{version}"
+    needed = [
+        {"type": "library", "bom-ref": f"pkg:pypi/{each}", "name": each, "purl": f"pkg:pypi/{each}"} for each in names
+    ]
+    component = {
+        "type": "library",
+        "bom-ref": own,
+        "name": "amqp10",
+        "version": version,
+        "purl": own,
+        "licenses": [{"license": {"id": "Apache-2.0"}}],
+    }
+    bill = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {"component": component},
+        "components": needed,
+        "dependencies": [{"ref": own, "dependsOn": [each["bom-ref"] for each in needed]}],
+    }
+    return json.dumps(bill, indent=2) + "\n"
 
 
 def compile_in(folder: Path, package: Path) -> dict[str, str]:

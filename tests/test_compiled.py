@@ -143,7 +143,7 @@ def test_not_without_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """A Python without its global lock is given the plain sources: a compiled module would bring the lock back."""
     monkeypatch.setenv("AMQP10_COMPILE", "1")
     monkeypatch.syspath_prepend(str(ROOT))
-    hook = importlib.import_module("hatch_build").CompiledPart(str(ROOT), {}, None, None, str(tmp_path), "wheel")
+    hook = importlib.import_module("hatch_build").WheelParts(str(ROOT), {}, None, None, str(tmp_path), "wheel")
     monkeypatch.setattr(sysconfig, "get_config_var", {"Py_GIL_DISABLED": 0}.get)
     assert hook.asked_for
     monkeypatch.setattr(sysconfig, "get_config_var", {"Py_GIL_DISABLED": 1}.get)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -80,6 +81,18 @@ def test_metadata(wheel: Path) -> None:
     assert found["Keywords"]
     assert set(found.get_all("Classifier", [])) == set(PROJECT["classifiers"])
     assert set(found.get_all("Provides-Extra", [])) == set(PROJECT["optional-dependencies"])
+
+
+def test_bill_of_materials(wheel: Path) -> None:
+    """The wheel says what it is made of (PEP 770): itself, and what it needs, which is not bundled."""
+    text = zipfile.ZipFile(wheel).read(f"amqp10-{amqp10.__version__}.dist-info/sboms/amqp10.cdx.json")
+    bill = json.loads(text)
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
+    own = bill["metadata"]["component"]
+    assert (own["purl"], own["version"]) == (f"pkg:pypi/amqp10@{amqp10.__version__}", amqp10.__version__)
+    assert {each["name"] for each in bill["components"]} == {Requirement(each).name for each in PROJECT["dependencies"]}
+    known = {own["bom-ref"], *(each["bom-ref"] for each in bill["components"])}
+    assert all({each["ref"], *each["dependsOn"]} <= known for each in bill["dependencies"])
 
 
 def required(line: str, found: dict[str, Distribution]) -> None:
