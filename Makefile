@@ -119,7 +119,7 @@ bench: $(VENV)/.bench  ## CPU per message of this client beside others, in one r
 bench-quick: $(VENV)/.bench  ## the same in a minute, for a first impression
 	$(BIN)/python benchmarks/run.py --quick
 
-bench-real: $(VENV)/.bench  ## messages as applications send them: every client that the tools here can build (half an hour)
+bench-real: $(VENV)/.bench  ## messages as applications send them: every client that the tools here can build (a quarter of an hour)
 	$(BIN)/python benchmarks/real_clients.py --native --compiled --json benchmarks/results/real_run.json
 	$(BIN)/python benchmarks/report.py
 

@@ -1,10 +1,11 @@
-"""No client at all: what the round trip of `await sender.send()` costs by itself, on a blocking socket or on trio.
+"""No client at all: what a round trip of `await sender.send()` costs by itself, on a blocking socket, trio or asyncio.
 
 The same octets go out and come in as with this project's client; nothing is decoded.
 """
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import sys
 import time
@@ -78,7 +79,44 @@ async def on_trio() -> None:
             write = speaking.send(bytes(await stream.receive_some(65_536)))
 
 
+class Waited(asyncio.Protocol):
+    """Has a task wait for what comes."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._came = b""
+        self._waiter: asyncio.Future[None] | None = None
+
+    def data_received(self, data: bytes) -> None:
+        self._came += data
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def read(self) -> bytes:
+        if not self._came:
+            self._waiter = self._loop.create_future()
+            await self._waiter
+        came, self._came = self._came, b""
+        return came
+
+
+async def on_asyncio() -> None:
+    """One task that writes and is woken by a protocol that reads; asyncio sets TCP_NODELAY by itself."""
+    transport, protocol = await asyncio.get_running_loop().create_connection(Waited, clock.host, clock.port)
+    speaking = conversation()
+    write = next(speaking)
+    while True:
+        if write:
+            transport.write(write)
+        if clock.done == clock.total:
+            transport.close()
+            return
+        write = speaking.send(await protocol.read())
+
+
 if clock.variant == "trio":
     trio.run(on_trio)
+elif clock.variant == "asyncio":
+    asyncio.run(on_asyncio())
 else:
     blocking()
