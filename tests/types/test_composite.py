@@ -244,11 +244,11 @@ def test_str_keys_of_maps_are_symbols() -> None:
         (Everything(when=5), "when: 5 is not a timestamp"),
         (Everything(identity="x"), "identity: 'x' is not a uuid"),
         (Everything(properties=[]), "properties: .* is not a map"),  # type: ignore[arg-type]
-        (Everything(properties={"k": object()}), "properties: a object has no AMQP type"),
+        (Everything(properties={"k": object()}), "properties: an object has no AMQP type"),
         (Everything(names="ab"), "names: 'ab' is not a tuple"),  # type: ignore[arg-type]
         (Everything(names=("a", 1)), "names: an array of symbol|names: 1 is not a symbol"),  # type: ignore[arg-type]
         (Everything(names=(1,)), "names: 1 is not a symbol"),  # type: ignore[arg-type]
-        (Everything(any=object()), "any: a object has no AMQP type"),
+        (Everything(any=object()), "any: an object has no AMQP type"),
         (Everything(inner=Inner()), "inner: test:inner:list number is mandatory"),
         (Everything(mode="other"), "mode: 'other' is not one of low, high, mixed"),
         (Everything(mode=1), "mode: 1 is not one of low, high, mixed"),  # type: ignore[arg-type]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from ..errors import EncodeError
 
@@ -76,7 +76,7 @@ class AmqpSequence:
     def __eq__(self, other: object) -> bool:
         return self.parts == other.parts if isinstance(other, AmqpSequence) else NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"AmqpSequence({', '.join(map(repr, self.parts))})"
@@ -98,7 +98,7 @@ class AmqpValue:
     def __eq__(self, other: object) -> bool:
         return bool(self.value == other.value) if isinstance(other, AmqpValue) else NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"AmqpValue({self.value!r})"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from struct import Struct
-from typing import Any, Final, Self, TypedDict, TypeVar, Unpack
+from typing import Any, ClassVar, Final, Self, TypedDict, TypeVar, Unpack
 from uuid import UUID
 
 from ..errors import DecodeError, EncodeError
@@ -452,7 +452,7 @@ class Message:
             _plain(self.body) == _plain(other.body)
         )
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).decode, (self.encode(),)

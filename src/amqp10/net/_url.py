@@ -186,8 +186,8 @@ def parse_url(url: str) -> Endpoint:
     """
     if "sb://" in url and "endpoint=" in url.lower():
         raise ValueError(
-            "that is a connection string of Azure, not a URL: connect to amqps://NAMESPACE.servicebus.windows.net, "
-            "with tokens=CbsTokens(SasKey(NAME, KEY))"
+            "that is a connection string of Azure, not a URL: ServiceBus and EventHub of amqp10.azure take it; or "
+            "connect to amqps://NAMESPACE.servicebus.windows.net, with tokens=CbsTokens(SasKey(NAME, KEY))"
         )
     if "://" not in url:
         raise ValueError("an AMQP URL begins with amqp://, amqps://, amqp+unix://, ws:// or wss://")

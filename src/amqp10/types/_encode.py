@@ -161,7 +161,8 @@ class _Writers(dict[type, Writer]):
             hint = ": make it a list"
         elif is_dataclass(python):
             hint = ": make it a dict, with dataclasses.asdict"
-        raise EncodeError(f"a {python.__qualname__} has no AMQP type{hint}")
+        name = python.__qualname__
+        raise EncodeError(f"{'an' if name[0] in 'AEIOaeio' else 'a'} {name} has no AMQP type{hint}")
 
 
 def _out_of_range(name: str, value: object) -> EncodeError:

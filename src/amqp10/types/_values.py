@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
-from typing import Any, Final, Literal, get_args
+from typing import Any, ClassVar, Final, Literal, get_args
 
 TypeName = Literal[
     "null",
@@ -51,7 +51,8 @@ class _Integer(int):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({int.__repr__(self)})"
 
-    __str__ = int.__repr__
+    def __str__(self) -> str:
+        return int.__repr__(self)
 
 
 class UByte(_Integer):
@@ -110,7 +111,8 @@ class Float(float):
     def __repr__(self) -> str:
         return f"Float({float.__repr__(self)})"
 
-    __str__ = float.__repr__
+    def __str__(self) -> str:
+        return float.__repr__(self)
 
 
 class _Decimal(Decimal):
@@ -251,7 +253,7 @@ class Map:
             return NotImplemented
         return self.pairs == other.pairs
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"Map({self.pairs!r})"

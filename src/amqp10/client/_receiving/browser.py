@@ -30,7 +30,7 @@ class BrowsedDelivery(Delivery):
 class BrowserCore(ReceiverCore):
     """The core of a browser."""
 
-    delivery_type = BrowsedDelivery
+    delivery_type: type[Delivery] = BrowsedDelivery
 
     def __init__(
         self, connection: ConnectionCore, session: SessionCore | None, terms: LinkTerms, credit: int, **how: bool

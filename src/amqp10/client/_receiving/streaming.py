@@ -197,7 +197,7 @@ class StreamReceiverCore(ReceiverCore):
         deferred: outcomes to be told when the deliveries are whole.
     """
 
-    delivery_type = StreamedDelivery
+    delivery_type: type[Delivery] = StreamedDelivery
 
     def __init__(
         self,

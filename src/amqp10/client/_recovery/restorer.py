@@ -25,6 +25,7 @@ from .pending_answers import PendingAnswers
 
 if TYPE_CHECKING:
     from ...engine import OutgoingDelivery
+    from .._settings import Reconnect
 
 
 MOST_FRUITLESS: Final = 3
@@ -66,7 +67,7 @@ class Restorer(Recovery):
     """
 
     def __init__(self, connection: ConnectionCore) -> None:
-        self.settings = connection.supervisor.settings
+        self.settings: Reconnect = connection.supervisor.settings
         self.losing = False
         self.sessions: dict[SessionCore, None] = {}
         self.topology: Declarations = Declarations(

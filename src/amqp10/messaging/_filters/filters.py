@@ -63,7 +63,7 @@ class Filter:
             return NotImplemented
         return (self.name, self.described) == (other.name, other.described)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.value!r})"
