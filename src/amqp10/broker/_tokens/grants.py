@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from ...messaging import Error
@@ -30,6 +30,7 @@ class PeerTokens:
         self._login: Grant | None = None
         self._put: dict[str, Grant] = {}
         self._bare_since = rules.clock()  # without any token
+        self._virtual_host = ""  # not entered yet
         self.changed: Callable[[], None] = lambda: None
 
     @property
@@ -85,6 +86,14 @@ class PeerTokens:
         self._put[key] = grant
         self.changed()
 
+    def carried(self, token: str, name: str, actions: Iterable[Action]) -> bool:
+        """Return whether a token that a request carries allows one of these with an entity; it is not kept."""
+        try:
+            grant = self._rules.check_carried(token, name)
+        except TokenInvalid:
+            return False
+        return any(grant.allows(action, name, self._virtual_host) for action in actions)
+
     def end_all(self) -> None:
         """Let all tokens end that were put, as if their time were over."""
         if self._put:
@@ -100,6 +109,7 @@ class PeerTokens:
 
     def rights_in(self, virtual_host: str, user: str | None) -> Rights | None:
         """Return what the tokens allow; None where the peer came in by something else."""
+        self._virtual_host = virtual_host
         if self._login is None and user is not None:
             return None
 

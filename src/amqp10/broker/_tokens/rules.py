@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Final, Literal, get_args
-from urllib.parse import unquote, unquote_plus, urlsplit
+from urllib.parse import quote, unquote, unquote_plus, urlsplit
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
@@ -249,6 +249,19 @@ class TokenRules:
                 raise TokenInvalid("a SAS token is put at $cbs, and is no login")
             return self._check_sas(token.removeprefix(SAS_PREFIX), audience)
         return self._check_jwt(token, audience)
+
+    def check_carried(self, token: str, name: str) -> Grant:
+        """Return what a token allows that a request about an entity carries.
+
+        Nobody says what it is for then: a SAS token is for what it is signed for.
+
+        Raises:
+            TokenInvalid: as for `check`.
+        """
+        signed = next((part[3:] for part in token.removeprefix(SAS_PREFIX).split("&") if part.startswith("sr=")), None)
+        if token.startswith(SAS_PREFIX) and signed is not None:
+            return self.check(token, unquote_plus(signed))
+        return self.check(token, f"sb://any/{quote(name)}")
 
     def check_key(self, name: str | None, key: str) -> Grant:
         """Return what the name and the key of a SAS rule allow, as long as the connection lasts.

@@ -7,6 +7,7 @@ import string
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import quote_plus
 from uuid import uuid4
 
 import anyio
@@ -14,14 +15,16 @@ import pytest
 from azure.eventhub._buffered_producer._partition_resolver import generate_hash_code
 
 from amqp10.azure import EventHub
-from amqp10.broker import Broker, TokenRules
+from amqp10.broker import Broker, JwtKey, SasRule, TokenRules
 from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, EventHubConfig, connection_string
 from amqp10.broker.azure._event_hubs.partition_keys import partition_of
 from amqp10.client import Connection, Receiver
 from amqp10.errors import ConnectionClosed, LinkDetached, LocalProtocolError, ManagementError, MessageRejected
 from amqp10.messaging import AmqpValue, Data, Message, Source, Target
+from amqp10.tokens import sas_signature
 from amqp10.types import Described, Symbol
 
+from ....kit.token_rig import SECRET, jwt
 from ..conftest import NOON, Clock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("Event Hubs emulator")]
@@ -332,6 +335,12 @@ class TestReaders:
             assert [event.body for event in await read(connection, 1)] == [0]
 
 
+def sas_token(resource: str, rule: str = "all", key: str = "k", ends: float = NOON + 60) -> str:
+    encoded, expiry = quote_plus(resource), f"{ends:.0f}"
+    signature = quote_plus(sas_signature(key, encoded, expiry))
+    return f"SharedAccessSignature sr={encoded}&sig={signature}&se={expiry}&skn={rule}"
+
+
 class TestManagement:
     async def asked(self, connection: Connection, node: str = "$management", **said: Any) -> Message:
         request = Message(AmqpValue(None), message_id=uuid4(), reply_to="here", application_properties=said)
@@ -351,6 +360,35 @@ class TestManagement:
                 assert answer.body["partition_ids"] == ["0", "1"]
                 assert (answer.body["name"], answer.body["partition_count"]) == ("Hub", 2)
                 assert answer.body["created_at"].timestamp() == NOON
+
+    @pytest.mark.parametrize(
+        ("token", "status"),
+        [
+            (sas_token("amqp://here/Hub"), 200),
+            (sas_token("amqp://here/"), 200),
+            (sas_token("amqp://here/other"), 401),
+            (sas_token("amqp://here/hub", "listen"), 200),
+            (sas_token("amqp://here/hub", ends=NOON - 1), 401),
+            (sas_token("amqp://here/hub", key="wrong"), 401),
+            (sas_token("no URI"), 401),
+            (jwt({"exp": NOON + 60, "scope": "read:*/*"}), 200),
+            (jwt({"exp": NOON + 60, "scope": "read:*/other"}), 401),
+            (jwt({"exp": NOON + 60, "scope": "read:*/*"}, "wrong"), 401),
+            ("SharedAccessSignature nonsense", 401),
+            (1, 401),
+            (None, 401),
+        ],
+    )
+    async def test_by_the_token_of_a_request(self, token: object, status: int) -> None:
+        """A request that carries a token needs none at `$cbs`, as Microsoft's SDK for Java has it; it counts once."""
+        sas = [SasRule("all", "k"), SasRule("listen", "k", ["Listen"])]
+        rules = TokenRules(sas, [JwtKey(SECRET)], clock=Clock())
+        async with namespace(EventHubConfig("hub", 2), tokens=rules) as (_, connection):
+            read = {"operation": "READ", "type": "com.microsoft:eventhub", "name": "hub"}
+            answer = await self.asked(connection, **read, security_token=token)
+            assert answer.application_properties["status-code"] == status
+            answer = await self.asked(connection, **read)
+            assert answer.application_properties["status-code"] == 401
 
     async def test_by_the_draft(self) -> None:
         """`connection.management()` asks there, too, when it is told where the answers come from."""
