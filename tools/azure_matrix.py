@@ -84,6 +84,7 @@ SOURCES = {
     "javascript": Source("interop/test_azure_sdks.py", "javascript", "JAVASCRIPT"),
     "javascript-hubs": Source("interop/test_azure_sdks.py", "javascript", "JAVASCRIPT_HUBS"),
     "java": Source("interop/test_azure_sdks.py", "java", "JAVA"),
+    "java-hubs": Source("interop/test_azure_sdks.py", "java", "JAVA_HUBS"),
     "go": Source("interop/test_azure_sdks.py", "go", "GO"),
     "pairs": Source("interop/test_azure_client.py", "ours"),
     "complaints": Source("interop/test_azure_complaints.py", "ours"),
@@ -97,7 +98,7 @@ SOURCES = {
     "blobs": Source("interop/test_azure_processor.py", "ours", whole=False),
     "blobs-python": Source("interop/test_azure_processor.py", "python", whole=False),
 }
-RUNNERS = {"test_behavior", "test_java", "test_javascript", "test_javascript_hubs", "test_go"}
+RUNNERS = {"test_behavior", "test_java", "test_javascript", "test_javascript_hubs", "test_java_hubs", "test_go"}
 """Tests that run what is decorated, or what is in a table."""
 
 
@@ -597,13 +598,13 @@ EVENT_HUBS = {
             "connection string",
             "A connection string of the emulator is enough to send and read",
             "hubs.event_as_sent hubs-async.send_and_read go.hub-positions hub-pairs.ours_to_theirs "
-            "javascript-hubs.batch",
+            "javascript-hubs.batch java-hubs.batch",
         ),
         B("capitals", "Names of hubs and groups ignore case", "hubs.capitals"),
         B(
             "missing hub",
             "A hub that is not there is said to be missing",
-            "hubs.no_such_hub hub.refused javascript-hubs.missing",
+            "hubs.no_such_hub hub.refused javascript-hubs.missing java-hubs.missing",
         ),
         B("missing group", "So is a consumer group", "hubs.no_such_group hub.nothing_there"),
         B("missing partition", "So is a partition", "hubs.no_such_partition hub.nothing_there hub.refused"),
@@ -624,34 +625,34 @@ EVENT_HUBS = {
         B(
             "event",
             "An event comes as it was sent",
-            "hubs.event_as_sent hub-pairs.ours_to_theirs javascript-hubs.event",
+            "hubs.event_as_sent hub-pairs.ours_to_theirs javascript-hubs.event java-hubs.event",
         ),
         B(
             "what the service adds",
             "An event has its number, its offset and the time when it came",
-            "hubs.event_as_sent hub-pairs.theirs_to_ours javascript-hubs.event",
+            "hubs.event_as_sent hub-pairs.theirs_to_ours javascript-hubs.event java-hubs.event",
         ),
         B(
             "other bodies",
             "A body need not be octets",
-            "hubs.other_bodies hub.positions javascript-hubs.event",
+            "hubs.other_bodies hub.positions javascript-hubs.event java-hubs.event",
         ),
         B(
             "batch",
             "The events of a batch come one by one, in order",
             "hubs.batch_in_order hubs-async.send_and_read go.hub-positions hub-pairs.ours_to_theirs "
-            "hub-pairs.theirs_to_ours javascript-hubs.batch",
+            "hub-pairs.theirs_to_ours javascript-hubs.batch java-hubs.batch",
         ),
         B(
             "one partition",
             "A sender names the partition that its events go to",
             "hubs.batch_in_order hubs-async.send_and_read go.hub-positions hub.partition_by_number "
-            "javascript-hubs.batch",
+            "javascript-hubs.batch java-hubs.batch",
         ),
         B(
             "partition key",
             "All events of a key are in one partition, in order",
-            "hubs.batch_by_key go.hub-keys hub-pairs.same_partition hub.key javascript-hubs.keys",
+            "hubs.batch_by_key go.hub-keys hub-pairs.same_partition hub.key javascript-hubs.keys java-hubs.keys",
         ),
         B("keys are spread", "Keys are spread over all partitions", "hubs.keys_spread"),
         B("no key", "What has no key goes to each partition in turn", "hubs.without_key_in_turn"),
@@ -669,7 +670,7 @@ EVENT_HUBS = {
         B(
             "first event",
             "A reader begins with the first event",
-            "hubs.first_and_next go.hub-positions hub.positions javascript-hubs.batch",
+            "hubs.first_and_next go.hub-positions hub.positions javascript-hubs.batch java-hubs.batch",
         ),
         B(
             "next event",
@@ -679,17 +680,19 @@ EVENT_HUBS = {
         B(
             "sequence number",
             "A reader begins at or behind a sequence number",
-            "hubs.by_sequence_number hubs-async.position go.hub-positions hub.positions javascript-hubs.positions",
+            "hubs.by_sequence_number hubs-async.position go.hub-positions hub.positions "
+            "javascript-hubs.positions java-hubs.positions",
         ),
         B(
             "offset",
             "A reader begins at or behind an offset",
-            "hubs.by_offset go.hub-positions hub-pairs.checkpoints hub.positions javascript-hubs.positions",
+            "hubs.by_offset go.hub-positions hub-pairs.checkpoints hub.positions "
+            "javascript-hubs.positions java-hubs.positions",
         ),
         B(
             "time",
             "A reader begins with what came after a time",
-            "hubs.by_time hub.positions javascript-hubs.positions",
+            "hubs.by_time hub.positions javascript-hubs.positions java-hubs.positions",
         ),
         B("position of each partition", "Each partition has a position of its own", "hubs.for_each_partition"),
         B("beyond the end", "A position beyond the last event is refused", "hubs.beyond_the_end"),
@@ -701,7 +704,7 @@ EVENT_HUBS = {
         B(
             "all partitions",
             "One consumer reads all partitions, each in order",
-            "hubs.all_partitions hubs-async.send_and_read processor.all_in_order javascript-hubs.keys",
+            "hubs.all_partitions hubs-async.send_and_read processor.all_in_order javascript-hubs.keys java-hubs.keys",
         ),
         B("batches of events", "A reader gets several events at once", "hub.batches processor.batches_and_threads"),
         B(
@@ -712,7 +715,7 @@ EVENT_HUBS = {
         B(
             "last event",
             "A reader that asks for it hears of the last event",
-            "hubs.last_event_tracked hub-pairs.last_event hub.last_event javascript-hubs.last",
+            "hubs.last_event_tracked hub-pairs.last_event hub.last_event javascript-hubs.last java-hubs.last",
         ),
         B("retention", "Old events go by the clock", "hubs.retention hub.partition"),
         B("canceled receive", "A receive that is canceled loses no event", "hub.cancelled"),
@@ -722,7 +725,7 @@ EVENT_HUBS = {
             "higher level",
             "A reader of a higher owner level takes the partition",
             "hubs.higher_level_steals hubs-async.stolen go.hub-owner hub-pairs.they_steal hub.owner_levels "
-            "javascript-hubs.owner",
+            "javascript-hubs.owner java-hubs.owner",
         ),
         B(
             "same level",
@@ -744,13 +747,13 @@ EVENT_HUBS = {
             "hub",
             "A hub says its name and its partitions",
             "hubs.hub_properties hubs-async.properties go.hub-properties hub-pairs.same_properties "
-            "javascript-hubs.properties",
+            "javascript-hubs.properties java-hubs.properties",
         ),
         B(
             "partition",
             "A partition says what it has, and whether that is nothing",
             "hubs.partition_properties hubs-async.properties go.hub-properties hub-pairs.same_properties "
-            "javascript-hubs.properties",
+            "javascript-hubs.properties java-hubs.properties",
         ),
     ],
     "Faults": [
@@ -972,11 +975,6 @@ DIFFERENCES = {
             "broker/azure/event_hubs/test_hub.py::test_too_many",
         ),
         Difference(
-            "one token",
-            "The token that a management request carries is not looked at",
-            "The token of `$cbs` has decided already who may ask",
-        ),
-        Difference(
             "idle links stay",
             "Links to hubs that nobody uses are not detached",
             "Not built yet; those of Service Bus are detached",
@@ -1057,7 +1055,10 @@ def versions() -> dict[str, str]:
         json.loads((CLIENTS / each / "package.json").read_text(encoding="utf-8"))["dependencies"]
         for each in ("azure_servicebus_js", "azure_eventhubs_js")
     ]
-    java = (CLIENTS / "azure_servicebus_java" / "pom.xml").read_text(encoding="utf-8")
+    java = "".join(
+        (CLIENTS / each / "pom.xml").read_text(encoding="utf-8")
+        for each in ("azure_servicebus_java", "azure_eventhubs_java")
+    )
     go = (CLIENTS / "azure_go" / "go.mod").read_text(encoding="utf-8")
     found = re.findall(r"<artifactId>(azure-messaging-\w+)</artifactId>\s*<version>([\d.]+)<", java)
     return {

@@ -24,7 +24,14 @@ from amqp10.broker.azure import (
 from amqp10.testing import CertificateAuthority
 
 from .brokers import Unavailable
-from .clients import AZURE_EVENTHUBS_JS, AZURE_GO, AZURE_SERVICEBUS_JAVA, AZURE_SERVICEBUS_JS, Program
+from .clients import (
+    AZURE_EVENTHUBS_JAVA,
+    AZURE_EVENTHUBS_JS,
+    AZURE_GO,
+    AZURE_SERVICEBUS_JAVA,
+    AZURE_SERVICEBUS_JS,
+    Program,
+)
 from .conftest import unavailable
 
 pytestmark = [
@@ -42,7 +49,7 @@ CONFIG = AzureConfig(
         QueueConfig("lost", lock_duration=1.0),
     ],
     [TopicConfig("events", [SubscriptionConfig("red", rules=[Rule("red", SqlFilter("color = 'red'"))])])],
-    event_hubs=[EventHubConfig("telemetry", 4), EventHubConfig("readings", 8)],
+    event_hubs=[EventHubConfig(*each) for each in (("telemetry", 4), ("readings", 8), ("keyed", 4))],
 )
 JAVA = {
     "settle": "complete, abandon, defer, dead-letter with a reason; a deferred message by its number",
@@ -78,6 +85,17 @@ JAVASCRIPT_HUBS = {
     "owner": "a reader of a higher owner level takes the partition of another one",
     "buffered": "a producer that gathers events tells of all that was sent",
     "missing": "an event hub that is not there is said to be missing",
+}
+
+JAVA_HUBS = {
+    "properties": JAVASCRIPT_HUBS["properties"],
+    "event": JAVASCRIPT_HUBS["event"],
+    "batch": JAVASCRIPT_HUBS["batch"],
+    "positions": JAVASCRIPT_HUBS["positions"],
+    "keys": JAVASCRIPT_HUBS["keys"],
+    "last": JAVASCRIPT_HUBS["last"],
+    "owner": JAVASCRIPT_HUBS["owner"],
+    "missing": JAVASCRIPT_HUBS["missing"],
 }
 
 GO = {
@@ -148,6 +166,12 @@ def javascript_hubs(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
 
 
 @pytest.fixture(scope="module")
+def java_hubs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """How each behavior went in Java, with Event Hubs."""
+    return run(AZURE_EVENTHUBS_JAVA, selected(request, "java_hubs"), tmp_path_factory.mktemp("java"))
+
+
+@pytest.fixture(scope="module")
 def go(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """How each behavior went in Go."""
     return run(AZURE_GO, selected(request, "go"), tmp_path_factory.mktemp("go"))
@@ -169,6 +193,12 @@ def test_javascript(behavior: str, javascript: dict[str, str]) -> None:
 def test_javascript_hubs(behavior: str, javascript_hubs: dict[str, str]) -> None:
     """What the SDK for Event Hubs in JavaScript does and sees; JAVASCRIPT_HUBS says what that is."""
     assert javascript_hubs[behavior] == ""
+
+
+@pytest.mark.parametrize("behavior", JAVA_HUBS)
+def test_java_hubs(behavior: str, java_hubs: dict[str, str]) -> None:
+    """What the SDK for Event Hubs in Java does and sees; JAVA_HUBS says what that is."""
+    assert java_hubs[behavior] == ""
 
 
 @pytest.mark.parametrize("behavior", GO)

@@ -179,6 +179,7 @@ AZURE_SERVICEBUS_JS = Program(
     lambda source, folder: [tool("node"), str(source / "client.js")],
     lambda folder: {"NODE_PATH": str(folder / "node_modules")},
 )
+AZURE_EVENTHUBS_JAVA = Program("azure_eventhubs_java", "azure-messaging-eventhubs (Java)", install_java, run_java)
 AZURE_EVENTHUBS_JS = Program(
     "azure_eventhubs_js",
     "@azure/event-hubs (JavaScript)",

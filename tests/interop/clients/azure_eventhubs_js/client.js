@@ -12,9 +12,13 @@ const GROUP = EventHubConsumerClient.defaultConsumerGroupName;
 const producer = new EventHubProducerClient(connection, HUB, OPTIONS);
 
 async function publish(options, ...bodies) {
-  const batch = await producer.createBatch(options);
+  await publishBy(producer, options, ...bodies);
+}
+
+async function publishBy(client, options, ...bodies) {
+  const batch = await client.createBatch(options);
   for (const body of bodies) assert(batch.tryAdd({ body }));
-  await producer.sendBatch(batch);
+  await client.sendBatch(batch);
 }
 
 // Calls `use` for each event, until it returns true, and returns the error that ended it before.
@@ -82,9 +86,11 @@ const behaviors = {
   },
 
   async keys() {
-    await publish({ partitionKey: "amsterdam" }, "k1");
-    await publish({ partitionKey: "amsterdam" }, "k2");
-    const consumer = new EventHubConsumerClient(GROUP, connection, HUB, OPTIONS);
+    const keyed = new EventHubProducerClient(connection, "keyed", OPTIONS);
+    await publishBy(keyed, { partitionKey: "amsterdam" }, "k1");
+    await publishBy(keyed, { partitionKey: "amsterdam" }, "k2");
+    await keyed.close();
+    const consumer = new EventHubConsumerClient(GROUP, connection, "keyed", OPTIONS);
     const found = [];
     let subscription;
     await new Promise((resolve, reject) => {
