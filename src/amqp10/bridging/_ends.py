@@ -31,7 +31,7 @@ from ..messaging import ONLY_TO_RESUME, Source, Target
 
 if TYPE_CHECKING:
     from ..client import Transaction
-    from ..client.internals import SessionCore
+    from ..client.internals import SessionCore, Waiter
     from ..engine import IncomingDelivery, OutgoingDelivery, ReceiverLink, SenderLink
 
 
@@ -263,7 +263,7 @@ class Outlet(End, Sender):
         queue.since_yield += size + MESSAGE_COST
         await queue.wait_sendable()
 
-    def watch(self, waiter: Any) -> None:
+    def watch(self, waiter: Waiter) -> None:
         """Call `waiter.set()` when the link is over."""
         self.core.waiters.add(waiter)
 

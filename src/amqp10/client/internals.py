@@ -46,6 +46,7 @@ from ._receiving.streaming import StreamReceiverCore as StreamReceiverCore
 from ._requests.requester import ReplyCore, ReplyReceiver
 from ._sending.body_writer import BodyWriter as BodyWriter
 from ._sending.delivery import SentDelivery as SentDelivery
+from ._sending.delivery import Waiter as Waiter
 from ._sending.delivery import known_outcome as known_outcome
 from ._sending.delivery import not_accepted as not_accepted
 from ._sending.delivery import unknown as unknown
