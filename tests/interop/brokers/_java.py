@@ -32,6 +32,8 @@ JAVA = 17
 DOWNLOAD_SECONDS = 400
 START_SECONDS = 120
 STOP_SECONDS = 20
+SHORT = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Options of a Java that runs for seconds: the better compiler costs more than it gains there."""
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 
 
@@ -154,7 +156,13 @@ def copy_jars(pom: Path, folder: Path) -> None:
     command = [maven, "-q", "-B", "-f", str(pom), COPY, f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=DOWNLOAD_SECONDS
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            timeout=DOWNLOAD_SECONDS,
+            env={**os.environ, "MAVEN_OPTS": " ".join([*SHORT, os.environ.get("MAVEN_OPTS", "")])},
         )
     except subprocess.TimeoutExpired:
         raise Unavailable(f"mvn took more than {DOWNLOAD_SECONDS} s to download {name}") from None
@@ -249,7 +257,7 @@ def _start(
     places = {"data": str(data), "config": str(recipe.config)}
     command = [
         program,
-        *("-Xms128m", "-Xmx640m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true"),
+        *("-Xms128m", "-Xmx640m", *SHORT, "-Djava.awt.headless=true"),
         *(f"-Dinterop.{key}={value}" for key, value in properties.items()),
         *(option.format(**places) for option in recipe.options),
         *("-cp", f"{jars}/*", recipe.main),

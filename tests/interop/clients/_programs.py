@@ -16,7 +16,7 @@ from typing import Any
 
 import anyio
 
-from ..brokers import Unavailable, cache, copy_jars, java
+from ..brokers import SHORT, Unavailable, cache, copy_jars, java
 
 HERE = Path(__file__).resolve().parent
 INSTALL_SECONDS = 400
@@ -133,13 +133,13 @@ def install_java(source: Path, folder: Path) -> None:
     """Compiled here, once: Java would do that again each time that it is given the source."""
     program = java()
     copy_jars(source / "pom.xml", folder)
-    compiler = [program, "-m", "jdk.compiler/com.sun.tools.javac.Main", "-nowarn"]
+    compiler = [program, *SHORT, "-m", "jdk.compiler/com.sun.tools.javac.Main", "-nowarn"]
     jars = os.pathsep.join(map(str, folder.glob("*.jar")))
     get([*compiler, "-cp", jars, "-d", str(folder), str(source / "Client.java")], folder)
 
 
 def run_java(source: Path, folder: Path) -> list[str]:
-    return [java(), "-XX:TieredStopAtLevel=1", "-cp", os.pathsep.join((f"{folder}/*", str(folder))), "Client"]
+    return [java(), *SHORT, "-cp", os.pathsep.join((f"{folder}/*", str(folder))), "Client"]
 
 
 RHEA = Program(
