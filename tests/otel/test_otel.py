@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import aio_pika
@@ -24,7 +25,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 import amqp10.sync
 from amqp10 import Connection, Delivery, Message, MessageRejected, Receiver, Sender, Symbol, Worker, bridge
 from amqp10.broker import Broker
-from amqp10.otel import extract, inject, instrument, uninstrument
+from amqp10.otel import extract, inject, instrument, instrument_broker, uninstrument, uninstrument_broker
 from amqp10.otel._telemetry import GAUGES, SCHEMA, error_type
 from amqp10.testing import BackgroundBroker
 
@@ -487,6 +488,45 @@ async def test_a_worker(batch: int | None, seen: Seen) -> None:
     parents = {span.parent.span_id for span in seen.spans("work") if span.parent}
     assert parents == {span.context.span_id for span in processes}
     assert len(seen.spans("accept q")) == 2
+
+
+@pytest.mark.parametrize("how", ["rejected", "expired", "too often"])
+async def test_a_dead_letter_in_the_broker(how: str, seen: Seen) -> None:
+    """It is a span of the broker, linked to the span that made the message, and no part of the program's trace."""
+    instrument_broker(tracer_provider=seen.settings["tracer_provider"])
+    try:
+        with seen.tracer.start_as_current_span("of the program"):
+            async with Broker(dead_letter_expired=True, max_delivery_count=1) as broker, broker.connect() as connection:
+                ttl = timedelta(0) if how == "expired" else None
+                properties = {"traceparent": PARENT}
+                async with connection.sender("orders") as sender:
+                    await sender.send(Message("x", message_id="m", application_properties=properties, ttl=ttl))
+                async with connection.receiver("orders") as receiver, connection.receiver("dead-letter") as dead:
+                    if how == "rejected":
+                        (await receiver.receive()).reject("shop:sold-out", "no more of it")
+                    elif how == "too often":
+                        (await receiver.receive()).modify(delivery_failed=True)
+                    with await dead.receive() as message:
+                        assert message.application_properties == properties  # for whoever handles it
+    finally:
+        uninstrument_broker()
+    async with Broker() as broker, broker.connect() as connection, connection.sender("orders") as sender:
+        await sender.send("y")
+        async with connection.receiver("orders") as receiver, connection.receiver("dead-letter") as dead:
+            (await receiver.receive()).reject()
+            (await dead.receive()).accept()
+    span = seen.one("dead_letter orders")
+    assert (span.kind, span.parent, span.status.status_code) == (SpanKind.INTERNAL, None, StatusCode.ERROR)
+    assert [trace.format_span_id(link.context.span_id) for link in span.links] == [PARENT.split("-")[2]]
+    reasons = {"rejected": "shop:sold-out", "expired": "expired", "too often": "max-delivery-count"}
+    assert span.attributes is not None
+    assert dict(span.attributes) == {
+        "messaging.system": "amqp",
+        "messaging.operation.name": "dead_letter",
+        "messaging.destination.name": "orders",
+        "messaging.message.id": "m",
+        "error.type": reasons[how],
+    }
 
 
 def test_nothing_is_imported() -> None:

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from ..net import visible
+
+DeadLetterObserver = Callable[[str, bytes, str, str | None], None]
+"""Is told of each dead letter: the queue, the encoded message, the reason, and the condition or None."""
+
+dead_letter_observers: Final[list[DeadLetterObserver]] = []
+"""What telemetry has here for the brokers of the process."""
 
 _log = logging.getLogger("amqp10.broker")
 

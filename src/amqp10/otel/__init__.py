@@ -7,9 +7,11 @@
 Nothing of it is imported, and no step is spent on it, where it is not asked for.
 """
 
+from ._broker import instrument_broker as instrument_broker
+from ._broker import uninstrument_broker as uninstrument_broker
 from ._context import extract as extract
 from ._context import inject as inject
 from ._instrument import instrument as instrument
 from ._instrument import uninstrument as uninstrument
 
-__all__ = ("extract", "inject", "instrument", "uninstrument")
+__all__ = ("extract", "inject", "instrument", "instrument_broker", "uninstrument", "uninstrument_broker")

@@ -145,7 +145,7 @@ class Telemetry:
         """
         attributes = self._attributes(link, name, type_ or name, message)
         span = self._tracer.start_span(
-            _span_name(link, name, attributes), kind=kind, attributes=attributes, links=_links(made_by)
+            _span_name(link, name, attributes), kind=kind, attributes=attributes, links=links_to(made_by)
         )
         return Operation(span, lambda seconds, error: self._measure(link, attributes, seconds, error))
 
@@ -172,7 +172,7 @@ class Telemetry:
             _span_name(link, "receive", attributes),
             kind=SpanKind.CONSUMER,
             attributes=attributes,
-            links=_links(messages),
+            links=links_to(messages),
             start_time=began_ns,
         )
         span.end()
@@ -205,14 +205,14 @@ class Telemetry:
         if address is None and message is not None:
             address = message.to
         if address is not None:
-            attributes["messaging.destination.name"] = _brief(address)
+            attributes["messaging.destination.name"] = brief(address)
         if temporary:
             attributes["messaging.destination.temporary"] = True
         if message is not None:
             if message.message_id is not None:
-                attributes["messaging.message.id"] = _brief(message.message_id)
+                attributes["messaging.message.id"] = brief(message.message_id)
             if message.correlation_id is not None:
-                attributes["messaging.message.conversation_id"] = _brief(message.correlation_id)
+                attributes["messaging.message.conversation_id"] = brief(message.correlation_id)
         return attributes
 
 
@@ -239,21 +239,22 @@ def readable_payload(payload: bytes) -> Message | None:
 def error_type(error: BaseException) -> str:
     """Return what names an error: the condition that AMQP has for it, or else its class."""
     condition = getattr(error, "condition", None)
-    return _brief(condition) if condition is not None else type(error).__qualname__
+    return brief(condition) if condition is not None else type(error).__qualname__
 
 
 def _fail(span: Span, error: BaseException) -> None:
     span.set_attribute("error.type", error_type(error))
     if isinstance(error, Exception):  # being cancelled is no fault
-        span.set_status(Status(StatusCode.ERROR, _brief(str(error))))
+        span.set_status(Status(StatusCode.ERROR, brief(str(error))))
 
 
-def _links(messages: Sequence[Message]) -> list[Link]:
+def links_to(messages: Sequence[Message]) -> list[Link]:
+    """Return links to the spans that made messages."""
     found = [span_context(message) for message in messages]
     return [Link(each) for each in found if each is not None]
 
 
-def _brief(value: object) -> str:
+def brief(value: object) -> str:
     """Return what a message says as an attribute: a peer wrote it, and it can be as long as a message."""
     return str(value[:LONGEST] if isinstance(value, str | bytes) else value)[:LONGEST]
 

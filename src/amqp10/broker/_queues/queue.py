@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...messaging import Accepted, Modified, Rejected, Released
 from .._faults import attempt, report
-from .._notices import notice
+from .._notices import dead_letter_observers, notice
 from .browsers import Browsers
 from .delayed import DelayedMessages, delivery_time
 from .node import MESSAGE_OVERHEAD, Node
@@ -544,6 +544,9 @@ class Queue(Node):
                     position=entry.position,
                     failures=entry.failures,
                 )
+                if entry.message_format == 0:
+                    for observe in dead_letter_observers:
+                        observe(self.name, entry.payload, reason, str(error.condition) if error is not None else None)
 
     def _forget(self, entry: QueuedMessage) -> None:
         self.depth -= 1
