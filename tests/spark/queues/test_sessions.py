@@ -33,7 +33,7 @@ from ...kit.token_rig import SECRET, jwt
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.capability("Spark")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.capability("Spark")]
 
 ROOT = Path(__file__).parent.parent.parent.parent
 CONFIG = AzureConfig([QueueConfig("steps", requires_session=True, lock_duration=300.0, max_delivery_count=100)])
@@ -196,7 +196,6 @@ def test_what_does_not_go_with_sessions() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 @pytest.mark.xdist_group("spark")
 def test_a_stream(spark: SparkSession, emulator: BackgroundServiceBus, tmp_path: Path) -> None:
     """Rows are written into sessions by a token, and streamed from them by a key over two links: each once, in order.
