@@ -22,7 +22,7 @@ from amqp10.broker import Broker
 from amqp10.testing import BackgroundBroker
 from amqp10.worker import worker_from_environment
 
-from .kit.programs import run_program
+from .kit.programs import run_program, started
 
 ROOT = Path(__file__).parent.parent
 EXPECTED = {
@@ -103,7 +103,7 @@ def test_example(path: Path, backend: str, url: str) -> None:
 def test_as_a_user_runs_it() -> None:
     """An example by its file name, beside `amqp10 broker`: nothing is written to standard error."""
     command = [sys.executable, "-m", "amqp10", "broker", "--port", "0", "--user", "guest:guest"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as broker:
+    with started(command, stdout=subprocess.PIPE, text=True) as broker:
         assert broker.stdout is not None
         try:
             url = broker.stdout.readline().split()[3].replace("amqp://", "amqp://guest:guest@")

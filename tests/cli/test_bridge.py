@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from ..kit.programs import started
+
 Commands = Callable[..., Any]
 
 
@@ -108,7 +110,7 @@ def test_a_signal(amqp10: Commands, broker_url: str, address: str, number: signa
     amqp10("send", broker_url, address, *map(str, range(total)))
     ends = "--from", broker_url, address, "--to", broker_url, f"{address}-new"
     command = [sys.executable, "-m", "amqp10", "bridge", *ends, "--json", "--rate", "1000", "--close-timeout", "300"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         while not json.loads(process.stdout.readline())["moved"]:
             pass

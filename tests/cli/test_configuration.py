@@ -14,6 +14,7 @@ import pytest
 
 from amqp10.testing import CertificateAuthority
 
+from ..kit.programs import started
 from .conftest import start_broker, stop
 
 pytestmark = pytest.mark.capability("configuration")
@@ -70,7 +71,7 @@ def test_a_broker_reads_users_and_certificates_anew(amqp10: Commands, tmp_path: 
 
     write("first", old)
     command = [sys.executable, "-m", "amqp10", "broker", "--config", str(config), "--port", "0", "--log-format", "json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             assert process.stderr is not None

@@ -23,6 +23,8 @@ import pyspark
 from amqp10.cli._pipeline import _shown
 from amqp10.spark.pipeline import cause
 
+from ..kit.programs import started
+
 URL = "amqp://guest:hidden@localhost:1"
 STARTUP = Path(__file__).parent.parent / "spark" / "startup"
 
@@ -107,7 +109,7 @@ def test_what_is_told_of_an_error(said: str, sink: str, told: str) -> None:
 @pytest.fixture
 def broker_url() -> Iterator[str]:
     command = [sys.executable, "-m", "amqp10", "broker", "--port", "0", "--user", "guest:hidden"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with started(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         yield process.stdout.readline().split()[3].replace("amqp://", "amqp://guest:hidden@")
         process.terminate()
@@ -149,7 +151,7 @@ def test_to_files_and_on_until_a_signal(broker_url: str, tmp_path: Path) -> None
     assert "hidden" not in ended.stderr
     sent(broker_url, "orders", 300, 2300)
     on_and_on = [*to_files, "--trigger", "0 seconds", "--rate", "50"]
-    with subprocess.Popen(on_and_on, stderr=subprocess.PIPE, text=True, start_new_session=True, env=env) as running:
+    with started(on_and_on, limit=1000, stderr=subprocess.PIPE, text=True, start_new_session=True, env=env) as running:
         assert running.stderr is not None
         try:
             said = next(line for line in running.stderr if line.startswith("batch "))

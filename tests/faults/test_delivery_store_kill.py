@@ -13,6 +13,7 @@ import pytest
 
 from amqp10.broker import Broker
 
+from ..kit.programs import started
 from ..kit.seeds import KILLS
 
 pytestmark = [
@@ -69,7 +70,7 @@ def run(program: str, url: str, path: Path, first: int, until: int | None) -> li
     """What it says, from its start to its end; killed when it has said so much."""
     said: list[int] = []
     command = [sys.executable, "-c", program, url, str(path), str(first), str(TOTAL)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with started(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
             said.append(int(line))

@@ -18,6 +18,8 @@ from typing import Literal, Protocol
 from amqp10 import Connection, EndpointError, LinkDetached, SessionEnded
 from amqp10.rabbitmq import management, queue_address
 
+from ..kit.programs import started
+
 STOP_SECONDS = 20
 
 
@@ -90,7 +92,7 @@ def embedded_broker(*more: str) -> Iterator[Embedded]:
     """
     options = ["--port", "0", "--user", "user:secret", "--anonymous", "--websocket", "--duplicate-ids", "5000", *more]
     command = [sys.executable, "-m", "amqp10", "broker", *options]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
+    with started(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()

@@ -24,6 +24,7 @@ from amqp10 import (
 )
 from amqp10.broker import Broker
 
+from ..kit.programs import started
 from ..net.connect_proxy import connect_proxy
 from ._cases import BODIES, body_of, exchange, same
 from ._matrix import Embedded, Peer
@@ -162,7 +163,7 @@ def proxy_py(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "1",
     ]
     command = [sys.executable, "-m", "proxy", *options, "--num-acceptors", "1", "--log-level", "ERROR"]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=said.parent) as process:
+    with started(command, stdin=subprocess.DEVNULL, cwd=said.parent) as process:
         try:
             deadline = time.monotonic() + 60
             while not (said.exists() and said.read_text().strip()):

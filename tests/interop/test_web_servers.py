@@ -20,6 +20,7 @@ from amqp10.sync import receive
 from amqp10.testing import BackgroundBroker
 
 from ..kit.free_ports import free_ports
+from ..kit.programs import started
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.capability("without async")]
 
@@ -35,7 +36,7 @@ def serving(name: str, url: str) -> Iterator[str]:
     """Serve the example, and yield where orders are posted to; Ctrl-C ends it, for all of its processes."""
     command = [sys.executable, "-u", *COMMANDS[name]]
     environment = {**os.environ, "AMQP10_URL": url}
-    with subprocess.Popen(
+    with started(
         command, cwd=FOLDER, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
     ) as process:
         assert process.stdout is not None

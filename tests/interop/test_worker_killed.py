@@ -21,6 +21,7 @@ import pytest
 from amqp10 import Connection, Message, Reconnect
 from amqp10.rabbitmq import management, queue_address
 
+from ..kit.programs import started
 from ..kit.seeds import KILLS
 from .brokers import Unavailable
 from .conftest import unavailable
@@ -74,7 +75,7 @@ class Shop:
         """Run workers until all is handled, and kill each but the last when it has handled its share."""
         while len(self.handled) < TOTAL - len(BAD):
             share = (TOTAL - len(BAD)) * (self.kills + 1) // (most + 1)
-            with subprocess.Popen(self._command, cwd=self._folder, stdout=subprocess.PIPE, text=True) as process:
+            with started(self._command, cwd=self._folder, stdout=subprocess.PIPE, text=True) as process:
                 assert process.stdout is not None
                 for line in process.stdout:
                     self._note(int(line))

@@ -1,13 +1,16 @@
-"""Runs a program of the documentation in this process, for a tenth of what an interpreter of its own takes."""
+"""Runs programs: one of the documentation in this process, and any in a process that no test waits for without end."""
 
 from __future__ import annotations
 
 import io
 import logging
 import os
+import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from typing import Any
 from unittest.mock import patch
 
 
@@ -18,6 +21,32 @@ def run_program(code: str, name: str, *arguments: str) -> str:
     with redirect_stdout(written), patch.object(sys, "argv", [name, *arguments]), own_logging(), own_environment:
         exec(compile(code, name, "exec"), {"__name__": "__main__", "__file__": name})
     return written.getvalue()
+
+
+@contextmanager
+def started(command: Sequence[str], limit: float = 500, **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """Run a process beside the block, and wait for its end after it.
+
+    An error in the block kills it, and so does the limit: then what waits for it fails, and not the whole run.
+
+    Args:
+        command: what to run.
+        limit: s.
+        options: of `subprocess.Popen`.
+    """
+    process = subprocess.Popen(command, **options)
+    timer = threading.Timer(limit, process.kill)
+    timer.daemon = True
+    timer.start()
+    try:
+        with process:
+            try:
+                yield process
+            except BaseException:
+                process.kill()
+                raise
+    finally:
+        timer.cancel()
 
 
 @contextmanager

@@ -18,6 +18,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from ..kit.programs import started
 from ..kit.stored_broker import StoredBroker
 from .crash_cases import COMMIT, LOGS, UNITED, Case, cases, eventually, stopped
 from .crashing_source import POINTS, CrashingSource
@@ -106,9 +107,7 @@ def test_the_driver_is_killed(spark: SparkSession, broker_url: str, tmp_path: Pa
     """With all its tasks, each at another point; another driver goes on from the checkpoints."""
     pipes = prepared(spark, broker_url, tmp_path, [*cases((*POINTS, COMMIT)), *UNITED, *LOGS])
     command = [sys.executable, "-m", "tests.spark.crash_driver", broker_url, str(tmp_path)]
-    with subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
-    ) as driver:
+    with started(command, cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True) as driver:
         try:
             eventually(lambda: all((tmp_path / case.name / "reached").exists() for case in pipes))
         finally:

@@ -32,6 +32,8 @@ from amqp10 import (
 from amqp10.sync import Connection, Delivery, Receiver, Sender, rabbit_management, receive, send
 from amqp10.testing import BackgroundBroker, FaultProxy
 
+from ..kit.programs import started
+
 pytestmark = pytest.mark.capability("without async")
 
 
@@ -386,7 +388,7 @@ except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
     command = [sys.executable, "-c", program]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "waits\n"
         process.send_signal(signal.SIGINT)

@@ -10,7 +10,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from types import TracebackType
@@ -28,6 +28,63 @@ CHUNK = 1000
 Work = Callable[[], Coroutine[Any, Any, Any]]
 
 
+class Answer:
+    """What one thread waits for, and the thread of the loop gives.
+
+    A `concurrent.futures.Future` does not serve: it keeps its state under a lock that both threads take, and an
+    interrupt can leave that lock taken (CPython's issue 29988). Here one thread waits for a lock that only the other
+    releases, and all else is done in the thread of the loop.
+
+    Attributes:
+        given: nothing is waited for any more.
+        abandoned: the waiting thread was interrupted.
+    """
+
+    def __init__(self) -> None:
+        self._waiting = threading.Lock()
+        self._waiting.acquire()
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self.given = self.abandoned = False
+
+    def wait(self) -> Any:
+        """Wait, and return the value or raise the error. An interrupt of the user's comes in here at once."""
+        self._waiting.acquire()
+        try:
+            if self._error is not None:
+                raise self._error
+            return self._value
+        finally:
+            self._error = None  # its traceback leads here
+
+    # In the thread of the loop
+
+    def work(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        """Give the result of a coroutine, in a task of its own."""
+        self._task = asyncio.get_running_loop().create_task(coroutine)
+        self._task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        self._task = None  # freed in this thread: in the other one, an interrupt could come while Python frees it
+        if task.cancelled():
+            self.give(error=_closed())
+        else:
+            error = task.exception()  # asked for, whether anybody is left to hear of it or not
+            self.give(None if error is not None else task.result(), error)
+
+    def give(self, value: Any = None, error: BaseException | None = None) -> None:
+        """Let the other thread go on; only the first call counts."""
+        if not self.given:
+            self._value, self._error, self.given = value, error, True
+            self._waiting.release()
+
+    def abandon(self) -> None:
+        """Cancel the task: nobody waits for it any more."""
+        if self._task is not None:
+            self._task.cancel()
+
+
 class Loop:
     """A thread with an event loop, for one connection."""
 
@@ -36,26 +93,27 @@ class Loop:
 
     def __init__(self) -> None:
         self._process = os.getpid()
-        self._waited: set[Future[Any]] = set()  # for by callers
-        started: Future[None] = Future()
+        self._waited: set[Answer] = set()  # for by callers
+        self._tasks: set[asyncio.Task[Any]] = set()  # of blocks; asyncio itself would let go of one that sleeps
+        started = Answer()
         self._thread = threading.Thread(target=self._run, args=(started,), name="amqp10", daemon=True)
         self._thread.start()
-        started.result()
+        started.wait()
 
-    def _run(self, started: Future[None]) -> None:
+    def _run(self, started: Answer) -> None:
         async def live() -> None:
             self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
-            started.set_result(None)
+            started.give()
             await self._over.wait()
 
         asyncio.run(live())
-        for future in list(self._waited):  # came when the loop was about to close
-            future.cancel()
+        for answer in list(self._waited):  # came when the loop was about to close
+            answer.give(error=_closed())
 
     def stop(self) -> None:
         """End the thread; calls that still wait raise `anyio.ClosedResourceError`."""
         if not self.forked and self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._over.set)
+            self.tell(self._over.set)
             self._thread.join()
 
     def run(self, work: Work, timeout: float | None = None, name: str = "") -> Any:
@@ -82,23 +140,9 @@ class Loop:
                 return await work()
             raise TimeoutError(f"{name}() took longer than {timeout:g} s")
 
-        def begin(future: Future[Any]) -> None:
-            task = self._loop.create_task(wait())
-
-            def end(task: asyncio.Task[Any]) -> None:
-                if task.cancelled():
-                    future.cancel()
-                elif future.set_running_or_notify_cancel():
-                    _settle(future, task.result)
-                else:
-                    task.exception()  # nobody is left to hear of it
-
-            def leave(future: Future[Any]) -> None:
-                if future.cancelled() and not task.done():
-                    self._loop.call_soon_threadsafe(task.cancel)
-
-            task.add_done_callback(end)
-            future.add_done_callback(leave)
+        def begin(answer: Answer) -> None:
+            if not answer.abandoned:
+                answer.work(wait())
 
         return self._ask(begin)
 
@@ -109,28 +153,43 @@ class Loop:
             ConnectionLost, RuntimeError, anyio.ClosedResourceError: see `run`.
         """
 
-        def call(future: Future[Any]) -> None:
-            if future.set_running_or_notify_cancel():
-                _settle(future, lambda: function(*args, **keywords))
+        def call(answer: Answer) -> None:
+            if answer.abandoned:
+                return
+            try:
+                answer.give(function(*args, **keywords))
+            except BaseException as error:
+                answer.give(error=error)
 
         return self._ask(call)
 
-    def _ask(self, begin: Callable[[Future[Any]], None]) -> Any:
+    def stand(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Run a coroutine in a task of its own; called in the thread of the loop."""
+        task = self._loop.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def tell(self, function: Callable[[], object]) -> None:
+        """Call a function there soon, and do not wait for it; nothing is called in a loop that is closed."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function)
+
+    def _ask(self, begin: Callable[[Answer], None]) -> Any:
         self._check()
-        future: Future[Any] = Future()
-        self._waited.add(future)
+        answer = Answer()
+        self._waited.add(answer)
         try:
             try:
-                self._loop.call_soon_threadsafe(begin, future)
+                self._loop.call_soon_threadsafe(begin, answer)
             except RuntimeError as error:
                 raise _closed() from error
-            # An interrupt of the user's comes in here at once, for nothing of the connection is in this thread.
-            return future.result()
-        except CancelledError:
-            raise _closed() from None
+            return answer.wait()
         finally:
-            self._waited.discard(future)
-            future.cancel()
+            self._waited.discard(answer)
+            if not answer.given:
+                answer.abandoned = True
+                self.tell(answer.abandon)
 
     @property
     def forked(self) -> bool:
@@ -146,13 +205,6 @@ class Loop:
             raise RuntimeError("this is the thread of the connection: a callback cannot wait for it")
 
 
-def _settle(future: Future[Any], made: Callable[[], Any]) -> None:
-    try:
-        future.set_result(made())
-    except BaseException as error:
-        future.set_exception(error)
-
-
 def _closed() -> anyio.ClosedResourceError:
     return anyio.ClosedResourceError("the connection was closed here")
 
@@ -163,29 +215,40 @@ class Block:
     def __init__(self, loop: Loop, manager: Any) -> None:
         self._loop = loop
         self._manager = manager
-        self._entered: Future[Any] = Future()
+        self._task: asyncio.Task[bool | None] | None = None
         self._why: tuple[Any, Any, Any] = (None, None, None)
 
     def enter(self) -> Any:
         """Enter it, and return what it gives."""
-        self._task = self._loop.do(lambda: asyncio.ensure_future(self._stand()))
+
+        async def enter() -> Any:
+            entered = asyncio.get_running_loop().create_future()
+            self._task = self._loop.stand(self._stand(entered))
+            return await entered
+
         try:
-            return self._entered.result()
+            return self._loop.run(enter)
         except BaseException:
-            self._loop.do(self._task.cancel)
+            self._loop.tell(self._give_up)
             raise
 
-    async def _stand(self) -> bool | None:
+    def _give_up(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _stand(self, entered: asyncio.Future[Any]) -> bool | None:
         try:
             given = await self._manager.__aenter__()
         except BaseException as error:
-            self._entered.set_exception(error)
+            if not entered.done():
+                entered.set_exception(error)
             return None
         self._left = asyncio.Event()
-        self._entered.set_result(given)
+        if not entered.done():
+            entered.set_result(given)
         try:
             await self._left.wait()
-        except asyncio.CancelledError as error:  # the connection was closed meanwhile
+        except asyncio.CancelledError as error:  # the connection was closed meanwhile, or the thread interrupted
             await self._manager.__aexit__(type(error), error, None)
             raise
         left: bool | None = await self._manager.__aexit__(*self._why)
@@ -196,8 +259,9 @@ class Block:
         self._why = why
 
         async def leave() -> bool | None:
+            assert self._task is not None
             self._left.set()
-            return await self._task  # type: ignore[no-any-return]
+            return await self._task
 
         left: bool | None = self._loop.run(leave)
         return left
