@@ -50,6 +50,7 @@ Spark finds the format by itself. A program that starts its own session can have
 ::: amqp10.spark.Options
     options:
       members: []
+      show_signature: false
 """
 
 
