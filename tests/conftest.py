@@ -5,12 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import re
-from collections.abc import AsyncIterator, Generator, Iterator
-from functools import cache
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from functools import cache, wraps
 from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -82,6 +83,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if is_end_to_end(item.path):
             item.add_marker("end_to_end")
+        if isinstance(item, pytest.Function) and not iscoroutinefunction(item.obj):
+            item.add_marker(pytest.mark.timeout(method="signal"))  # which fails the test, and goes on
         out = QUICK and any(map(item.get_closest_marker, NOT_QUICK))
         (left_out if out else chosen).append(item)
     if left_out:
@@ -161,14 +164,30 @@ def anyio_backend(request: pytest.FixtureRequest) -> str | Backend:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
-    """Whoever has a clock that jumps is ended where that stands still: see `Watch`."""
+    """End a coroutine that waits too long by its own means, before the timeout ends the whole worker.
+
+    Whoever has a clock that jumps is ended where that stands still, too: see `Watch`.
+    """
     backend = pyfuncitem.funcargs.get("anyio_backend")
-    if (
-        pyfuncitem.get_closest_marker("in_memory")
-        and isinstance(backend, tuple)
-        and iscoroutinefunction(pyfuncitem.obj)
-    ):
+    if not iscoroutinefunction(pyfuncitem.obj):
+        return
+    if pyfuncitem.get_closest_marker("in_memory") and isinstance(backend, tuple):
         pyfuncitem.obj = watched(pyfuncitem.obj, backend)
+    elif backend is not None:
+        marker = pyfuncitem.get_closest_marker("timeout")
+        timeout = float(marker.args[0] if marker is not None else pyfuncitem.config.getini("timeout"))
+        pyfuncitem.obj = limited(pyfuncitem.obj, 0.9 * timeout)
+
+
+def limited(test: Callable[..., Awaitable[None]], seconds: float) -> Callable[..., Awaitable[None]]:
+    """That test, which raises `TimeoutError` after that time."""
+
+    @wraps(test)
+    async def run(**arguments: object) -> None:
+        with anyio.fail_after(seconds):
+            await test(**arguments)
+
+    return run
 
 
 @pytest.fixture

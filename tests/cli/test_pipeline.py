@@ -109,7 +109,7 @@ def test_what_is_told_of_an_error(said: str, sink: str, told: str) -> None:
 @pytest.fixture
 def broker_url() -> Iterator[str]:
     command = [sys.executable, "-m", "amqp10", "broker", "--port", "0", "--user", "guest:hidden"]
-    with started(command, stdout=subprocess.PIPE, text=True) as process:
+    with started(command, limit=None, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         yield process.stdout.readline().split()[3].replace("amqp://", "amqp://guest:hidden@")
         process.terminate()

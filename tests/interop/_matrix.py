@@ -92,7 +92,7 @@ def embedded_broker(*more: str) -> Iterator[Embedded]:
     """
     options = ["--port", "0", "--user", "user:secret", "--anonymous", "--websocket", "--duplicate-ids", "5000", *more]
     command = [sys.executable, "-m", "amqp10", "broker", *options]
-    with started(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
+    with started(command, limit=None, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()

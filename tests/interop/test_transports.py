@@ -163,7 +163,7 @@ def proxy_py(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "1",
     ]
     command = [sys.executable, "-m", "proxy", *options, "--num-acceptors", "1", "--log-level", "ERROR"]
-    with started(command, stdin=subprocess.DEVNULL, cwd=said.parent) as process:
+    with started(command, limit=None, stdin=subprocess.DEVNULL, cwd=said.parent) as process:
         try:
             deadline = time.monotonic() + 60
             while not (said.exists() and said.read_text().strip()):

@@ -75,7 +75,7 @@ class Shop:
         """Run workers until all is handled, and kill each but the last when it has handled its share."""
         while len(self.handled) < TOTAL - len(BAD):
             share = (TOTAL - len(BAD)) * (self.kills + 1) // (most + 1)
-            with started(self._command, cwd=self._folder, stdout=subprocess.PIPE, text=True) as process:
+            with started(self._command, limit=3600, cwd=self._folder, stdout=subprocess.PIPE, text=True) as process:
                 assert process.stdout is not None
                 for line in process.stdout:
                     self._note(int(line))

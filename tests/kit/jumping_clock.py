@@ -20,6 +20,9 @@ Backend = tuple[str, dict[str, Any]]
 MOST_PASSES = 100_000
 """Passes of a scheduler within one moment of its clock; the busiest test makes 5,000."""
 
+LONGEST = 10_000_000
+"""Seconds of such a clock that a test takes at most: one that waits for nothing that is to come is there at once."""
+
 
 def jumping(name: str) -> Backend:
     """The backend of that name with such a clock, as `anyio_backend` has it."""
@@ -30,7 +33,7 @@ def jumping(name: str) -> Backend:
 
 
 def watched(test: Callable[..., Awaitable[None]], backend: Backend) -> Callable[..., Awaitable[None]]:
-    """That test, ended with an error if it is busy for ever within one moment of the clock of `jumping`."""
+    """That test, ended with an error if it waits for ever, or is busy for ever within one moment of its clock."""
     options = backend[1]
     watch: Watch = options["instruments"][0] if backend[0] == "trio" else options["loop_factory"].args[0]
 
@@ -58,9 +61,10 @@ class Watch(trio.abc.Instrument):
 
         Raises:
             AssertionError: it was busy while its clock stood still; where its tasks were is in the message.
+            TimeoutError: it waits for what never comes.
         """
         try:
-            with anyio.CancelScope() as self._scope:
+            with anyio.fail_after(LONGEST) as self._scope:
                 await test
         finally:
             if self._busy:

@@ -24,20 +24,21 @@ def run_program(code: str, name: str, *arguments: str) -> str:
 
 
 @contextmanager
-def started(command: Sequence[str], limit: float = 500, **options: Any) -> Iterator[subprocess.Popen[Any]]:
+def started(command: Sequence[str], limit: float | None = 500, **options: Any) -> Iterator[subprocess.Popen[Any]]:
     """Run a process beside the block, and wait for its end after it.
 
     An error in the block kills it, and so does the limit: then what waits for it fails, and not the whole run.
 
     Args:
         command: what to run.
-        limit: s.
+        limit: s; None: of a fixture that lives as long as the tests do.
         options: of `subprocess.Popen`.
     """
     process = subprocess.Popen(command, **options)
-    timer = threading.Timer(limit, process.kill)
+    timer = threading.Timer(limit or 0, process.kill)
     timer.daemon = True
-    timer.start()
+    if limit is not None:
+        timer.start()
     try:
         with process:
             try:
