@@ -20,8 +20,10 @@ from amqp10 import (
 from amqp10.broker import Broker
 from amqp10.engine import LinkAttached
 from amqp10.profiles import profile
+from amqp10.testing import Attach, Flow
 
 from ..kit.hosts import QUICK, connecting, hosting, until
+from ..kit.memory_peer import MemoryPeer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("link resume")]
 
@@ -50,6 +52,32 @@ async def test_a_link_that_is_detached_comes_back_alone(monkeypatch: pytest.Monk
             (await receiver.receive()).accept()
             await other.send("y")
         assert hosts.asked == ["a"]
+
+
+async def test_what_the_peer_said_of_a_link_that_is_attached_anew(memory_peer: MemoryPeer) -> None:
+    """Until it answers, that is what it said before: whoever logs an address during an outage gets one."""
+
+    async def serve() -> None:
+        await memory_peer.accept_connection()
+        await memory_peer.accept_session()
+        await memory_peer.accept_link()
+        await memory_peer.expect(Flow)
+        await memory_peer.drop()
+        await memory_peer.accept()
+        await memory_peer.accept_connection()
+        await memory_peer.accept_session()
+        await memory_peer.expect(Attach)
+        asked.set()
+
+    asked = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(serve)
+        async with Connection(memory_peer.url, reconnect=QUICK, close_timeout=0.2) as connection:
+            async with connection.receiver("q", credit=10) as receiver:
+                await asked.wait()
+                assert receiver.address == "q"
+                assert receiver.remote.source == receiver.source
+                await memory_peer.drop()
 
 
 async def test_a_link_that_is_detached_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,15 +40,25 @@ class ClientLink(LinkCore):
     Attributes:
         face: what the user holds.
         on_session: the session that it was made on; None: it takes the connection's default session.
+        answered: what the peer said in the last attach that it answered; None: it has answered none.
     """
 
-    __slots__ = ("_abandoned", "_leave_running", "_resume_refused", "_terminus_outlives_link", "face", "on_session")
+    __slots__ = (
+        "_abandoned",
+        "_leave_running",
+        "_resume_refused",
+        "_terminus_outlives_link",
+        "answered",
+        "face",
+        "on_session",
+    )
 
     face: Link
 
     def __init__(self, kind: str, connection: ConnectionCore, session: SessionCore | None, terms: LinkTerms) -> None:
         super().__init__(kind, connection, terms)
         self.on_session: SessionCore | None = session
+        self.answered: LinkTerms | None = None
         self._terminus_outlives_link = outlives_link(terms.source, terms.target)
         self._abandoned = False
         self._leave_running = False
@@ -61,15 +71,16 @@ class ClientLink(LinkCore):
 
     @property
     def remote(self) -> LinkTerms:
-        """What the peer said in its attach.
+        """What the peer said in its attach; while the link is attached anew, in the one before.
 
         Raises:
             LocalProtocolError: the link is not attached yet.
         """
         link = self.engine_link
-        if link is None or link.remote is None:
+        answer = link.remote if link is not None and link.remote is not None else self.answered
+        if answer is None:
             raise self.gone()
-        return link.remote
+        return answer
 
     # Attaching
 
@@ -207,6 +218,8 @@ class ClientLink(LinkCore):
             self.detach(closed=not self.outlives_link())
             return
         link = self.engine_link  # it may be detached already, which is told next
+        if link is not None:
+            self.answered = link.remote
         restored, self.interrupted = self.interrupted and self.ever_attached, False
         self.ever_attached = True
         self.may_resume = self.is_kept()
