@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
@@ -175,8 +176,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
         pyfuncitem.obj = watched(pyfuncitem.obj, backend)
     elif isinstance(backend, str):  # no clock of the test's own, whose hours pass at once
         marker = pyfuncitem.get_closest_marker("timeout")
-        timeout = float(marker.args[0] if marker is not None else pyfuncitem.config.getini("timeout"))
-        pyfuncitem.obj = limited(pyfuncitem.obj, 0.9 * timeout)
+        config = pyfuncitem.config
+        timeout = marker.args[0] if marker is not None else config.getoption("timeout") or config.getini("timeout")
+        pyfuncitem.obj = limited(pyfuncitem.obj, 0.9 * float(timeout) or math.inf)  # 0: as long as it takes
 
 
 def limited(test: Callable[..., Awaitable[None]], seconds: float) -> Callable[..., Awaitable[None]]:
