@@ -18,8 +18,8 @@ import amqp10.testing
 from amqp10.messaging._layout import PROPERTIES, scan
 from amqp10.spark._options import Options
 from amqp10.spark._queues import consume
+from amqp10.spark._queues.attaching import links
 from amqp10.spark._queues.consume import QueuePartition, SegmentAttempt, read_partition
-from amqp10.spark._queues.links import links
 from amqp10.spark._rows.schema import arrow_schema, struct
 from amqp10.spark._wal.query_folder import create_batch_folder, delete_committed, queue_was_empty
 from amqp10.spark._wal.segments import Claim, Claimant, Draft, Segment

@@ -26,7 +26,8 @@ from .._rows.schema import arrow_schema, with_column
 from .._wal.query_folder import known_rows
 from .._wal.redelivery import IDS, with_body_encoding
 from .._wal.segments import Claim, Claimant, Draft, Segment
-from .links import Links, links
+from .attaching import links
+from .links import Links
 
 _log = logging.getLogger("amqp10.spark")
 

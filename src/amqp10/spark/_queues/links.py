@@ -1,9 +1,8 @@
-"""The links by which a task takes messages from a queue: one, or one for each session; see `sessions.py`."""
+"""The link by which a task takes messages from a queue; `sessions.py` has one for each session."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 
 from ...client import Connection, Receiver
 from .._connection.connect import link_properties, source
@@ -39,20 +38,3 @@ class Links:
         link = opened.receiver(source(opened, options), credit=0, properties=link_properties(options))
         self.attached.append(await self._stack.enter_async_context(link))
         return link
-
-
-@asynccontextmanager
-async def links(opened: Connection, options: Options) -> AsyncIterator[Links]:
-    """Attach links while the block lasts, and detach all at its end.
-
-    Raises:
-        ConnectionLost: a session was lost. Its messages come again, to whoever has it next.
-    """
-    if options.sessions:
-        from .sessions import session_links  # only here: it loads the client of Azure
-
-        async with session_links(opened, options) as found:
-            yield found
-    else:
-        async with AsyncExitStack() as stack:
-            yield Links(opened, options, stack)

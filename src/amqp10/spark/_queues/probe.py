@@ -10,7 +10,7 @@ from .._connection.address_checks import count_ready
 from .._connection.connect import link_properties, source
 from .._connection.receive import drain_or_fail
 from .._options import Options
-from .links import links
+from .attaching import links
 
 WAIT_SECONDS = 0.5
 """Seconds to wait for a message, so that an idle query does not ask all the time."""
