@@ -14,7 +14,7 @@ import pytest
 
 from amqp10 import Connection
 from amqp10.broker import Broker
-from amqp10.broker._faults import attempt, report
+from amqp10.broker._log import attempt, report
 from amqp10.broker._queues.arguments import QueueDeclaration
 from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._queues.node import Limits

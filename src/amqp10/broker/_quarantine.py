@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from ._faults import report
+from ._log import report
 
 if TYPE_CHECKING:
     from ._queues.message import Clock

@@ -19,8 +19,8 @@ from ..types import Symbol, encode
 from ._address import Kind, exchange_in, is_made_up, prefixed, split_address, usual_kind
 from ._deadlines import Deadlines
 from ._errors import Refused as Refused
-from ._faults import report
 from ._limits import HARD_LIMIT, LOW_WATERMARK, Account, BrokerLimits, Maker, check_count, check_name
+from ._log import report
 from ._quarantine import Quarantine
 from ._queues.arguments import Arguments, QueueDeclaration, queue_type
 from ._queues.declared import DeclaredQueue
@@ -72,10 +72,10 @@ class NameSpace(Protocol):
         """Return the name of the node that an address means."""
 
     def restore(self, owner: str, key: str, content: bytes) -> None:
-        """Take back a record that a store has of it; they come in the order of their owners and keys.
+        """Take back a record from a store; records come in the order of their owners and keys.
 
         Raises:
-            Exception: it is none of its own, or makes no sense.
+            Exception: the record is not one that this object wrote, or cannot be read.
         """
 
     def keep(self, store: Journal) -> None:

@@ -1,8 +1,10 @@
-"""What `amqp10.otel` uses of the broker beyond its public names.
+"""What `amqp10.otel` and `amqp10.testing` use of the broker beyond its public names.
 
 It is not for users: any version may change it.
 """
 
 from __future__ import annotations
 
-from ._notices import dead_letter_observers as dead_letter_observers
+from ._log import dead_letter_observers as dead_letter_observers
+from ._serving.memory import MemoryStream as MemoryStream
+from ._serving.memory import memory_streams as memory_streams

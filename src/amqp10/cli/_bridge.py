@@ -16,7 +16,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from ..bridging import Bridge, BridgePlan, BridgeReport
 from ..bridging import bridge as make_bridge
-from ..bridging._guarantee import Role, reconnect_for
+from ..bridging.internals import Role, reconnect_for
 from ..client import Connection, DeliveryStore, MemoryDeliveryStore, SQLiteDeliveryStore
 from ..client.internals import url_settings
 from ..engine import dialect_names

@@ -36,7 +36,7 @@ class Answer:
     releases, and all else is done in the thread of the loop.
 
     Attributes:
-        given: nothing is waited for any more.
+        given: the answer is there, a value or an error.
         abandoned: the waiting thread was interrupted.
     """
 
@@ -80,7 +80,7 @@ class Answer:
             self._waiting.release()
 
     def abandon(self) -> None:
-        """Cancel the task: nobody waits for it any more."""
+        """Cancel the task, since the thread that waited for it was interrupted."""
         if self._task is not None:
             self._task.cancel()
 

@@ -16,7 +16,7 @@ import anyio
 from anyio.abc import ByteStream, SocketAttribute, SocketListener
 from anyio.streams.tls import TLSStream
 
-from ..broker._serving.memory import MemoryStream, memory_streams
+from ..broker.internals import MemoryStream, memory_streams
 from ..dialects.v1_0.wire.performatives import Begin, Close, Open
 from ..types import Composite
 from ._transcript import Frame, Transcript, garbage

@@ -502,7 +502,7 @@ class Worker:
     def _call_another(self) -> None:
         """Wake or start another task, which receives or begins ready jobs while this one handles.
 
-        Where several messages wait, so many tasks are woken at once: one by one, each would cost a pass.
+        One task is woken for each message that waits, all at once: one by one, each would cost a pass of the loop.
         """
         if self._idle:
             wanted = max(1, self._receiver.buffered)

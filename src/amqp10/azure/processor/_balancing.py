@@ -125,7 +125,7 @@ class Balancer:
             if seen is None:
                 self._seen[partition] = _Seen(lease, now)
             elif seen.lease.version != lease.version:
-                # To ask for a partition does not renew its lease: who asks is not its owner.
+                # Asking for a partition does not renew its lease: only its owner renews it.
                 same = lease.owner == seen.lease.owner
                 if not same or lease.wanted_by in ("", lease.owner, seen.lease.wanted_by):
                     seen.since = now

@@ -175,7 +175,7 @@ class PartitionRun:
             self._wait.cancel()
 
     async def _handle(self, events: list[ReceivedEvent], free: anyio.Semaphore) -> None:
-        """Give events to the handler, as often as it fails and may try again.
+        """Give events to the handler, and again after each failure while attempts are left.
 
         Raises:
             Exception: the handler raised it in the last attempt, and that is to end all.

@@ -434,7 +434,7 @@ class EventProcessor:
         now = anyio.current_time()
         try:
             await self._save([*self._ended, run])
-            if run.lost:  # the leases tell to whom; unless it is none of us, who would take it back at once
+            if run.lost:  # to a reader that perhaps holds no lease: do not take the partition back at once
                 self._not_before[run.partition] = now + self._interval
             else:
                 if run.failed:

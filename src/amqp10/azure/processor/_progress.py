@@ -17,10 +17,10 @@ class _Handling:
 
 
 class Progress:
-    """Knows the last event before which none is left that is still handled.
+    """Knows up to which event all events are handled.
 
     Attributes:
-        checkpoint: of that event; None: there is none yet.
+        checkpoint: of that event; None before the first.
         unsaved: events that were handled since the checkpoint was last kept.
     """
 
@@ -30,13 +30,13 @@ class Progress:
         self._handling: deque[_Handling] = deque()
 
     def begin(self, checkpoint: Checkpoint, count: int) -> _Handling:
-        """Begin to handle so many events, of which that is the last one; they come in their order."""
+        """Begin to handle `count` events; `checkpoint` is that of the last. Calls come in the order of the events."""
         handling = _Handling(checkpoint, count)
         self._handling.append(handling)
         return handling
 
     def finish(self, handling: _Handling) -> None:
-        """Say that they were handled; the checkpoint moves when all before them were, too."""
+        """Record that these events are handled; the checkpoint moves past them once all earlier events are, too."""
         handling.done = True
         while self._handling and self._handling[0].done:
             first = self._handling.popleft()

@@ -23,7 +23,7 @@ from ...messaging import (
 )
 from ...types import Described, Symbol, encode
 from .._errors import Refused
-from .._faults import report
+from .._log import report
 from .._queues.message import QueuedMessage
 from .._queues.selection import Filtering
 from .predicates import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...messaging import ACCEPTED, OUTCOMES, RELEASED, TXN_ID, Error, TransactionalState
 from ...types import Symbol
-from .._notices import notice
+from .._log import notice
 from .._peer import LinkTaker
 from .._queues.message import QueuedMessage, message_of
 from .._queues.node import Consumer
@@ -294,7 +294,7 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
     # The end
 
     def connection_lost(self) -> None:
-        """Count what it holds as failed attempts, also where leaving alone is none."""
+        """Count the messages it holds as failed attempts, also on queues that do not count a detach as one."""
         if not self._queue.counts_detached:
             self._default_outcome = FAILED
 

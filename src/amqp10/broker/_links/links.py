@@ -23,13 +23,12 @@ from ...messaging import NEWEST_CONNECTION, ONLY_TO_RESUME, Coordinator, Error, 
 from ...types import Symbol, encode
 from .._address import QUEUES, exchange_in
 from .._errors import Refused
-from .._faults import attempt
 from .._limits import check_count, check_name
+from .._log import attempt, notice
 from .._management.cbs import CbsLinks
 from .._management.http import Management
 from .._management.link_pairs import LinkPairs
 from .._management.requests import check_owner
-from .._notices import notice
 from .._queues.node import Node
 from .._queues.queue import Queue
 from .._queues.stream_offsets import place_in

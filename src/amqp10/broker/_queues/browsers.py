@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from .._faults import attempt, report
+from .._log import attempt, report
 
 if TYPE_CHECKING:
     from .message import QueuedMessage

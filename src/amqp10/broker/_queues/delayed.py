@@ -43,7 +43,7 @@ class DelayedMessages:
 
     @property
     def following(self) -> float | None:
-        """Return when the next one is due; None: there is none."""
+        """Return when the next message is due, or None where no message waits."""
         return self._heap[0][0] if self._heap else None
 
     def clear(self) -> set[QueuedMessage]:

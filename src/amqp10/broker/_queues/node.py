@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ...types import Symbol
-from .._faults import attempt
-from .._notices import notice
+from .._log import attempt, notice
 from .duplicates import RecentIds, duplicate_id
 from .stream_offsets import NEXT, Place
 

@@ -14,8 +14,7 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from ...messaging import Accepted, Modified, Rejected, Released
-from .._faults import attempt, report
-from .._notices import dead_letter_observers, notice
+from .._log import attempt, dead_letter_observers, notice, report
 from .browsers import Browsers
 from .delayed import DelayedMessages, delivery_time
 from .node import MESSAGE_OVERHEAD, Node

@@ -13,7 +13,7 @@ from ...errors import DecodeError
 from ...messaging import read_annotations
 from ...types import Symbol
 from .._errors import Refused
-from .._notices import notice
+from .._log import notice
 from .declared import USUAL_PRIORITY, DeclaredQueue, priority_of
 from .queue import stays
 

@@ -13,7 +13,7 @@ from ...errors import DecodeError
 from ...messaging import read_annotations
 from ...types import Symbol
 from .._errors import Refused
-from .._faults import attempt, report
+from .._log import attempt, report
 from .arguments import number, text, wrong
 from .node import MESSAGE_OVERHEAD
 from .queue import UNLIMITED, Queue

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from .._faults import attempt
+from .._log import attempt
 from .node import Node
 from .queue import UNLIMITED, Queue
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from .._deadlines import Deadlines
-from .._faults import attempt
+from .._log import attempt
 from .._queues.topic import Owner
 from .subscriptions import EXPIRES, ExpiryTrigger, Lifetime
 

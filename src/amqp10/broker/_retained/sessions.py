@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...engine import Engine, Session, SessionKeeper
 from .._deadlines import Deadlines
-from .._faults import attempt
+from .._log import attempt
 
 if TYPE_CHECKING:
     from .._queues.message import Clock

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .._deadlines import Deadlines
 from .._errors import Refused
-from .._faults import attempt
+from .._log import attempt
 from .._queues.topic import Kind, Owner, Subscription, SubscriptionKey, Topic
 
 if TYPE_CHECKING:

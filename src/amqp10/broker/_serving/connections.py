@@ -17,9 +17,8 @@ from ...messaging import Error
 from ...net import Pump, StreamFacts, keep_from_children, traced
 from ...types import Symbol
 from .._errors import Refused
-from .._faults import attempt
 from .._limits import BrokerLimits, check_name
-from .._notices import notice
+from .._log import attempt, notice
 from .._peer import PeerTerms
 from .._router import Journal, Router
 from .._tokens.grants import PeerTokens

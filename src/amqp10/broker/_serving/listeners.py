@@ -12,7 +12,7 @@ from anyio.abc import ByteStream, Listener, SocketAttribute, TaskGroup
 
 from ...errors import ConnectionLost
 from ...net import CertificateName, accept, accept_websocket, listen_tcp, listen_unix
-from .._faults import report
+from .._log import report
 from .connections import ConnectionManager
 from .handshakes import LOCAL
 

@@ -32,11 +32,11 @@ from ...engine import (
 from ...messaging import Error, TransactionalState
 from ...types import Symbol
 from .._errors import Refused
-from .._faults import attempt
 from .._limits import Maker
 from .._links.links import PeerLinks
 from .._links.producer import ProducerLink
 from .._links.user_id import check_user_id
+from .._log import attempt
 from .._management.requests import Requests
 from .._peer import Peer, PeerTerms
 from .._queues.topic import Owner

@@ -44,7 +44,7 @@ class PeerTokens:
         return bool(self._rules.sas)
 
     def log_in_by_key(self, user: str | None, key: str) -> str | None:
-        """Return the name of the SAS rule that has this key; None where it has another, or there is none."""
+        """Return the name of the SAS rule `user` if `key` is its key; None otherwise."""
         try:
             self._login = self._rules.check_key(user, key)
         except TokenInvalid:
@@ -102,7 +102,7 @@ class PeerTokens:
             self.changed()
 
     def wait_less(self, seconds: float) -> None:
-        """Wait for the first token as if so much more time had passed."""
+        """Shorten the wait for the first token by `seconds`."""
         self._bare_since -= seconds
         if not self._put and self._login is None and self._rules.required:
             self.changed()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ...messaging import RELEASED, Error, TransactionalState
 from ...types import Symbol
 from .._deadlines import Deadlines
-from .._faults import attempt
+from .._log import attempt
 from .._queues.message import message_of
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ _STORED: Final = (
     *("hops", "size", "sent"),
 )
 _MADE: Final = 8
-"""What a store keeps of a message; so many of these first it is made of."""
+"""How many names of `_STORED`, from the first, `EntityMessage` is made of; the others are set afterwards."""
 _FAR: Final = 253_402_300_799_000  # the last millisecond of the year 9999
 _HEADER: Final = ULong(0x70)
 _DELIVERY_ANNOTATIONS: Final = ULong(0x71)

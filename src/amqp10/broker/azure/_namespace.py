@@ -601,7 +601,7 @@ class NamespaceLinks(LinkService):
         """Check that the entity is there to which a link sends via another one.
 
         Raises:
-            Refused: it is not, or is not open, or is none.
+            Refused: the name is not a string, or no entity has it, or the entity is not open.
         """
         if _SEND_VIA not in remote.properties:
             return

@@ -68,7 +68,7 @@ def restored_map(content: bytes) -> dict[str, Any]:
     """Return a map that was stored.
 
     Raises:
-        DecodeError, TypeError: it is none.
+        DecodeError, TypeError: `content` is not an encoded map.
     """
     found = decode(content)
     if not isinstance(found, dict):

@@ -259,7 +259,7 @@ class ReceiverCore(ClientLink, AcquiringCore):
     # What comes
 
     def take_at_once(self) -> Delivery | None:
-        """Take a delivery that is here; None if there is none, or other tasks are to run first."""
+        """Take a delivery that is here; None if nothing is here, or if other tasks are to run first."""
         consumer = self.consumer
         incoming = consumer.incoming
         if not incoming:

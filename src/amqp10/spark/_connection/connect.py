@@ -93,7 +93,7 @@ def _set_up(name: str) -> None:
     """Call the function that the option `setup` names, once in a process.
 
     Raises:
-        ValueError: there is none.
+        ValueError: no function has this name.
     """
     module, _, path = name.partition(":")
     try:

@@ -25,7 +25,7 @@ class Links:
         self._stack = stack
 
     async def attach(self) -> Receiver | None:
-        """Attach the next link; None: there is none.
+        """Attach the next link, or return None after the last one.
 
         Raises:
             AmqpError: the peer refuses it, or is gone.

@@ -17,7 +17,7 @@ from ....errors import DecodeError
 from ....messaging import Error
 from ....types import Symbol, decode, encode
 from ..._errors import Refused
-from ..._faults import attempt
+from ..._log import attempt
 from ..._queues.duplicates import remembered
 from ..._queues.node import MESSAGE_OVERHEAD, Node, NotTaken
 from .._busy import AzureNode
@@ -471,7 +471,7 @@ class Entity(AzureNode):
         """Remove messages that came before a time, the oldest first, but none that is locked or not active.
 
         Args:
-            session_id: of which session; None: of any, or of none.
+            session_id: only messages of this session; None for messages with and without a session.
 
         Returns:
             How many were removed.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ..._errors import Refused
-from ..._faults import report
 from ..._filters.selector.values import Incomparable
+from ..._log import report
 from ..._queues.node import NotTaken
 from .rules import ActiveRule, copies
 

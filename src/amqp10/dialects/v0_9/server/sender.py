@@ -364,9 +364,9 @@ class ServerSender(ServerLink, WholeMessageSender):
         self.admit()
 
     def take_back(self, delivery: OutgoingDelivery) -> None:
-        """Cancel the consumer, as RabbitMQ 4.3 does; where it has no tag any more the channel is closed.
+        """Cancel the consumer, as RabbitMQ 4.3 does; where its tag is gone, close the channel.
 
-        What it has may still be acked, which counts for nothing.
+        The client may still ack what it holds; such acks change nothing.
         """
         session = self.session
         if session.channel.state is not ChannelState.OPEN or self._told_late:
