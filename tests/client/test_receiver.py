@@ -357,10 +357,7 @@ async def test_single_active_consumer(memory_peer: MemoryPeer) -> None:
     """A receiver says what the peer's flows say of it, and each change is told: it waits, then it gets the messages."""
 
     async def serve() -> None:
-        await memory_peer.accept_connection()
-        await memory_peer.accept_session()
-        await memory_peer.accept_link()
-        await memory_peer.expect(Flow)
+        await memory_peer.accept_receiver()
         for active in (False, False, True):
             if active:
                 await waits.wait()

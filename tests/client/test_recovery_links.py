@@ -20,7 +20,7 @@ from amqp10 import (
 from amqp10.broker import Broker
 from amqp10.engine import LinkAttached
 from amqp10.profiles import profile
-from amqp10.testing import Attach, Flow
+from amqp10.testing import Attach
 
 from ..kit.hosts import QUICK, connecting, hosting, until
 from ..kit.memory_peer import MemoryPeer
@@ -58,10 +58,7 @@ async def test_what_the_peer_said_of_a_link_that_is_attached_anew(memory_peer: M
     """Until it answers, that is what it said before: whoever logs an address during an outage gets one."""
 
     async def serve() -> None:
-        await memory_peer.accept_connection()
-        await memory_peer.accept_session()
-        await memory_peer.accept_link()
-        await memory_peer.expect(Flow)
+        await memory_peer.accept_receiver()
         await memory_peer.drop()
         await memory_peer.accept()
         await memory_peer.accept_connection()

@@ -151,10 +151,7 @@ async def test_a_malformed_reply(memory_peer: MemoryPeer) -> None:
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await memory_peer.accept_connection()
-            await memory_peer.accept_session()
-            await memory_peer.accept_link()
-            await memory_peer.expect(Flow)
+            await memory_peer.accept_receiver()
             await memory_peer.accept_link(handle=1, credit=5)
             await memory_peer.expect(Transfer)
             reply = Message("reply", correlation_id="mine").encode()
@@ -182,10 +179,7 @@ async def test_request_that_is_not_taken(memory_peer: MemoryPeer) -> None:
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await memory_peer.accept_connection()
-            await memory_peer.accept_session()
-            await memory_peer.accept_link()
-            await memory_peer.expect(Flow)
+            await memory_peer.accept_receiver()
             attach = await memory_peer.accept_link(handle=1, credit=5)
             assert isinstance(attach, Attach)
             await memory_peer.expect(Transfer)

@@ -41,10 +41,7 @@ async def test_links(memory_peer: MemoryPeer, said: tuple[Any, ...]) -> None:
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await memory_peer.accept_connection()
-            await memory_peer.accept_session()
-            await memory_peer.accept_link()
-            await memory_peer.expect(Flow)
+            await memory_peer.accept_receiver()
             await memory_peer.send_bytes(b"".join(encode_frame(0, each) for each in said))
             await memory_peer.expect_any(Detach, skip=(Attach, Flow))
             await memory_peer.send_bytes(

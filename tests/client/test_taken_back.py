@@ -71,10 +71,7 @@ async def test_what_has_an_outcome_stays(memory_peer: MemoryPeer) -> None:
     """In receiver-settle-mode "second" the outcome that was given stands, whatever the peer says before it settles."""
 
     async def serve() -> None:
-        await memory_peer.accept_connection()
-        await memory_peer.accept_session()
-        await memory_peer.accept_link()
-        await memory_peer.expect(Flow)
+        await memory_peer.accept_receiver()
         await memory_peer.send(Transfer(handle=0, delivery_id=0, delivery_tag=b"0"), Message("x").encode())
         told = await memory_peer.expect_any(Disposition, skip=Flow)
         await memory_peer.send(Disposition(role=False, first=0, state=RELEASED))

@@ -226,10 +226,7 @@ async def test_a_window_that_is_overrun(memory_peer: MemoryPeer) -> None:
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await memory_peer.accept_connection()
-            await memory_peer.accept_session()
-            await memory_peer.accept_link()
-            await memory_peer.expect(Flow)
+            await memory_peer.accept_receiver()
             endless = Transfer(handle=0, delivery_id=0, delivery_tag=b"0", more=True)
             head = b"\x00\x53\x75\xb0" + u32(1 << 30)  # of a body of a gigabyte
             await memory_peer.send_bytes(frame(endless, head) + more() * 2 * STREAM_WINDOW)

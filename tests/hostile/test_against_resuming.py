@@ -154,18 +154,12 @@ async def test_resuming_what_never_came(memory_peer: MemoryPeer) -> None:
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
-            await memory_peer.accept_connection()
-            await memory_peer.accept_session()
-            await memory_peer.accept_link()
-            await memory_peer.expect(Flow)
+            await memory_peer.accept_receiver()
             await memory_peer.send(Transfer(handle=0, delivery_id=0, delivery_tag=b"real"), NOTHING)
             await held.wait()
             await memory_peer.drop()
             await memory_peer.accept()
-            await memory_peer.accept_connection()
-            await memory_peer.accept_session()
-            await memory_peer.accept_link(unsettled=ODD)
-            await memory_peer.expect(Flow)
+            await memory_peer.accept_receiver(unsettled=ODD)
             for number, tag in enumerate(ODD):
                 await memory_peer.send(
                     Transfer(handle=0, delivery_id=number, delivery_tag=tag, resume=True, state=Received(9, 9)), NOTHING

@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from amqp10.broker._serving.memory import MemoryStream
+from amqp10.dialects.v1_0.wire.performatives import Attach, Flow
 from amqp10.net import StreamFacts
 from amqp10.testing import ScriptedPeer
 
@@ -24,6 +25,21 @@ class MemoryPeer(ScriptedPeer):
 
     async def __aenter__(self) -> Self:
         return self
+
+    async def accept_receiver(self, **fields: Any) -> Attach:
+        """Take a client's connection, a session, and the link of a receiver, up to its first flow.
+
+        Args:
+            fields: of the peer's attach, in place of what the client's says.
+
+        Returns:
+            The client's attach.
+        """
+        await self.accept_connection()
+        await self.accept_session()
+        attach = await self.accept_link(**fields)
+        await self.expect(Flow)
+        return attach
 
     async def _lead(self, *_: Any) -> tuple[MemoryStream, StreamFacts]:
         await anyio.lowlevel.checkpoint()

@@ -12,7 +12,7 @@ import random
 import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, cast, get_args
 
@@ -20,10 +20,10 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from .._signals import until_signal
+from .._service import ServiceBlock
 from ..client import Connection
 from ..client.internals import is_transient, restores
-from ..errors import AmqpError, ConnectionLost, EndpointError, LocalProtocolError
+from ..errors import AmqpError, ConnectionLost, EndpointError
 from ..messaging import Message, Outcome
 from ..net import backoff, visible
 from ._locks import Locks, locks_of_session
@@ -156,10 +156,9 @@ class SessionWorker:
         self._counts = dict.fromkeys(("handled", "retried", "dead_lettered", "locks_lost"), 0)  # of workers that ended
         self._workers: dict[Worker, str] = {}  # and the ids of their sessions
         self._waits: set[anyio.CancelScope] = set()  # of the tasks that wait for a session
-        self._stopping = anyio.Event()
         self._over: AmqpError | None = None  # why there are no more sessions
-        self._block: AbstractAsyncContextManager[None] | None = None
-        self._entered = False
+        self._block = ServiceBlock("worker", "SessionWorker(...)")
+        self._stopping = self._block.stopping
 
     @property
     def session_ids(self) -> frozenset[str]:
@@ -209,11 +208,7 @@ class SessionWorker:
 
         Cancelling: nothing has happened.
         """
-        if self._block is not None:
-            raise LocalProtocolError("a worker is begun by `async with` once; make a new one")
-        self._block = self._run()
-        await self._block.__aenter__()
-        self._entered = True
+        await self._block.enter(self._run())
         return self
 
     async def __aexit__(
@@ -228,9 +223,7 @@ class SessionWorker:
 
         Cancelling: handlers are cancelled at once, and the sessions handed back.
         """
-        assert self._block is not None
-        self._entered = False
-        return await self._block.__aexit__(exc_type, exc, traceback)
+        return await self._block.leave(exc_type, exc, traceback)
 
     @asynccontextmanager
     async def _run(self) -> AsyncIterator[None]:
@@ -267,12 +260,7 @@ class SessionWorker:
 
         Cancelling: only stops the waiting.
         """
-        if not self._entered:
-            raise LocalProtocolError(
-                "this worker handles nothing: begin it by `async with SessionWorker(...) as worker:`, and call "
-                "until_signal() inside the block"
-            )
-        number = await until_signal(self._stopping, signals)
+        number = await self._block.until_signal(signals)
         if number is not None:
             text = f"{number.name}: no more sessions are locked"
             self._notice("worker_stopping", logging.INFO, text, signal=number.name)

@@ -22,7 +22,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import Any, Final, Literal, Self, cast, get_args, overload
 
@@ -31,7 +31,7 @@ import anyio.lowlevel
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from .._signals import until_signal
+from .._service import ServiceBlock
 from ..client import Connection, Delivery, Receiver, Sender
 from ..client.internals import processing_of, take_at_once
 from ..errors import (
@@ -39,7 +39,6 @@ from ..errors import (
     DecodeError,
     DeliveryUncertain,
     EncodeError,
-    LocalProtocolError,
     MessageNotAccepted,
     StaleDelivery,
     Unsupported,
@@ -277,10 +276,9 @@ class Worker:
         self._receiving = False  # a task is in the receiver
         self._wait: anyio.CancelScope | None = None  # and waits there
         self._called = 0  # tasks that were told to come, and have not come yet
-        self._stopping = anyio.Event()
+        self._block = ServiceBlock("worker", "Worker(...)")
+        self._stopping = self._block.stopping
         self._stopped = anyio.Event()  # and no task is left
-        self._block: AbstractAsyncContextManager[None] | None = None
-        self._entered = False  # the block, and it was not left yet
 
     # The block
 
@@ -295,11 +293,7 @@ class Worker:
 
         Cancelling: the links are detached again.
         """
-        if self._block is not None:
-            raise LocalProtocolError("a worker is begun by `async with` once; make a new one")
-        self._block = self._run()
-        await self._block.__aenter__()
-        self._entered = True
+        await self._block.enter(self._run())
         return self
 
     async def __aexit__(
@@ -312,9 +306,7 @@ class Worker:
 
         Cancelling: handlers are cancelled at once, and their messages released.
         """
-        assert self._block is not None
-        self._entered = False
-        return await self._block.__aexit__(exc_type, exc, traceback)
+        return await self._block.leave(exc_type, exc, traceback)
 
     @asynccontextmanager
     async def _run(self) -> AsyncIterator[None]:
@@ -401,12 +393,7 @@ class Worker:
 
         Cancelling: only stops the waiting.
         """
-        if not self._entered:
-            raise LocalProtocolError(
-                "this worker handles nothing: begin it by `async with Worker(...) as worker:`, and call until_signal() "
-                "inside the block"
-            )
-        number = await until_signal(self._stopping, signals)
+        number = await self._block.until_signal(signals)
         if number is not None:
             text = f"{number.name}: no more messages are taken"
             self._notice("worker_stopping", logging.INFO, text, signal=number.name)

@@ -382,6 +382,19 @@ async def test_pause_between_saves() -> None:
         assert anyio.current_time() - began >= 20 * QUICK["interval"] / 20
 
 
+async def test_until_signal_outside_of_the_block() -> None:
+    """A processor that handles nothing says so, and does not wait for ever."""
+    async with emulated() as hub:
+        processor = EventProcessor(hub, Handled(), store=MemoryLeases(), **QUICK)
+        with pytest.raises(LocalProtocolError, match=r"this processor handles nothing.*inside the block"):
+            await processor.until_signal()
+        async with processor:
+            processor.stop()
+            assert await processor.until_signal() is None
+        with pytest.raises(LocalProtocolError, match="async with"):
+            await processor.until_signal()
+
+
 async def test_around_partition() -> None:
     """Something is entered before a partition is read, and left when it is not read any longer."""
     said: list[str] = []

@@ -16,8 +16,8 @@ from uuid import uuid4
 import anyio
 from anyio.abc import TaskGroup
 
-from ..._signals import until_signal
-from ...errors import AmqpError, LocalProtocolError, StoreError
+from ..._service import ServiceBlock
+from ...errors import AmqpError, StoreError
 from ...messaging import EventPosition
 from ...net import visible
 from ..event_hubs import EventHub
@@ -240,8 +240,8 @@ class EventProcessor:
         self._changed = anyio.Event()  # a run has begun or ended
         self._progressed = anyio.Event()  # events were handled since checkpoints were kept
         self._many = anyio.Event()  # and so many that they are to be kept now
-        self._stopping = anyio.Event()
-        self._block: AbstractAsyncContextManager[None] | None = None
+        self._block = ServiceBlock("processor", "EventProcessor(...)")
+        self._stopping = self._block.stopping
 
     @property
     def partitions(self) -> frozenset[str]:
@@ -261,10 +261,7 @@ class EventProcessor:
 
         Cancelling: what was taken is given back.
         """
-        if self._block is not None:
-            raise LocalProtocolError("a processor is begun by `async with` once; make a new one")
-        self._block = self._run()
-        await self._block.__aenter__()
+        await self._block.enter(self._run())
         return self
 
     async def __aexit__(
@@ -279,8 +276,7 @@ class EventProcessor:
         Cancelling: handlers are cancelled at once; to keep checkpoints and give partitions back takes 10 s at most, and
             as long as a call of the store takes.
         """
-        assert self._block is not None
-        return await self._block.__aexit__(exc_type, exc, traceback)
+        return await self._block.leave(exc_type, exc, traceback)
 
     @asynccontextmanager
     async def _run(self) -> AsyncIterator[None]:
@@ -320,11 +316,12 @@ class EventProcessor:
             The signal; None if `stop()` was called before one came.
 
         Raises:
+            LocalProtocolError: the processor was not begun by `async with`, or its block was left.
             RuntimeError, ValueError: this is not the main thread.
 
         Cancelling: only stops the waiting.
         """
-        number = await until_signal(self._stopping, signals)
+        number = await self._block.until_signal(signals)
         if number is not None:
             self._notice("processor_stopping", logging.INFO, f"{number.name}: no more events are taken")
         return number

@@ -23,10 +23,23 @@ class PlainLink(Link):
     incomplete = False
 
     def attach(self, terms: LinkTerms, *, resuming: Iterable[Any] | None = None) -> None:
-        raise LocalProtocolError(f"the link {self.name!r} does not wait for an answer")
+        raise self._not_waiting()
 
     def refuse(self, error: Error) -> None:
-        raise LocalProtocolError(f"the link {self.name!r} does not wait for an answer")
+        raise self._not_waiting()
+
+    def take_terms(self, terms: LinkTerms) -> None:
+        """Take the owner's terms, with which it answers an attach of the client's.
+
+        Raises:
+            LocalProtocolError: the owner has answered before.
+        """
+        if self.terms is not None:
+            raise self._not_waiting()
+        self.terms = terms
+
+    def _not_waiting(self) -> LocalProtocolError:
+        return LocalProtocolError(f"the link {self.name!r} does not wait for an answer")
 
     def suspended(self) -> list[Any]:
         return []

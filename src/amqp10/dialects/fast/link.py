@@ -61,9 +61,7 @@ class LinkEndpoint(PlainLink, Machine[LinkState]):
         """
         if self.gone:
             return False
-        if self.terms is not None:
-            raise LocalProtocolError(f"the link {self.name!r} does not wait for an answer")
-        self.terms = terms
+        self.take_terms(terms)
         self.advance(Step.ATTACH)
         return True
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...engine import DeliveriesUnresumed, LinkAttached, LinkEnded, LinkTerms
-from ...errors import AmqpError, LinkDetached, LocalProtocolError
+from ...errors import AmqpError, LinkDetached
 from ...messaging import Error
 from .._kit.links import PlainLink
 from .._kit.machine import Machine
@@ -86,9 +86,7 @@ class LinkEndpoint(PlainLink, CommandOwner, Machine[LinkState]):
         """
         if self.ended:
             return False
-        if self.terms is not None:
-            raise LocalProtocolError(f"the link {self._name!r} does not wait for an answer")
-        self.terms = terms
+        self.take_terms(terms)
         self.advance(Step.ATTACH)
         return True
 

@@ -42,9 +42,7 @@ class ServerLink(LinkEndpoint):
         self.engine.emit(LinkAttached(self))
 
     def attach(self, terms: LinkTerms, *, resuming: Any = None) -> None:
-        if self.terms is not None:
-            raise LocalProtocolError(f"the link {self.name!r} does not wait for an answer")
-        self.terms = terms
+        self.take_terms(terms)
         if not self.ended:  # the channel may have ended while the answer was on its way
             self.advance(Step.ATTACH)
             self.begin()

@@ -1,0 +1,77 @@
+"""What every service of the package has: a block that is begun once, and ended by a signal or by `stop`."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+
+import anyio
+
+from .errors import LocalProtocolError
+
+
+class ServiceBlock:
+    """The `async with` block of a service, which other tasks may ask to stop.
+
+    Args:
+        noun: what the service is, in a word.
+        maker: how it is made, in errors: `Worker(...)`.
+
+    Attributes:
+        stopping: set once the service takes no more work.
+    """
+
+    def __init__(self, noun: str, maker: str) -> None:
+        self.stopping = anyio.Event()
+        self._noun = noun
+        self._maker = maker
+        self._block: AbstractAsyncContextManager[None] | None = None
+        self._entered = False  # and not left yet
+
+    async def enter(self, block: AbstractAsyncContextManager[None]) -> None:
+        """Begin the service: enter `block`, which works until it is left.
+
+        Raises:
+            LocalProtocolError: the service was begun before.
+        """
+        if self._block is not None:
+            raise LocalProtocolError(f"a {self._noun} is begun by `async with` once; make a new one")
+        self._block = block
+        await block.__aenter__()
+        self._entered = True
+
+    async def leave(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        """End the service, as the `__aexit__` of its block does."""
+        assert self._block is not None
+        self._entered = False
+        return await self._block.__aexit__(exc_type, exc, traceback)
+
+    async def until_signal(self, signals: tuple[signal.Signals, ...]) -> signal.Signals | None:
+        """Wait for a signal, SIGINT and SIGTERM unless others are named; return None if `stopping` was set first.
+
+        Raises:
+            LocalProtocolError: the block was not begun, or was left.
+            RuntimeError, ValueError: this is not the main thread.
+
+        Cancelling: only stops the waiting.
+        """
+        if not self._entered:
+            raise LocalProtocolError(
+                f"this {self._noun} handles nothing: begin it by `async with {self._maker} as {self._noun}:`, and call "
+                "until_signal() inside the block"
+            )
+        with anyio.open_signal_receiver(*(signals or (signal.SIGINT, signal.SIGTERM))) as received:
+            async with anyio.create_task_group() as waiting:
+
+                async def until_stopping() -> None:
+                    await self.stopping.wait()
+                    waiting.cancel_scope.cancel()
+
+                waiting.start_soon(until_stopping)
+                async for number in received:
+                    waiting.cancel_scope.cancel()
+                    return number
+        return None
