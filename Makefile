@@ -62,6 +62,7 @@ lint: $(VENV)/.dev  ## format, lint, types, imports, spelling, copies of example
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python tools/typed.py
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 	$(BIN)/python tools/diagrams.py --check

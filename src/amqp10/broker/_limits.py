@@ -119,6 +119,8 @@ class Account:
         reason: why they are stopped when they are.
     """
 
+    held: int
+
     def __init__(self, user: str, limits: BrokerLimits, on_turn: Callable[[Account], None]) -> None:
         self.user = user
         self.nodes: set[object] = set()

@@ -89,6 +89,9 @@ class ClientConnection(ConnectionCore, EngineOwner):
     redirects: LinkRedirects
     recovery: Restorer | None
     tokens: TokenKeeper | None
+    open: bool
+    interrupted: bool
+    closed: bool
 
     def __init__(
         self,

@@ -24,6 +24,10 @@ R = TypeVar("R")
 class ClientSession(SessionCore):
     """The core of a session: how it begins, is restored and ends."""
 
+    open: bool
+    awaiting_peer: bool
+    closed: bool
+
     def __init__(self, connection: ConnectionCore, terms: SessionTerms, *, restorable: bool = True) -> None:
         super().__init__("session")
         self._restorable = restorable

@@ -41,6 +41,8 @@ class ClientHandshake(_Handshake):
         secure: secrets may cross the transport as they are.
     """
 
+    mechanism: str
+
     def __init__(self, mechanisms: Sequence[Mechanism], hostname: str | None, secure: bool) -> None:
         self._mechanisms = mechanisms
         self._hostname = hostname

@@ -9,11 +9,11 @@ try:
     from ._java import prepare as prepare
     from ._options import Options as Options
     from ._source import AmqpDataSource as AmqpDataSource
-except ImportError as error:
-    if (error.name or "").partition(".")[0] not in ("pyspark", "pyarrow"):
+except ImportError as _error:
+    if (_error.name or "").partition(".")[0] not in ("pyspark", "pyarrow"):
         raise  # something else is missing: fcntl, on Windows
     raise ImportError(
-        f"amqp10.spark needs pyspark >= 4.2 and pyarrow: pip install 'amqp10[spark]' ({error})"
-    ) from error
+        f"amqp10.spark needs pyspark >= 4.2 and pyarrow: pip install 'amqp10[spark]' ({_error})"
+    ) from _error
 
 __all__ = ("AmqpDataSource", "JavaMissing", "Options", "prepare")

@@ -42,6 +42,8 @@ class ScriptedPeer(Conversation):
         patience: seconds that an expectation waits before it fails.
     """
 
+    channel: int
+
     # The usual beginning, as the server
 
     async def accept_connection(

@@ -7,6 +7,7 @@ Every value made here is what `decode` would give, so that it comes back from a 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cache
@@ -128,9 +129,9 @@ def _timestamp(ms: int) -> datetime | Timestamp:
 _ASCII = st.characters(max_codepoint=127)
 _UNICODE = st.characters(exclude_categories=["Cs"])
 
-nulls = st.none
+nulls: Callable[[], Values] = st.none
 """Return a strategy for null: None."""
-booleans = st.booleans
+booleans: Callable[[], Values] = st.booleans
 """Return a strategy for booleans."""
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 try:
     import hypothesis as hypothesis
-except ImportError as error:
-    raise ImportError("amqp10.testing.strategies needs hypothesis: pip install hypothesis") from error
+except ImportError as _error:
+    raise ImportError("amqp10.testing.strategies needs hypothesis: pip install hypothesis") from _error
 
 from ._message_strategies import annotation_maps as annotation_maps
 from ._message_strategies import application_properties as application_properties

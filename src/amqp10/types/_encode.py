@@ -517,7 +517,7 @@ WRITERS.update(
 SIMPLE_TYPES: Final = frozenset(WRITERS) - {list, tuple, dict, Map, Described}
 """The types that have a writer, but those of values that contain others."""
 
-PLAN_SCOPE: Final = {
+PLAN_SCOPE: Final[dict[str, Any]] = {
     "BINARY_HEAD": BINARY_HEAD,
     "EPOCH": EPOCH,
     "MILLISECOND": _MILLISECOND,

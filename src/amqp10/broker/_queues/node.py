@@ -192,6 +192,8 @@ class Node(ABC):
     journal: QueueJournal | None = None
     recent: RecentIds | None = None
     duplicates: int = 0
+    reserved: int
+    reserved_bytes: int
 
     def __init__(self, name: str, *, limits: Limits, touch: Callable[[Node], None], temporary: bool = False) -> None:
         self.name = name

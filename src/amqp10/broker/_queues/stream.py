@@ -90,6 +90,10 @@ class Stream(Queue):
     """
 
     least = 1
+    depth: int
+    bytes: int
+    journal: QueueJournal | None
+    copied: int
 
     def __init__(
         self, name: str, terms: QueueDeclaration, retention: Retention, *, wall: Clock = time.time, **settings: Any
@@ -131,7 +135,8 @@ class Stream(Queue):
         if not self._touched:
             self.touch()
 
-    put = insert  # it refuses nothing
+    def put(self, entry: QueuedMessage) -> None:
+        self.insert(entry)  # it refuses nothing
 
     def _append(self, entry: QueuedMessage) -> None:
         entry.position = self.enqueued

@@ -43,7 +43,7 @@ class Lifecycle:
         self.loss: AmqpError | None = None
         self.generation: int = 0
         self.over: bool = False
-        self.closed = False
+        self.closed: bool = False
         self.cause: AmqpError | None = None
         self.change: anyio.Event | None = None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -54,6 +54,20 @@ class ClientLink(LinkCore):
     )
 
     face: Link
+    cause: AmqpError | None
+    connection: ConnectionCore
+    terms: LinkTerms
+    wake: Callable[[], None]
+    over: bool
+    awaiting_peer: bool
+    session: SessionCore | None
+    pending: list[Any]
+    resuming: bool
+    may_resume: bool
+    interrupted: bool
+    open: bool
+    stray_attaches: int
+    closed: bool
 
     def __init__(self, kind: str, connection: ConnectionCore, session: SessionCore | None, terms: LinkTerms) -> None:
         super().__init__(kind, connection, terms)

@@ -149,6 +149,8 @@ class Delivery(IncomingDelivery):
     __slots__ = ()
 
     waiter: anyio.Event | None
+    decoded: Any
+    state: DeliveryState | None
 
     @property
     def message(self) -> Message:

@@ -71,6 +71,7 @@ class ReceiverCore(ClientLink, AcquiringCore):
     delivery_type: type[Delivery] = Delivery
     derive: Callable[[type[Delivery]], type[Delivery]] | None = None
     processing: Processing | None = None
+    pending: list[Any]
 
     def __init__(
         self,

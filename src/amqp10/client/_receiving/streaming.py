@@ -39,6 +39,7 @@ class StreamedDelivery(Delivery):
     """A delivery of a streaming receiver. See `Delivery`, whose every method it has."""
 
     __slots__ = ("_arrival", "_decoder", "_ended", "_failure", "_given_up", "_since_yield")
+    state: DeliveryState | None
 
     def __init__(self, link: ReceiverLink, delivery_id: int, tag: bytes, payload: bytes, settled: bool) -> None:
         super().__init__(link, delivery_id, tag, payload, settled)

@@ -64,6 +64,8 @@ class ReplyCore(ReceiverCore):
     In the pass that brings replies the link may have ended already, which is told after them.
     """
 
+    terms: LinkTerms
+
     def __init__(self, connection: ConnectionCore, session: SessionCore | None, terms: LinkTerms, credit: int) -> None:
         super().__init__(connection, session, terms, credit)
         self._last_address: str | None = None

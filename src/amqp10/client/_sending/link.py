@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -43,6 +43,11 @@ class SenderCore(ClientLink):
         crowded: several waited at once a moment ago, and may do so again.
         cause_reported: the cause of the link's end has been raised to the user.
     """
+
+    session: SessionCore | None
+    pending: list[Any]
+    change: anyio.Event | None
+    terms: LinkTerms
 
     def __init__(self, connection: ConnectionCore, session: SessionCore | None, terms: LinkTerms) -> None:
         super().__init__("sender", connection, session, terms)

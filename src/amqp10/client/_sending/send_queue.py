@@ -41,7 +41,7 @@ class Turn:
     __slots__ = ("event",)
 
     def __init__(self) -> None:
-        self.event = anyio.Event()
+        self.event: anyio.Event = anyio.Event()
 
 
 class SendQueue:

@@ -65,6 +65,8 @@ class ClientTransaction(TransactionCore):
 
     _coordinator: CoordinatorSender
     _support: TransactionSupport
+    posted: TransactionalState
+    released_state: TransactionalState
 
     def __init__(self, connection: ConnectionCore, session: SessionCore | None) -> None:
         self._connection = connection

@@ -34,6 +34,8 @@ class Backlog:
     """
 
     PATIENCE: Final = 30.0
+    items: int
+    octets: int
 
     def __init__(
         self,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ...engine import LinkTerms
     from ...errors import AmqpError
     from ...messaging import Error
+    from .engine import FastEngine
     from .session import SessionEndpoint
 
 
@@ -31,10 +32,12 @@ class LinkEndpoint(PlainLink, Machine[LinkState]):
     noun = "link"
     transitions: ClassVar[dict[tuple[LinkState, Step], LinkState]] = LINK
     session: SessionEndpoint
+    attached: bool
+    terms: LinkTerms | None
 
     def __init__(self, session: SessionEndpoint, name: str) -> None:
         self.session = session
-        self.engine = session.engine
+        self.engine: FastEngine = session.engine
         self.state = LinkState.ATTACHING
         self.gone: bool = False
         self._name = name

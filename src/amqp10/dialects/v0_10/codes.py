@@ -33,7 +33,7 @@ BLANK_NAME: Final = 542  # "invalid-argument"
 INTERNAL_ERROR: Final = 541
 
 # connection.close-code (0-10 §11.1)
-CLOSE_CONDITIONS: Final = {
+CLOSE_CONDITIONS: Final[dict[int, str | None]] = {
     200: None,
     320: "amqp:connection:forced",
     402: "amqp:not-found",

@@ -202,9 +202,9 @@ class PendingCommand:
 
     def __init__(self, number: int, frames: Any, owner: CommandOwner | None, about: Any = None, size: int = 0) -> None:
         self.number: int = number
-        self.frames = frames
+        self.frames: Any = frames
         self.owner: CommandOwner | None = owner
-        self.about = about
+        self.about: Any = about
         self.size: int = size
 
 
@@ -261,6 +261,7 @@ class ReceivedCommands:
     """
 
     __slots__ = ("_cursor", "done", "next", "open", "syncs", "unreported")
+    next: int
 
     def __init__(self) -> None:
         self.next = self._cursor = 0

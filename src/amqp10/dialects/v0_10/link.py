@@ -37,6 +37,9 @@ class LinkEndpoint(PlainLink, CommandOwner, Machine[LinkState]):
     noun = "link"
     transitions: ClassVar[dict[tuple[LinkState, Step], LinkState]] = LINK
     session: SessionEndpoint
+    attached: bool
+    remote: LinkTerms | None
+    terms: LinkTerms | None
 
     def __init__(self, session: SessionEndpoint, name: str) -> None:
         self.session = session

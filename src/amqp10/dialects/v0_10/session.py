@@ -84,6 +84,11 @@ class SessionEndpoint(Session, Machine[SessionState]):
     noun = "session"
     transitions: ClassVar[dict[tuple[SessionState, Step], SessionState]] = SESSION
     engine: EngineCore
+    begun: bool
+    suspended: bool
+    away: bool
+    ended_locally: bool
+    writable: bool
 
     def __init__(self, engine: EngineCore, channel: int) -> None:
         self.engine = engine

@@ -38,6 +38,9 @@ class AckBatcher:
         counted_from: deliveries up to this number belong to an earlier consumer, and are not counted.
     """
 
+    done: int
+    counted_from: int
+
     def __init__(self, channel: Channel, on_flushed: Callable[[int], None], one: Callable[[int, int], Method]) -> None:
         self._channel = channel
         self._on_flushed = on_flushed

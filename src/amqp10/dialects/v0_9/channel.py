@@ -108,7 +108,7 @@ class Channel(Machine[ChannelState]):
         engine.channels[number] = self
         self.user = user
         self.has_runs: bool = user.has_runs
-        self.receive_run = user.receive_run
+        self.receive_run: Callable[[FrameReader], bool] = user.receive_run
         self.take: Callable[[bytes], None] | None = None
         self.awaits_header: bool = False
         self.properties_octets: bytes = b""

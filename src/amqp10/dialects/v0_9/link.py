@@ -20,6 +20,7 @@ class LinkEndpoint(PlainLink, Machine[LinkState]):
     transitions: ClassVar[dict[tuple[LinkState, Step], LinkState]] = LINK
     state = LinkState.ATTACHING
     session: Any  # of either role
+    attached: bool
 
     @property
     def ended(self) -> bool:

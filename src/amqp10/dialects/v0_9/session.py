@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 from ...engine import Session
 from .._kit.machine import Machine
 from .states import SESSION, SessionState
@@ -11,9 +14,9 @@ class SessionEndpoint(Session, Machine[SessionState]):
     """One end of a session: on a client a group of channels, on a server one channel."""
 
     noun = "session"
-    transitions = SESSION
+    transitions: ClassVar[Mapping[tuple[Any, Any], Any]] = SESSION
     state = SessionState.BEGINNING
-    begun = False
+    begun: bool = False
     strict_window = True
 
     def entered(self, state: SessionState) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...engine import ConnectionOpened, ConnectionTerms, SessionBegun, SessionTerms
 from ...errors import AmqpError, ConnectionClosed, LocalProtocolError, RemoteProtocolError
@@ -52,7 +53,7 @@ class ConnectionEndpoint(ConnectionCore, Machine[ConnectionState]):
     """
 
     noun = "connection"
-    transitions: ClassVar = CONNECTION | TRANSPORT_LOST
+    transitions: ClassVar[Mapping[tuple[Any, Any], Any]] = CONNECTION | TRANSPORT_LOST
 
     def __init__(self, engine: EngineCore) -> None:
         self.engine = engine

@@ -18,6 +18,10 @@ class SenderCredit:
     """
 
     __slots__ = ("_overdrawn", "asked", "available", "credit", "delivery_count", "drain", "initial")
+    asked: bool
+    delivery_count: int
+    drain: bool
+    initial: int
 
     def __init__(self, initial_delivery_count: int) -> None:
         self.initial = self.delivery_count = initial_delivery_count
@@ -69,6 +73,8 @@ class ReceiverCredit:
     """
 
     __slots__ = ("available", "credit", "delivery_count", "drain", "spare")
+    credit: int
+    spare: int
 
     def __init__(self, delivery_count: int | None) -> None:
         self.delivery_count = delivery_count

@@ -88,11 +88,11 @@ class LinkEndpoint(Link, Machine[LinkState]):
     transitions: ClassVar[dict[tuple[LinkState, Step], LinkState]] = LINK
     session: SessionCore
     # On the class until they are true: an object with more than thirty attributes is slower to access.
-    errant = False
-    gone = False
-    incomplete = False
+    errant: bool = False
+    gone: bool = False
+    incomplete: bool = False
     lingers = False
-    resumes = False
+    resumes: bool = False
     _refused = False  # the peer's attach has null for the terminus that ours asks for
     _reduced_reported = False
     _numbers: list[tuple[Any, int]] | None = None  # of deliveries in earlier attachments: table and delivery-id

@@ -77,6 +77,8 @@ class ClientSasl(_SaslLayer):
         secure: secrets may cross the transport as they are.
     """
 
+    mechanism: str | None
+
     def __init__(self, mechanisms: tuple[Mechanism, ...], hostname: str | None, secure: bool) -> None:
         super().__init__()
         self._hostname = hostname
@@ -104,6 +106,10 @@ class ClientSasl(_SaslLayer):
 
 class ServerSasl(_SaslLayer):
     """The server's side: offers at once, asks, and says how it ended."""
+
+    mechanism: str | None
+    identity: str | None
+    error: AmqpError | None
 
     def __init__(self, authenticator: Authenticator) -> None:
         super().__init__()

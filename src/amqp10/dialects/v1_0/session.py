@@ -42,6 +42,8 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
 
     noun = "session"
     transitions: ClassVar[dict[tuple[SessionState, Step], SessionState]] = SESSION
+    next_delivery_id: int
+    last_outcome: object
 
     def __init__(self, connection: ConnectionCore, channel: int) -> None:
         super().__init__(connection, channel)

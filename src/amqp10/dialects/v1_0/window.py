@@ -32,6 +32,10 @@ class SessionWindow:
         "remote_outgoing_window",
         "strict",
     )
+    capacity: int
+    incoming_window: int
+    next_outgoing_id: int
+    outgoing_window: int
 
     def __init__(self, incoming_window: int, outgoing_window: int, next_outgoing_id: int = 0) -> None:
         self.remote_incoming_window: int = 0

@@ -304,6 +304,7 @@ class Partition(AzureNode, Stream):
 
     largest: int = LARGEST
     least = 0
+    journal: QueueJournal | None
 
     def __init__(
         self,

@@ -124,6 +124,9 @@ class Entity(AzureNode):
         undelivered: where messages go that could not be passed on; None for the dead letters.
     """
 
+    duplicates: int
+    enqueued: int
+
     def __init__(
         self,
         name: str,

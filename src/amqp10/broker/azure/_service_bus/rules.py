@@ -43,7 +43,7 @@ class ActiveRule:
             raise ValueError(f"the name of a rule has 1 to {_LONGEST_NAME} characters, unlike {rule.name!r:.200}")
         self.rule: Rule = rule
         self.created: float = created
-        self.matches = _predicate(rule.filter)
+        self.matches: Callable[[Candidate], bool] = _predicate(rule.filter)
         self._changes = changes_of(rule.action, rule.action_parameters) if rule.action else []
 
     def changed(self, message: EntityMessage, candidate: Candidate) -> EntityMessage:

@@ -57,6 +57,9 @@ MOST_UNREAD: Final = 1 << 22
 class ClientEngine(ConnectionCore):
     """See `Engine`."""
 
+    remote: ConnectionTerms | None
+    reading: bool
+
     def __init__(self, terms: ConnectionTerms, mechanisms: tuple[Mechanism, ...] | None, secure: bool) -> None:
         super().__init__(Role.CLIENT, terms)
         self.channels: dict[int, ClientChannel] = {}

@@ -14,6 +14,7 @@ from ..wire.commands import Command, HandleClose, HandleOpen, HandleReply
 
 if TYPE_CHECKING:
     from .channel import Answered, ClientChannel
+    from .owners import ConnectionCore
 
 MAX_TAG: Final = 0xFFFF
 
@@ -43,7 +44,7 @@ class ClientHandle(Machine[HandleState]):
 
     def __init__(self, channel: ClientChannel, owner: HandleOwner) -> None:
         self.channel = channel
-        self.engine = channel.engine
+        self.engine: ConnectionCore = channel.engine
         self.id: int = channel.engine.free_handle()
         self.state = HandleState.OPEN
         self.closing: bool = False

@@ -66,6 +66,8 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
     session: SessionCore
     keeps_parts = True
     acknowledges = True
+    remote: LinkTerms | None
+    credit: int
 
     def __init__(self, session: SessionCore, terms: LinkTerms, resuming: Iterable[IncomingDelivery] | None) -> None:
         super().__init__(session, terms.name)

@@ -41,6 +41,7 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
 
     session: SessionCore
     keeps_name = True
+    remote: LinkTerms | None
 
     def __init__(self, session: SessionCore, terms: LinkTerms, resuming: Iterable[OutgoingDelivery] | None) -> None:
         super().__init__(session, terms.name)

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 class ClientSession(SessionCore):
     """See `Session`: its own channel, and those of its links."""
 
+    terms: SessionTerms | None
+    remote: SessionTerms | None
+
     def __init__(self, engine: ConnectionCore) -> None:
         super().__init__(engine)
         self.channel: ClientChannel

@@ -37,6 +37,10 @@ _MOST_NUMBER: Final = 0xFFFF_FFFF
 class ServerBrowser(ServerSender):
     """See the module."""
 
+    drain: bool
+    credit: int
+    terms: LinkTerms | None
+
     def __init__(self, handle: HandleCore, remote: LinkTerms, *, last: int) -> None:
         super().__init__(handle, remote, None)
         self._found: dict[int, tuple[bytes, int]] = {}

@@ -56,6 +56,9 @@ MOST_HANDLES: Final = 4096
 class ServerEngine(ConnectionCore):
     """See `Engine`."""
 
+    identity: str | None
+    remote: ConnectionTerms | None
+
     def __init__(self, terms: ConnectionTerms, authenticator: Authenticator) -> None:
         super().__init__(Role.SERVER, terms)
         self.channels: dict[int, ServerSession] = {}

@@ -42,7 +42,7 @@ from ..wire.commands import (
 )
 from ..wire.fragments import Assembly, read_head
 from .browser import ServerBrowser
-from .owners import HandleCore
+from .owners import ConnectionCore, HandleCore
 from .receiver import ServerReceiver
 from .sender import ServerSender, UnsubscribeLink
 
@@ -69,13 +69,14 @@ class ServerHandle(HandleCore, Machine[HandleState]):
 
     noun = "handle"
     transitions: ClassVar[dict[tuple[HandleState, Step], HandleState]] = HANDLE
+    engine: ConnectionCore
 
     def __init__(self, session: SessionCore, opening: HandleOpen) -> None:
         self.session = session
         self.engine = session.engine
         self.opening = opening
         self.id: int = opening.handle_id
-        self.name = opening.dest_name
+        self.name: str = opening.dest_name
         self.state = HandleState.OPEN
         self.closing: bool = False
         self.producer: ServerReceiver | None = None

@@ -39,6 +39,8 @@ class ServerReceiver(LinkEndpoint, PlainReceiver):
     """
 
     session: SessionCore
+    terms: LinkTerms | None
+    credit: int
 
     def __init__(self, handle: HandleCore, remote: LinkTerms) -> None:
         super().__init__(handle.session, remote.name)

@@ -31,6 +31,9 @@ class ServerSender(LinkEndpoint, PlainSender):
     """
 
     session: SessionCore
+    terms: LinkTerms | None
+    drain: bool
+    credit: int
 
     def __init__(self, handle: HandleCore, remote: LinkTerms, command: HandleConsume | None) -> None:
         super().__init__(handle.session, remote.name)
@@ -312,6 +315,8 @@ class ServerSender(LinkEndpoint, PlainSender):
 
 class UnsubscribeLink(ServerSender):
     """A link that is attached only to end a subscription, by the subscription's name."""
+
+    terms: LinkTerms | None
 
     def __init__(self, handle: HandleCore, remote: LinkTerms, tag: int) -> None:
         super().__init__(handle, remote, None)

@@ -43,6 +43,8 @@ class ServerSession(SessionCore):
         last_number: the number of the last message sent on the channel; the number after 2^32 - 1 is 1.
     """
 
+    terms: SessionTerms | None
+
     def __init__(self, engine: ConnectionCore, command: ChannelOpen) -> None:
         super().__init__(engine)
         self.remote: SessionTerms = SessionTerms()

@@ -38,6 +38,8 @@ class ServerCoordinator(LinkEndpoint, RelayCoordinator):
     """The link to the owner's coordinator, which is attached when it is first needed."""
 
     session: SessionCore
+    terms: LinkTerms | None
+    credit: int
 
     def __init__(self, session: SessionCore) -> None:
         super().__init__(session, f"transactions-{session.id}")

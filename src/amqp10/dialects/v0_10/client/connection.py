@@ -33,6 +33,7 @@ class ClientEngine(ConnectionCore):
     """
 
     finds_out = True
+    remote: ConnectionTerms | None
 
     def __init__(self, terms: ConnectionTerms, mechanisms: tuple[Mechanism, ...] | None, secure: bool) -> None:
         super().__init__(Role.CLIENT, terms)

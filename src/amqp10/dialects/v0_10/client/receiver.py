@@ -81,6 +81,7 @@ class ClientReceiver(LinkEndpoint, WholeMessageReceiver):
     """See `ReceiverLink` for the contract."""
 
     session: SessionCore
+    credit: int
 
     def __init__(self, session: SessionCore, terms: LinkTerms, destination: str) -> None:
         super().__init__(session, terms.name)

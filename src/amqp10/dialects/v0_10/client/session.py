@@ -92,6 +92,10 @@ class _SettleWhenCompleted(CommandOwner):
 class ClientSession(SessionCore):
     """See `Session` for the contract."""
 
+    terms: SessionTerms | None
+    remote: SessionTerms | None
+    name: bytes
+
     def __init__(self, engine: ConnectionCore, channel: int) -> None:
         super().__init__(engine, channel)
         self.publisher_credit: int | None = None

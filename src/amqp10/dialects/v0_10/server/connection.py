@@ -37,6 +37,10 @@ class ServerEngine(ConnectionCore):
         authenticator: decides who may connect, and by which mechanisms.
     """
 
+    remote: ConnectionTerms | None
+    max_payload: int
+    identity: str | None
+
     def __init__(self, terms: ConnectionTerms, authenticator: Authenticator) -> None:
         super().__init__(Role.SERVER, terms)
         self.login: ServerLogin = ServerLogin(self.write_control, terms, authenticator)

@@ -42,6 +42,7 @@ class ServerReceiver(LinkEndpoint, WholeMessageReceiver):
     """See `ReceiverLink` for the contract."""
 
     session: SessionCore
+    credit: int
 
     def __init__(self, session: SessionCore, name: str, target: Any = None) -> None:
         super().__init__(session, name)

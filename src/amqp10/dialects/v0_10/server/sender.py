@@ -64,6 +64,9 @@ class ServerSender(LinkEndpoint, WholeMessageSender):
 
     session: SessionCore
     frame_room = 0
+    drain: bool
+    messages: Credit
+    octets: Credit
 
     def __init__(self, session: SessionCore, number: int, subscribe: MessageSubscribe, source: Source) -> None:
         super().__init__(session, subscribe.destination or "")

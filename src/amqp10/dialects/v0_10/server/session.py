@@ -83,6 +83,9 @@ class ServerSession(SessionCore):
     """See `Session` for the contract."""
 
     request_rules = RULES
+    remote: SessionTerms | None
+    terms: SessionTerms | None
+    name: bytes
 
     def __init__(self, engine: ConnectionCore, channel: int) -> None:
         super().__init__(engine, channel)

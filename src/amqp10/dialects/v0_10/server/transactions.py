@@ -91,6 +91,8 @@ class ServedBranch:
 class ServerCoordinator(RelayCoordinator, ServerReceiver):
     """The link to the owner's coordinator, and the client's commands for it."""
 
+    credit: int
+
     def __init__(self, session: SessionCore) -> None:
         super().__init__(session, "transactions", Coordinator(("amqp:local-transactions", "amqp:multi-txns-per-ssn")))
         self._mode = ""

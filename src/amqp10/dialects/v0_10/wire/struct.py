@@ -93,7 +93,7 @@ class Packed:
             getattr(self, each.name) == getattr(other, each.name) for each in self.fields
         )
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         shown = [

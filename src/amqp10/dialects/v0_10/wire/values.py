@@ -257,7 +257,9 @@ def _sized(width: int) -> Writer:
     return write
 
 
-sized8, sized16, sized32 = _sized(1), _sized(2), _sized(4)
+sized8: Final = _sized(1)
+sized16: Final = _sized(2)
+sized32: Final = _sized(4)
 
 
 def _integer(width: int, signed: bool) -> Writer:

@@ -33,6 +33,7 @@ from ..engine import V09Engine
 from ..requests import UpdateSecret
 from ..states import Step
 from ..wire.framing import LEAST_FRAME
+from ..wire.method_table import Method
 from ..wire.methods import (
     BasicGet,
     ConnectionBlocked,
@@ -60,6 +61,7 @@ from .transactions import Transactions
 
 if TYPE_CHECKING:
     from ....sasl import Mechanism
+    from ..wire.tables import Tables
 
 CAPABILITIES = frozenset(
     (
@@ -77,7 +79,7 @@ CLIENT_CAPABILITIES = (
 class ClientConnection(ConnectionCore):
     """Channel 0 of a client."""
 
-    handlers: ClassVar = ConnectionCore.handlers | {
+    handlers: ClassVar[dict[type[Method], str]] = ConnectionCore.handlers | {
         ConnectionStart: "receive_start",
         ConnectionSecure: "receive_secure",
         ConnectionTune: "receive_tune",
@@ -86,6 +88,7 @@ class ClientConnection(ConnectionCore):
         ConnectionUnblocked: "receive_unblocked",
         ConnectionUpdateSecretOk: "receive_updated",
     }
+    tables: Tables
 
     def __init__(self, engine: V09Engine, mechanisms: tuple[Mechanism, ...] | None, secure: bool) -> None:
         super().__init__(engine)

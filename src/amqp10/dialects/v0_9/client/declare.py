@@ -58,8 +58,11 @@ class Asked(NamedTuple):
 class Declarations(ChannelUser):
     """The requests of one session, on a channel that the first of them opens."""
 
-    handlers: ClassVar = {ChannelOpenOk: "receive_open"} | dict.fromkeys(ANSWER_TO.values(), "receive_answer")
-    hot: ClassVar = {GET_OK: "receive_got"}
+    handlers: ClassVar[dict[type[Method], str]] = {ChannelOpenOk: "receive_open"} | dict.fromkeys(
+        ANSWER_TO.values(), "receive_answer"
+    )
+    hot: ClassVar[dict[bytes, str]] = {GET_OK: "receive_got"}
+    channel: Channel
 
     def __init__(self, session: SessionCore) -> None:
         self.session = session

@@ -16,6 +16,7 @@ from ..channel import BASIC
 from ..message.places import DIRECT_REPLY
 from ..states import Step
 from ..wire.framing import METHOD
+from ..wire.method_table import Method
 from ..wire.methods import (
     BasicConsume,
     BasicConsumeOk,
@@ -50,7 +51,7 @@ class DirectReplies(ClientReceiver):
         replies_at: the address for reply-to; "" until it is known.
     """
 
-    handlers: ClassVar = {QueueDeclareOk: "receive_mailbox"}
+    handlers: ClassVar[dict[type[Method], str]] = {QueueDeclareOk: "receive_mailbox"}
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)

@@ -25,6 +25,7 @@ from ..channel import Channel, ChannelUser
 from ..codes import as_exception
 from ..link import LinkEndpoint
 from ..states import Step
+from ..wire.method_table import Method
 from ..wire.methods import ChannelOpenOk, ExchangeDeclare, ExchangeDeclareOk, QueueDeclare, QueueDeclareOk
 
 if TYPE_CHECKING:
@@ -43,11 +44,13 @@ class ClientLink(LinkEndpoint, ChannelUser):
     channel_type: ClassVar[type[Channel]] = Channel
     session: SessionCore
     terms: LinkTerms
-    handlers: ClassVar = {
+    handlers: ClassVar[dict[type[Method], str]] = {
         ChannelOpenOk: "receive_open",
         QueueDeclareOk: "receive_queue",
         ExchangeDeclareOk: "receive_exchange",
     }
+    channel: Channel
+    remote: LinkTerms | None
 
     def __init__(self, session: SessionCore, terms: LinkTerms, resuming: Iterable[Any] | None) -> None:
         self.session = session

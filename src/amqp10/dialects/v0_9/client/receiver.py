@@ -25,12 +25,14 @@ from ..._kit.lazy_deliveries import PortioningReceiver
 from ..._kit.links import WholeMessageReceiver
 from ..._kit.partial import advice, largest_in_part
 from ..acks import ACCEPT, REQUEUE, AckBatcher, outcome, verb_of
+from ..channel import Channel
 from ..codes import Fault, as_error, as_exception
 from ..message.from_basic import read_route
 from ..message.streams import consumer_arguments, place_after, place_of, stream_arguments
 from ..requests import LimitUnsettled
 from ..states import ChannelState, ConsumerState, Step
 from ..wire.bulk import ContentRun, DeliveryScanner
+from ..wire.method_table import Method
 from ..wire.methods import (
     BasicCancel,
     BasicCancelOk,
@@ -66,10 +68,10 @@ class ClientReceiver(ClientLink, PortioningReceiver, WholeMessageReceiver):
     """See `ReceiverLink` for the contract."""
 
     channel: TransactionalChannel
-    channel_type = TransactionalChannel
+    channel_type: ClassVar[type[Channel]] = TransactionalChannel
     has_runs = True
-    hot: ClassVar = {DELIVER: "receive_deliver", GET_OK: "receive_get"}
-    handlers: ClassVar = {
+    hot: ClassVar[dict[bytes, str]] = {DELIVER: "receive_deliver", GET_OK: "receive_get"}
+    handlers: ClassVar[dict[type[Method], str]] = {
         BasicQosOk: "receive_qos",
         BasicConsumeOk: "receive_consume",
         BasicCancelOk: "receive_cancel_ok",
@@ -78,6 +80,7 @@ class ClientReceiver(ClientLink, PortioningReceiver, WholeMessageReceiver):
         BasicRecoverOk: "receive_recovered",
         BasicRecoverSyncOk: "receive_recovered",
     }
+    credit: int
 
     def __init__(self, session: SessionCore, terms: LinkTerms, resuming: Iterable[Any] | None) -> None:
         ClientLink.__init__(self, session, terms, resuming)

@@ -30,6 +30,7 @@ from ..message.places import DIRECT_REPLY
 from ..message.to_basic import Route, ToBasic
 from ..states import ChannelState
 from ..wire.framing import END, METHOD
+from ..wire.method_table import Method
 from ..wire.methods import BasicPublish, BasicReturn, ConfirmSelect, ConfirmSelectOk
 from .link import ClientLink
 from .posted import Posted
@@ -49,8 +50,9 @@ class ClientSender(ClientLink, WholeMessageSender):
     """See `SenderLink` for the contract."""
 
     has_runs = True
-    hot: ClassVar = {ACK: "receive_ack", NACK: "receive_nack"}
-    handlers: ClassVar = {ConfirmSelectOk: "receive_select", BasicReturn: "receive_return"}
+    hot: ClassVar[dict[bytes, str]] = {ACK: "receive_ack", NACK: "receive_nack"}
+    handlers: ClassVar[dict[type[Method], str]] = {ConfirmSelectOk: "receive_select", BasicReturn: "receive_return"}
+    credit: int
 
     def __init__(self, session: SessionCore, terms: LinkTerms, resuming: Iterable[Any] | None) -> None:
         super().__init__(session, terms, resuming)

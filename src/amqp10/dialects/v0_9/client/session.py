@@ -47,6 +47,8 @@ class ClientSession(SessionCore):
     """See `Session` for the contract."""
 
     engine: V09Engine
+    terms: SessionTerms | None
+    remote: SessionTerms | None
 
     def __init__(self, connection: ConnectionCore, terms: SessionTerms | None) -> None:
         self.connection = connection

@@ -40,13 +40,14 @@ class TransactionalChannel(Channel):
     """
 
     engine: V09Engine
-    handlers: ClassVar = Channel.handlers | {
+    handlers: ClassVar[dict[type[Method], str]] = Channel.handlers | {
         TxSelectOk: "receive_selected",
         TxCommitOk: "receive_committed",
         BasicReturn: "receive_return",
     }
-    transactional = False
+    transactional: bool = False
     _committing = False
+    properties_octets: bytes
 
     def select(self) -> None:
         """Make the channel transactional from now on."""

@@ -30,6 +30,7 @@ from ..._kit.coordinators import LocalCoordinator, rejected
 from ..channel import ChannelUser
 from ..link import LinkEndpoint
 from ..states import ChannelState, Step
+from ..wire.method_table import Method
 from ..wire.methods import BasicReturn, ChannelOpenOk
 from .owners import TransactionsCore
 from .returns import find_returned, outcome_of
@@ -202,7 +203,7 @@ class Transactions(TransactionsCore):
 class CommitChannel(ChannelUser):
     """What has the channel of the transactions that settle nothing."""
 
-    handlers: ClassVar = {ChannelOpenOk: "receive_open"}
+    handlers: ClassVar[dict[type[Method], str]] = {ChannelOpenOk: "receive_open"}
 
     def __init__(self, session: SessionCore) -> None:
         self.session = session

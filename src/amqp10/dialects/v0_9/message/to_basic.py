@@ -78,7 +78,7 @@ class Route:
         self.children: Sequence[Content] = children
         self.time_dependent: bool = False
         self.opening: bytes = b""
-        self.opening_fits = (False, -1)
+        self.opening_fits: tuple[bool, int] = (False, -1)
         self.exchange: str = exchange
         self.key: str = key
         self.properties: bytes = properties

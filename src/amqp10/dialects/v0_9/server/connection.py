@@ -16,6 +16,7 @@ from ..connection import agreed, capabilities_of, own_product
 from ..engine import V09Engine
 from ..states import Step
 from ..wire.framing import LEAST_FRAME, METHOD
+from ..wire.method_table import Method
 from ..wire.methods import (
     ChannelOpen,
     ConnectionBlocked,
@@ -48,7 +49,7 @@ SERVER_CAPABILITIES = (
 class ServerConnection(ConnectionCore):
     """Channel 0 of a server."""
 
-    handlers: ClassVar = ConnectionCore.handlers | {
+    handlers: ClassVar[dict[type[Method], str]] = ConnectionCore.handlers | {
         ConnectionStartOk: "receive_start_ok",
         ConnectionSecureOk: "receive_secure_ok",
         ConnectionTuneOk: "receive_tune_ok",

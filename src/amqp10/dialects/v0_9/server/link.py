@@ -19,6 +19,7 @@ class ServerLink(LinkEndpoint):
     """A link that the client's methods made; the owner answers it."""
 
     session: SessionCore
+    terms: LinkTerms | None
 
     def __init__(self, session: SessionCore, remote: LinkTerms) -> None:
         self.session = session

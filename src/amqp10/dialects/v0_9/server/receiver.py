@@ -44,6 +44,8 @@ _LONGEST: Final = 315_360_000_000  # ms, RabbitMQ's: ten years
 class ServerReceiver(ServerLink, WholeMessageReceiver):
     """See `ReceiverLink` for the contract."""
 
+    credit: int
+
     def __init__(self, session: SessionCore) -> None:
         name = f"publish-{session.channel.number}"
         super().__init__(

@@ -224,6 +224,9 @@ class Consumers:
 class ServerSender(ServerLink, WholeMessageSender):
     """See `SenderLink` for the contract."""
 
+    credit: int
+    terms: LinkTerms | None
+
     def __init__(
         self,
         consumers: Consumers,
@@ -393,7 +396,9 @@ class ServerSender(ServerLink, WholeMessageSender):
 class GetLink(ServerSender):
     """One basic.get: a credit of one, drained."""
 
-    more = 0  # how many more messages there are
+    more: int = 0  # how many more messages there are
+    credit: int
+    drain: bool
 
     def begin(self) -> None:
         self.credit = 1

@@ -63,6 +63,7 @@ from .sender import FAILED, Consumers
 from .transactions import ServerTransactions
 
 if TYPE_CHECKING:
+    from ..engine import V09Engine
     from .link import ServerLink
     from .owners import ConnectionCore
 
@@ -70,13 +71,13 @@ if TYPE_CHECKING:
 class ServerSession(SessionCore):
     """See `Session` for the contract."""
 
-    hot: ClassVar = {
+    hot: ClassVar[dict[bytes, str]] = {
         PUBLISH: "receive_publish",
         ACK: "receive_ack",
         NACK: "receive_nack",
         REJECT: "receive_reject",
     }
-    handlers: ClassVar = {
+    handlers: ClassVar[dict[type[Method], str]] = {
         AccessRequest: "receive_access",
         BasicQos: "receive_qos",
         BasicConsume: "receive_consume",
@@ -97,6 +98,7 @@ class ServerSession(SessionCore):
         ),
         "receive_request",
     )
+    engine: V09Engine
 
     def __init__(self, connection: ConnectionCore, number: int) -> None:
         self.connection = connection

@@ -156,6 +156,7 @@ class ContentRun(Run):
     """
 
     __slots__ = ("_columns",)
+    taken: int
 
     def __init__(
         self,

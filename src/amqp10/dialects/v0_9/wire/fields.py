@@ -110,7 +110,7 @@ class Fields:
             return NotImplemented
         return all(getattr(self, field.name) == getattr(other, field.name) for field in self.fields)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         given = (f"{field.name}={getattr(self, field.name)!r}" for field in self.fields if field.name in vars(self))

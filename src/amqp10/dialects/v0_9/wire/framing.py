@@ -39,11 +39,11 @@ class Framing:
 
     def __init__(self, *, cycle: bool = False) -> None:
         layout = ">BxHI" if cycle else ">BHI"
-        self.head = struct.Struct(layout)
+        self.head: struct.Struct = struct.Struct(layout)
         # The head of a content header's frame, and class, weight and body size in it.
-        self.content = struct.Struct(layout + "HHQ")
+        self.content: struct.Struct = struct.Struct(layout + "HHQ")
         self.overhead: int = self.head.size + 1
-        self.types = range(1, 9) if cycle else (METHOD, HEADER, BODY, HEARTBEAT)
+        self.types: Sequence[int] = range(1, 9) if cycle else (METHOD, HEADER, BODY, HEARTBEAT)
         self.heartbeat: bytes = self.frame(HEARTBEAT, 0, b"")
 
     def frame(self, kind: int, channel: int, payload: bytes) -> bytes:

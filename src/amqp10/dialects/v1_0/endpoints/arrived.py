@@ -26,7 +26,7 @@ class TransferRun(Run):
     ) -> None:
         super().__init__(kind, bool(like.settled), numbers, tags)
         self.message_format: int = like.message_format or 0
-        self.state = like.state
+        self.state: Any = like.state
         self._payloads = payloads
 
     def payloads(self, part: slice) -> tuple[bytes, ...]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ....engine import IncomingDelivery, OutcomeCounter, OutgoingDelivery, ReceiverLink
     from ....messaging import DeliveryState
     from ..link import LinkEndpoint
-    from ..owners import ConnectionCore
+    from ..owners import ConnectionCore, EngineCore
     from ..resumption.sender import ResumingSender
     from ..wire.performatives import Disposition
 
@@ -32,6 +32,8 @@ class SettlingSession(SessionCore):
         posted: runs of outgoing deliveries that are not objects, each by its first delivery-id.
         lazy_receivers: links that may have incoming deliveries that are not objects yet.
     """
+
+    engine: EngineCore
 
     def __init__(self, connection: ConnectionCore, channel: int) -> None:
         self.connection = connection

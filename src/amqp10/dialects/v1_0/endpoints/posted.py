@@ -29,6 +29,8 @@ class Run:
     """
 
     __slots__ = ("end", "link", "number", "payloads", "tag", "waiter")
+    end: int
+    number: int
 
     def __init__(self, link: ResumingSender, waiter: OutcomeCounter, number: int, tag: int) -> None:
         self.link: ResumingSender = link

@@ -32,6 +32,7 @@ class ReceiverEndpoint(ResumingReceiver):
     """See `ReceiverLink` for the contract."""
 
     is_sender = False
+    properties: Any
 
     def __init__(self, session: SessionCore, name: str) -> None:
         super().__init__(session, name)

@@ -33,6 +33,9 @@ class SenderEndpoint(ResumingSender):
     """See `SenderLink` for the contract."""
 
     is_sender = True
+    flow_state: SenderCredit
+    properties: Any
+    drain_owed: bool
 
     def __init__(self, session: SessionCore, name: str) -> None:
         super().__init__(session, name)

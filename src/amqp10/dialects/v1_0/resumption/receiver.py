@@ -135,9 +135,11 @@ class ResumingReceiver(LinkEndpoint, PortioningReceiver):
     def reconcile(self, theirs: Mapping[bytes, DeliveryState | None] | None) -> None:
         assert self.remote is not None
         if self.incomplete:
-            self.receive_states = self.check_after(self.receive_states)  # type: ignore[method-assign]
-            self.settle = self.check_after(self.settle)  # type: ignore[method-assign]
-            self.joins = lambda *_: False  # type: ignore[method-assign]  # a settlement by it would not be checked
+            vars(self).update(
+                receive_states=self.check_after(self.receive_states),
+                settle=self.check_after(self.settle),
+                joins=lambda *_: False,  # a settlement by it would not be checked
+            )
         if theirs is not None and self.remote.incomplete_unsettled:
             return
         # Deliveries missing in the sender's map: it has settled them, or lost them with the rest of the link.

@@ -137,8 +137,9 @@ class ResumingSender(LinkEndpoint, SenderLink):
         unresumed: list[OutgoingDelivery] = []
         if self.incomplete:
             self._settled = None
-            self.receive_states = self.check_after(self.receive_states)  # type: ignore[method-assign]
-            self.settle = self.check_after(self.settle)  # type: ignore[method-assign]
+            vars(self).update(
+                receive_states=self.check_after(self.receive_states), settle=self.check_after(self.settle)
+            )
         self._report_settled(taken, theirs or {})
         for delivery in taken:
             if not delivery.local_settled:
