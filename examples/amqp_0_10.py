@@ -4,14 +4,13 @@ distributed transaction.
 
 import trio
 
-from amqp10 import Connection, Message
-from amqp10.amqp010 import Xid
+from amqp10 import Connection, Message, amqp010
 from amqp10.broker import Broker
 
 
 async def main() -> None:
     async with Broker() as broker, Connection(broker.url, dialect="0-10") as connection:
-        native = connection.native
+        native = amqp010.native(connection)
         await native.declare_queue("errors", durable=True)
         await native.bind("errors", "amq.topic", "*.error")
 
@@ -27,7 +26,7 @@ async def main() -> None:
                 with await receiver.receive() as message:
                     print(message.body, "came as", message.subject)
 
-            xid = Xid(1, b"order 4711", b"this queue")
+            xid = amqp010.Xid(1, b"order 4711", b"this queue")
             async with native.xa() as xa:
                 await xa.start(xid)
                 async with xa.session.sender("errors") as sender:

@@ -1,16 +1,18 @@
 """What AMQP 0-10 has and AMQP 1.0 has no word for: queues, exchanges, bindings, and distributed transactions.
 
 async with Connection(url, dialect="0-10") as connection:
-    await connection.native.declare_queue("orders", durable=True)
-    await connection.native.bind("orders", "amq.topic", "order.#")
-    async with connection.native.xa() as xa:
+    native = amqp010.native(connection)  # which is connection.native, for editors and type checkers
+    await native.declare_queue("orders", durable=True)
+    await native.bind("orders", "amq.topic", "order.#")
+    async with native.xa() as xa:
         await xa.start(xid)
 """
 
 from .dialects.v0_10 import Xid as Xid
 from .native.amqp_0_10 import Native as Native
+from .native.amqp_0_10 import native as native
 from .native.topology import ExchangeType as ExchangeType
 from .native.xa import XA as XA
 from .native.xa import XAStatus as XAStatus
 
-__all__ = ("XA", "ExchangeType", "Native", "XAStatus", "Xid")
+__all__ = ("XA", "ExchangeType", "Native", "XAStatus", "Xid", "native")

@@ -1,11 +1,13 @@
 """What AMQP 0-9-1 has and AMQP 1.0 has no word for: exchanges, queues, bindings, and a few things more.
 
 async with Connection(url, dialect="0-9-1") as connection:
-    await connection.native.declare_queue("orders", durable=True)
-    await connection.native.bind("orders", "amq.topic", "order.#")
+    native = amqp091.native(connection)  # which is connection.native, for editors and type checkers
+    await native.declare_queue("orders", durable=True)
+    await native.bind("orders", "amq.topic", "order.#")
 """
 
 from .native.amqp_0_9_1 import Native as Native
+from .native.amqp_0_9_1 import native as native
 from .native.topology import ExchangeType as ExchangeType
 
-__all__ = ("ExchangeType", "Native")
+__all__ = ("ExchangeType", "Native", "native")

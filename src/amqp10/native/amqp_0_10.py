@@ -11,6 +11,7 @@ from ..client import Connection, Delivery, Session
 from ..client.internals import SessionCore, ask
 from ..engine import Acquire, BindingFacts, DeclareQueue, QueryBinding, QueueFacts, Request, RequestResult
 from ..errors import LocalProtocolError
+from ._typed import typed
 from .topology import Topology
 from .xa import XA
 
@@ -98,3 +99,12 @@ class Native(Topology):
     def xa(self) -> XA:
         """Return a session for branches of distributed transactions: `async with connection.native.xa() as xa`."""
         return XA(self._connection)
+
+
+def native(connection: Connection) -> Native:
+    """Return `connection.native`, with its methods known to type checkers and editors.
+
+    Raises:
+        Unsupported: the connection speaks another dialect than 0-10.
+    """
+    return typed(connection, Native, "0-10")

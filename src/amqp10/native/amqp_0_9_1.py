@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..client import Receiver
+from ..client import Connection, Receiver
 from ..client.internals import engine_link, new_queue_name
 from ..dialects.v0_9 import GetMessage, LimitUnsettled, Recover, UpdateSecret
 from ..engine import Bind, DeclareQueue, QueueFacts, Request, RequestResult, Unbind
 from ..errors import LocalProtocolError
 from ..messaging import Message
+from ._typed import typed
 from .topology import Topology
 
 
@@ -126,3 +127,12 @@ class Native(Topology):
         Cancelling: it may have been done.
         """
         await self._ask(UpdateSecret(secret, reason))
+
+
+def native(connection: Connection) -> Native:
+    """Return `connection.native`, with its methods known to type checkers and editors.
+
+    Raises:
+        Unsupported: the connection speaks another dialect than 0-9-1, or its kin.
+    """
+    return typed(connection, Native, "0-9-1, 0-9 and 0-9-draft")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ..client.internals import ask
 from ..dialects.fast import Index, List, Show
 from ..messaging import Message, Selector
+from ._typed import typed
 
 if TYPE_CHECKING:
     from ..client import Connection
@@ -54,3 +55,12 @@ class Native:
         request = Show(address, number, selector.value if selector is not None else "")
         payload: bytes = await ask(self._connection, request)
         return Message.decode(payload)
+
+
+def native(connection: Connection) -> Native:
+    """Return `connection.native`, with its methods known to type checkers and editors.
+
+    Raises:
+        Unsupported: the connection speaks another dialect than AMQP/Fast.
+    """
+    return typed(connection, Native, "fast")

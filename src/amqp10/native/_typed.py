@@ -1,0 +1,24 @@
+"""What `connection.native` is, by a type that checkers and editors know."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from ..errors import Unsupported
+
+if TYPE_CHECKING:
+    from ..client import Connection
+
+API = TypeVar("API")
+
+
+def typed(connection: Connection, kind: type[API], spoken: str) -> API:
+    """Return `connection.native` if it is one of a kind; `spoken`: the dialects that have this kind, for people.
+
+    Raises:
+        Unsupported: the connection speaks another dialect.
+    """
+    native = connection.native
+    if not isinstance(native, kind):
+        raise Unsupported(f"the connection speaks {connection.dialect!r}; this API is that of {spoken}")
+    return native
