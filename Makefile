@@ -105,7 +105,7 @@ sync: $(VENV)/.dev  ## make amqp10.sync anew from the asynchronous client
 
 docs: $(VENV)/.dev  ## build the site into site/, warnings are errors
 	$(BIN)/python tools/states.py
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python -m zensical build --strict --clean
 
 tables: $(VENV)/.dev  ## write the declarations of methods from the tables in tools/tables/
 	$(BIN)/python tools/tables.py
@@ -144,4 +144,4 @@ bench-spark: $(VENV)/.java  ## rows a second through Spark, on each path (SPARK=
 	$(BIN)/python benchmarks/spark.py $(SPARK)
 
 clean:  ## remove what the commands above made
-	rm -rf $(VENV) site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .cache site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -9,6 +9,7 @@ import logging
 import pkgutil
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -61,24 +62,32 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site: `mkdocs build --strict` finds every link, snippet and reference."""
-    folder = tmp_path_factory.mktemp("site")
-    ended = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        env={"PATH": "", "NO_MKDOCS_2_WARNING": "true", "DISABLE_MKDOCS_2_WARNING": "true"},
-    )
+    """The site: `zensical build --strict` finds every link, anchor and reference. It writes beside its sources."""
+    folder = tmp_path_factory.mktemp("project")
+    for name in ("docs", "src", "tools"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "mkdocs.yml", folder)
+    command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=280, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    return folder
+    return folder / "site"
 
 
 @pytest.mark.slow
 def test_site_builds_without_warnings(site: Path) -> None:
-    """It has its first page."""
+    """It has its first page, and the examples in their tabs."""
     assert (site / "index.html").is_file()
+    assert 'class="tabbed-set' in (site / "start" / "first-steps" / "index.html").read_text()
+
+
+def test_pages_and_pictures() -> None:
+    """Each page is in the navigation, which names no other, and each picture is there: the builder looks at neither."""
+    pages = {path.relative_to(ROOT / "docs").as_posix(): path.read_text() for path in (ROOT / "docs").rglob("*.md")}
+    listed = re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(pages)
+    for page, text in pages.items():
+        for picture in re.findall(r"!\[[^\]]*\]\(([^)\s]+)\)", text):
+            assert (ROOT / "docs" / page).parent.joinpath(picture).is_file(), f"{picture} in {page}"
 
 
 def inventory(site: Path) -> dict[str, set[str]]:
@@ -291,7 +300,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)|^\[\w+\]: (\S+)$", re.MULTILINE)
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "SECURITY.md"])
 def test_links_outside_the_site(name: str) -> None:
-    """What these files link to in the repository is there; `mkdocs build --strict` checks the pages of the site."""
+    """What these files link to in the repository is there; `zensical build` checks the pages of the site."""
     for inline, reference in LINK.findall((ROOT / name).read_text()):
         target = (inline or reference).partition("#")[0]
         assert target.startswith("https://") or (ROOT / target).exists(), target

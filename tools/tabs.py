@@ -1,4 +1,4 @@
-"""Show each example of the site twice, on asyncio and on trio, in tabs that change together: a hook of MkDocs.
+"""Show each example of the site twice, on asyncio and on trio, in tabs that change together: an extension of Markdown.
 
 The examples are written for trio. What differs on asyncio is a matter of words, so the other form is made from it, and
 tests/test_examples.py runs both.
@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
-from typing import Any
+
+from markdown import Markdown
+from markdown.extensions import Extension
+from markdown.preprocessors import Preprocessor
 
 BLOCK = re.compile(r"^<!-- examples/[\w/]+\.py -->\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CHANGES = (
@@ -47,6 +50,22 @@ def in_tabs(match: re.Match[str]) -> str:
     return "\n\n".join(f'=== "{name}"\n\n{block}' for name, block in blocks.items())
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put every example of a page into tabs; MkDocs calls this."""
-    return BLOCK.sub(in_tabs, markdown)
+class Tabs(Preprocessor):
+    """Puts every example of a page into tabs."""
+
+    def run(self, lines: list[str]) -> list[str]:
+        """Return the lines of the page with its tabs."""
+        return BLOCK.sub(in_tabs, "\n".join(lines)).split("\n")
+
+
+class TabsExtension(Extension):
+    """Asks for the tabs before the blocks of code are found."""
+
+    def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802 (a name of Markdown)
+        """Python-Markdown calls this once: `fenced_code_block` has the priority 25, and comments are taken at 20."""
+        md.preprocessors.register(Tabs(md), "tabs", 28)
+
+
+def makeExtension() -> TabsExtension:  # noqa: N802 (a name of Markdown)
+    """Return the extension; Python-Markdown calls this."""
+    return TabsExtension()
