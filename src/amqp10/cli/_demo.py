@@ -9,7 +9,7 @@ import uuid
 import zipfile
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, files
 from itertools import islice
@@ -31,6 +31,8 @@ from ._options import Peer, with_peer
 
 RECEIVERS = 2
 HASH_BITS = 128
+MOST_VALUES = 100_000
+"""Texts of fields that are kept with their values."""
 
 
 def rows_of(path: Path | None) -> Iterator[dict[str, Any]]:
@@ -57,8 +59,19 @@ def rows_of(path: Path | None) -> Iterator[dict[str, Any]]:
 def records(text: io.TextIOBase) -> Iterator[dict[str, Any]]:
     reader = csv.reader(text)
     names = next(reader, [])
+    values = _Values()
     for row in reader:
-        yield dict(zip(names, map(typed, row), strict=True))
+        yield dict(zip(names, map(values.__getitem__, row), strict=True))
+        if len(values) > MOST_VALUES:
+            values.clear()
+
+
+class _Values(dict[str, int | float | str | None]):
+    """What the fields of a file stand for, by their text: most come again and again."""
+
+    def __missing__(self, text: str) -> int | float | str | None:
+        self[text] = value = typed(text)
+        return value
 
 
 def typed(text: str) -> int | float | str | None:
@@ -82,7 +95,6 @@ class Tally:
     count: int = 0
     redelivered: int = 0
     digest: int = 0
-    seen: set[int] = field(default_factory=set)
 
     def add(self, record: dict[str, Any]) -> None:
         self.count += 1
@@ -102,6 +114,7 @@ class Run:
         self.sent = Tally()
         self.accepted = 0
         self.received = [Tally() for _ in range(RECEIVERS)]
+        self._seen: set[int] = set()  # numbers of records that one of them has
         self.all_sent = False
         self.run_id = uuid.uuid4().hex
         self.seconds = 0.0
@@ -150,8 +163,8 @@ class Run:
                     number = int(str(message.message_id).rpartition("-")[2])
                     if message.delivery_count:
                         tally.redelivered += 1
-                    if all(number not in other.seen for other in self.received):
-                        tally.seen.add(number)
+                    if number not in self._seen:
+                        self._seen.add(number)
                         tally.add(message.body)
                     delivery.accept()
                 self._check_done()
