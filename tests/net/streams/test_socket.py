@@ -158,6 +158,27 @@ async def test_cancelled_as_data_comes(tmp_path: str, kind: str) -> None:
         assert await here.receive() == b"late"
 
 
+async def test_nothing_left(tmp_path: str, kind: str) -> None:
+    """Once all was read the end is waited for as data is, cancelled as elsewhere, and not waited for once it closed."""
+    async with pair(tmp_path, kind) as (here, there):
+        await there.send(b"all")
+        assert await here.receive(100) == b"all"
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await here.receive(100)
+        assert scope.cancelled_caught
+        await there.send(b"in part")
+        assert await here.receive(2) == b"in"
+        assert await here.receive(100) == b" part"
+        await there.send_eof()
+        for _ in range(2):
+            with pytest.raises(anyio.EndOfStream):
+                await here.receive(100)
+        await here.aclose()
+        with pytest.raises(anyio.ClosedResourceError):
+            await here.receive(100)
+
+
 @pytest.mark.parametrize("how", ["receive", "send"])
 async def test_closed_under_a_waiter(tmp_path: str, kind: str, how: str) -> None:
     """Closing wakes whoever waits, and what comes later fails the same way."""
@@ -264,11 +285,17 @@ async def test_is_watched_all_along(tmp_path: str, kind: str, monkeypatch: pytes
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("then", ["receive", "close"])
-async def test_cancelled_when_it_was_read(tmp_path: str, kind: str, then: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("before", [b"", b"early"])
+async def test_cancelled_when_it_was_read(
+    tmp_path: str, kind: str, then: str, before: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What the loop has read for one who is cancelled before it goes on is there for the next, who may want less."""
     async with pair(tmp_path, kind) as (here, there):
         assert isinstance(here, WatchedSocketStream)
         raw = there.extra(SocketAttribute.raw_socket)
+        if before:
+            os.write(raw.fileno(), before)
+            assert await here.receive(100) == before
         read = here._read
 
         def read_and_cancel() -> None:

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from amqp10.dialects.v1_0.endpoints.dispositions import ranges
 from amqp10.dialects.v1_0.wire.frames import FRAME_AMQP, FrameReader, encode_frame
 from amqp10.dialects.v1_0.wire.performatives import Disposition, Flow, Transfer
-from amqp10.dialects.v1_0.wire.transfer import TransferTemplate, encode_disposition, encode_flow, read_transfer
+from amqp10.dialects.v1_0.wire.transfer import (
+    KnownDispositions,
+    TransferTemplate,
+    encode_disposition,
+    encode_flow,
+    read_transfer,
+)
 from amqp10.errors import DecodeError, EncodeError, RemoteProtocolError
 from amqp10.messaging import ACCEPTED, RELEASED, Accepted, Error, Modified, Received, Rejected
 from amqp10.types import Described, Symbol, ULong, decode_composite
@@ -255,6 +261,67 @@ def test_disposition(channel: int, as_receiver: bool, first: int, count: int, se
     written = Disposition(as_receiver, first, last, settled, state)
     assert found.state == Disposition.decode(written.encode()).state
     assert not found.batchable
+
+
+ENDS = [
+    b"",
+    b"\x40",
+    b"\x40\x41",
+    b"\x40\x42\x00\x53\x24\x45",
+    b"\x41",
+    b"\x40\x41\x00\x53\x24\x45\x41",
+    b"\x70\0\0\1\0",
+]
+COUNTED = dict(zip(ENDS, (2, 3, 4, 5, 3, 6, 3), strict=True))
+
+
+@st.composite
+def dispositions(draw: st.DrawFn) -> list[bytes]:
+    """The performatives of dispositions, mostly of one delivery each and mostly alike; some have octets changed."""
+    made = []
+    for first in draw(st.lists(st.sampled_from([0, 255, 256, 257, 0x100_0000, 0xFFFF_FFFF]), max_size=8)):
+        role, rest = draw(st.sampled_from([b"\x41", b"\x42"])), draw(st.sampled_from(ENDS))
+        fields = role + draw(st.sampled_from([b"\x70" + first.to_bytes(4, "big")] * 5 + [b"\x43"])) + rest
+        body = bytearray(b"\x00\x53\x15\xc0" + bytes((1 + len(fields), COUNTED[rest])) + fields)
+        for place, octet in draw(st.lists(st.tuples(st.integers(4, 20), st.integers(0, 255)), max_size=1)):
+            if place < len(body):
+                body[place] = octet
+        made.append(bytes(body[: draw(st.sampled_from([64] * 20 + [3, 4, 8, 11, 12]))]))
+    return made
+
+
+@given(dispositions(), st.integers(0, 2))
+@example([encode_disposition(0, True, 300, 300, True, ACCEPTED)[8:]] * 3, 0)
+@example([encode_disposition(0, True, 300, 300, True, ACCEPTED)[8:], b"\x00\x53\x15\xc0"], 0)
+def test_known_dispositions_change_nothing(bodies: list[bytes], channel: int) -> None:
+    """A reader that knows dispositions by their octets reads each as one does that decodes them all."""
+    knowing, decoding = FrameReader(1 << 16, reuses=True), FrameReader(1 << 16)
+    for body in bodies:
+        frame = (8 + len(body)).to_bytes(4, "big") + b"\x02\x00" + channel.to_bytes(2, "big") + body
+        read: list[Any] = []
+        for reader in (knowing, decoding):
+            reader.feed(frame)
+            try:
+                read.append(reader.next())
+            except (DecodeError, RemoteProtocolError) as error:
+                read.append(str(error))
+            assert reader.next() is None
+        assert read[0] == read[1]
+
+
+def test_known_dispositions_are_used_and_bounded() -> None:
+    """An outcome that is like one before is not decoded again; ever new forms make the reader forget, not grow."""
+    known = KnownDispositions()
+    for channel in range(100):
+        body = Disposition(True, 1000 + channel, settled=bool(channel % 2), state=ACCEPTED).encode()
+        known.learn(Disposition.decode(body), body, 0, len(body))
+        again = known.read(body, 0, len(body))
+        assert again == Disposition.decode(body)
+        assert again is not known.read(body, 0, len(body))
+    for width in range(100):  # lists of ever another size cannot be, and would be known by it
+        body = b"\x00\x53\x15\xc0" + bytes((width, 2, 0x41, 0x70)) + bytes(4)
+        known.learn(Disposition(True, 0), body, 0, len(body))
+    assert len(known._known) <= 16
 
 
 COUNTS = st.sampled_from([0, 1, 127, 128, 255, 256, 0xFFFF_FFFF]) | st.integers(0, 0xFFFF_FFFF)

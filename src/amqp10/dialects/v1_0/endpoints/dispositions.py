@@ -188,6 +188,9 @@ class SettlingSession(SessionCore):
                 receiver.bring(receiver.waiting)
         # The role in the frame is that of the peer: a receiver's disposition is about deliveries that we sent (§2.7.6).
         table: dict[int, Any] = self.outgoing if frame.role else self.incoming
+        if count == 1 and (delivery := table.get(first)) is not None:
+            self._apply(delivery.link, [delivery], frame)
+            return
         numbers: Iterable[int]
         if count == 1:
             numbers = (first,)
@@ -211,12 +214,16 @@ class SettlingSession(SessionCore):
         for delivery in changed:
             groups.setdefault(delivery.link, []).append(delivery)
         for link, deliveries in groups.items():
-            if link.errant:
-                raise self._errant("disposition")
-            reported = link.receive_states(deliveries, frame.state, frame.settled)
-            if reported:
-                event = OutcomesReceived(link, reported) if link.is_sender else SettlementsReceived(link, reported)  # type: ignore[arg-type]
-                self.engine.emit(event)
+            self._apply(link, deliveries, frame)
+
+    def _apply(self, link: LinkEndpoint, deliveries: list[Any], frame: Disposition) -> None:
+        """Apply a disposition to deliveries of one link."""
+        if link.errant:
+            raise self._errant("disposition")
+        reported = link.receive_states(deliveries, frame.state, frame.settled)
+        if reported:
+            event = OutcomesReceived(link, reported) if link.is_sender else SettlementsReceived(link, reported)  # type: ignore[arg-type]
+            self.engine.emit(event)
 
     def _errant(self, what: str) -> SessionFault:
         return SessionFault("amqp:session:errant-link", f"a {what} for a link that was detached with an error")

@@ -32,7 +32,7 @@ from .performatives import (
     SaslResponse,
     Transfer,
 )
-from .transfer import TransferLayout, encode_flow, join_dispositions, layout_of, read_transfer
+from .transfer import KnownDispositions, TransferLayout, encode_flow, join_dispositions, layout_of, read_transfer
 from .transfer import TransferTemplate as TransferTemplate
 from .transfer import encode_disposition as encode_disposition
 
@@ -60,6 +60,7 @@ Frame = tuple[int, int, Composite | None, bytes | Pieces]
 _HEADER = Struct(">IBBH")
 _read_header = _HEADER.unpack_from
 _TRANSFER: Final = b"\x00\x53\x14"
+_DISPOSITION: Final = b"\x00\x53\x15"
 _MOST_LAYOUTS: Final = 2048
 _MOST_PIECES: Final = 32  # pieces of one frame; if it comes in more, they are joined
 _SCRAP: Final = 4096  # up to this many bytes of a large frame are copied, not kept with the buffer around them
@@ -84,6 +85,7 @@ class FrameReader:
         self.max_frame_size = max_frame_size
         # By `KEY` bytes; if these show a wide handle, they map to None, and `WIDE_KEY` bytes to the layout.
         self._layouts: dict[bytes, TransferLayout | None] = {}
+        self._dispositions = KnownDispositions()
         self.alike: TransferLayout | None = None
         self.mixed: bool = False
         self._before: TransferLayout | None = None
@@ -196,10 +198,18 @@ class FrameReader:
                     return FRAME_AMQP, channel, walked[0], data[walked[1] : end]
         if body == end:
             return kind, channel, None, b""
-        frame = self._generic(kind, channel, data[body:end])
-        if self._reuses and type(frame[2]) is Disposition:
-            self._at = join_dispositions(frame[2], data, at, body, end)
-        return frame
+        if not self._reuses or kind != FRAME_AMQP or data[body : body + 3] != _DISPOSITION:
+            return self._generic(kind, channel, data[body:end])
+        read = self._dispositions.read(data, body, end)
+        if read is None:
+            frame = self._generic(kind, channel, data[body:end])
+            if type(frame[2]) is not Disposition:
+                return frame
+            read = frame[2]
+            self._dispositions.learn(read, data, body, end)
+        if end < len(data):
+            self._at = join_dispositions(read, data, at, body, end)
+        return FRAME_AMQP, channel, read, b""
 
     def run(self, channel: int, layout: TransferLayout, most: int) -> list[Alike]:
         """Return the next transfers on this channel that have this layout, at most `most`.
