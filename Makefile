@@ -42,6 +42,16 @@ $(VENV)/.interop: $(VENV)/.dev $(VENV)/.java
 	$(PIP) -e . --group interop || { test "$$CI" != true && echo 'python-qpid-proton cannot be built here: its tests are skipped'; }
 	@touch $@
 
+# A few tests look at a page in a browser. Debian has a small one; where it cannot be installed, any Chromium that is there
+# will do, and without one these tests are skipped (never in CI).
+BROWSERS := chromium-headless-shell chromium chromium-browser google-chrome
+$(VENV)/.browser: $(VENV)/.dev
+	@for name in $(BROWSERS); do command -v $$name > /dev/null && exit; done; \
+	(apt-get install -y -qq --no-install-recommends chromium-headless-shell \
+	|| (apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium-headless-shell)) > /dev/null 2>&1 \
+	|| test "$$CI" = true || echo 'a Chromium cannot be installed here: the tests that need one are skipped'
+	@touch $@
+
 $(VENV)/.bench: pyproject.toml $(VENV)/.pip
 	$(PIP) -e '.[websocket]' --group bench || { $(PIP) -e '.[websocket]' --group bench-pure && echo 'python-qpid-proton cannot be built here: it is left out'; }
 	@touch $@
@@ -55,7 +65,7 @@ demo: $(VENV)/.demo  ## publish a real data set to the embedded broker and take 
 # A test that fails is run once more: a broker in Java or a process that is killed keeps time by itself, and on a busy
 # machine it may be late. The end of the output lists these, with what failed. One that needs no other program has a
 # fault, or the code has: mend it.
-test: $(VENV)/.interop  ## every test: unit, conformance, fuzz, examples, docs, real brokers
+test: $(VENV)/.interop $(VENV)/.browser  ## every test: unit, conformance, fuzz, examples, docs, real brokers
 	$(BIN)/python -m pytest -n 6 --dist loadgroup --max-worker-restart=0 --reruns 1 --rerun-show-tracebacks
 
 lint: $(VENV)/.dev  ## format, lint, types, imports, spelling, copies of examples

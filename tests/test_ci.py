@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from .kit.unavailable import unavailable
+
 ROOT = Path(__file__).parent.parent
 TESTS = {
     "test_module.py": "import pytest\npytest.importorskip('no_such', reason='not installed')\ndef test(): ...",
@@ -33,6 +35,15 @@ def test_what_is_not_installed(tmp_path: Path, in_ci: str, summary: str) -> None
     run = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert summary in run.stdout, run.stdout + run.stderr
     assert ("CI must have it" in run.stdout) == (run.returncode == 1) == bool(in_ci)
+
+
+@pytest.mark.parametrize(("in_ci", "outcome"), [("true", "failed"), ("1", "failed"), ("", "skipped")])
+def test_what_cannot_be_had(in_ci: str, outcome: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker or a browser: its tests are left out elsewhere, and fail in CI."""
+    monkeypatch.setenv("CI", in_ci)
+    kinds = {"failed": pytest.fail.Exception, "skipped": pytest.skip.Exception}
+    with pytest.raises(kinds[outcome], match="there is none"):
+        unavailable("there is none")
 
 
 def test_the_script_says_that_it_is_ci() -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from html.parser import HTMLParser
@@ -21,8 +25,10 @@ from amqp10.cli._trace import page as _trace_page
 from amqp10.cli._trace.analysis import Frame, analyze, take_apart
 from amqp10.cli._trace.command import Recording, TraceProxy, read_trace
 from amqp10.cli._trace.page import page
+from amqp10.dialects.v1_0.wire.trace import FrameTracer
 from amqp10.net import Route, parse_url
 
+from ..kit.programs import started
 from .conftest import Commands
 
 pytestmark = pytest.mark.capability("frame trace")
@@ -156,6 +162,88 @@ async def test_more_than_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum("Transfer(" in line for line in lines) == 200
     assert len(lines) == 50 + recording.left_out
     assert f"{recording.left_out} further ones were not kept" in page(recording.frames, "t", recording.left_out)
+
+
+class FullDisk(io.StringIO):
+    """A file for which there is no room after its first lines."""
+
+    def write(self, text: str) -> int:
+        if self.tell() > 300:
+            raise OSError(errno.ENOSPC, "no room")
+        return super().write(text)
+
+
+@BACKENDS
+async def test_a_full_disk(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is said once; the connection goes on, so does the next one, and the page has every frame."""
+    file = FullDisk()
+    async with Broker(queues=["q"]) as broker, tracing(broker.url, file) as (url, recording):
+        for _ in range(2):
+            async with Connection(url) as connection, connection.sender("q") as sender:
+                await sender.send_many(range(100))
+        assert broker.queue("q").depth == 200
+    assert recording.fault is not None
+    assert capsys.readouterr().err.count("the trace file ends here, and what crosses goes on: ") == 1
+    assert sum("Transfer(" in frame.text for frame in recording.frames) == 200
+    assert file.closed
+
+
+@BACKENDS
+async def test_a_fault_of_the_tracer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends the reading of that connection, which goes on; the next one is read."""
+
+    def received(*_: object) -> list[str]:
+        raise RuntimeError("a fault")
+
+    async with Broker(queues=["q"]) as broker, tracing(broker.url) as (url, recording):
+        for faulty in (True, False):
+            with monkeypatch.context() as patch:
+                if faulty:
+                    patch.setattr(FrameTracer, "received", received)
+                async with Connection(url) as connection, connection.sender("q") as sender:
+                    await sender.send_many(range(100))
+        assert broker.queue("q").depth == 200
+    analyze(recording.frames)
+    first, second = ([frame for frame in recording.frames if frame.connection == number] for number in (1, 2))
+    assert [frame.text for frame in first if frame.problems] == ["no frames from here on: RuntimeError in the tracer"]
+    assert sum("Transfer(" in frame.text for frame in second) == 100
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux alone has a file that is always full")
+def test_a_trace_file_without_room(broker_url: str, amqp10: Commands, tmp_path: Path) -> None:
+    """The page is written all the same, and the exit code says that the file is not whole."""
+    output = tmp_path / "page.html"
+    options = ("--output", str(output), "--trace-file", "/dev/full")
+    command = [sys.executable, "-m", "amqp10", "trace", broker_url, *options]
+    with started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[2].rstrip(",").replace("//", "//guest:guest@")
+        assert amqp10("send", url, "traced", "x").code == 0
+        assert amqp10("receive", url, "traced", "--count", "1").out == "x\n"
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate()
+    assert process.returncode == 1
+    assert "the trace file ends here, and what crosses goes on: No space left on device" in said
+    assert "/dev/full: its last frames are missing: No space left on device" in said
+    assert "Transfer" in Reader(output.read_text()).text
+
+
+def test_no_room_for_the_page(amqp10: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said in a line, and nothing of it is left behind."""
+    trace = tmp_path / "trace.jsonl"
+    with trace.open("w") as file:
+        Recording(file).add(1, ["> [0] Close()"])
+
+    def no_room(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, "no room")
+
+    (tmp_path / "there").mkdir()
+    monkeypatch.setattr(Path, "write_text", no_room)
+    output = tmp_path / "there" / "page.html"
+    result = amqp10("trace", "--from", str(trace), "--output", str(output))
+    assert result.code == 1
+    assert result.err.startswith(f"amqp10: {output}: the page could not be written: ")
+    assert list(output.parent.iterdir()) == []
 
 
 @BACKENDS

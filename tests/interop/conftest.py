@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
 from amqp10.broker import Broker
 
+from ..kit.unavailable import unavailable as unavailable
 from ._matrix import Embedded, Peer, embedded_broker, fresh_name
 from .brokers import (
     ARTEMIS,
@@ -27,13 +26,6 @@ from .brokers import (
     write_trust_store,
 )
 from .clients import PROGRAMS, Program
-
-
-def unavailable(reason: str) -> NoReturn:
-    """Skip where a broker cannot be had; in CI that is a failure."""
-    if os.environ.get("CI", "").lower() in ("true", "1"):
-        pytest.fail(f"CI must have it: {reason}")
-    pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")

@@ -42,6 +42,7 @@ class Recording:
 
     Attributes:
         left_out: frames that were not kept.
+        fault: why no more are written to the file; None as long as they are.
     """
 
     def __init__(self, file: IO[str] | None = None) -> None:
@@ -49,17 +50,21 @@ class Recording:
         self._began = monotonic()
         self.frames: list[Frame] = []
         self.left_out = 0
+        self.fault: OSError | None = None
         self._characters = 0
 
     def add(self, connection: int, lines: list[str]) -> None:
         """Take a tracer's lines: each begins with `>` or `<`."""
         now = round(monotonic() - self._began, 6)
+        written = ""
         for line in lines:
             text = visible(line[2:LONGEST_LINE])
             self.keep(Frame(len(self.frames), now, connection, line.startswith(">"), text))
             if self._file is not None:
                 told = {"t": now, "c": connection, "d": line[0], "l": text}
-                self._file.write(json.dumps(told, ensure_ascii=True) + "\n")
+                written += json.dumps(told, ensure_ascii=True) + "\n"
+        if self._file is not None and written:
+            self._write(self._file, written)
 
     def keep(self, frame: Frame) -> None:
         if len(self.frames) < MOST_KEPT and self._characters < MOST_CHARACTERS:
@@ -68,10 +73,16 @@ class Recording:
         else:
             self.left_out += 1
 
-    def flush(self) -> None:
-        """Flush what was written to the file."""
-        if self._file is not None:
-            self._file.flush()
+    def _write(self, file: IO[str], text: str) -> None:
+        """Write to the file; where that fails, because the disk is full perhaps, never again: what crosses goes on."""
+        try:
+            file.write(text)
+        except OSError as error:
+            self.fault, self._file = error, None
+            with suppress(OSError):
+                click.echo(f"amqp10: the trace file ends here, and what crosses goes on: {describe(error)}", err=True)
+            with suppress(OSError):  # it tries once more to write what it has
+                file.close()
 
 
 def read_trace(file: IO[str]) -> Recording:
@@ -155,12 +166,15 @@ class _Relay:
             self._recording.add(self._number, [f"{mark} broken: {describe(error)}"])
         with anyio.CancelScope(shield=True), anyio.move_on_after(1), suppress(*_BROKEN):
             await sink.send_eof()
-        self._recording.flush()
 
     def _read(self, data: bytes, sent: bool) -> list[str]:
         """Return the lines of what came; the client's first octets say which dialect it is."""
         if self._tracer is not None:
-            return self._tracer.sent(data) if sent else self._tracer.received(data)
+            try:
+                return self._tracer.sent(data) if sent else self._tracer.received(data)
+            except Exception as error:  # a fault of ours: this connection goes on, and so do the others
+                self._tracer = None
+                return [f"{'>' if sent else '<'} no frames from here on: {type(error).__name__} in the tracer"]
         if self._negotiation is None or not sent:
             return [f"{'>' if sent else '<'} {len(data)} bytes that are no AMQP, or inside of TLS"]
         if not self._negotiation.receive_data(data):
@@ -173,10 +187,19 @@ class _Relay:
 
 
 def _write(recording: Recording, output: Path, title: str) -> None:
-    """Write the page, whole or not at all."""
+    """Write the page, whole or not at all.
+
+    Raises:
+        Failure: it cannot be written.
+    """
     partial = output.with_name(f".{output.name}.{os.getpid()}")
-    partial.write_text(page(recording.frames, title, recording.left_out), encoding="utf-8")
-    partial.replace(output)
+    try:
+        partial.write_text(page(recording.frames, title, recording.left_out), encoding="utf-8")
+        partial.replace(output)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink()
+        raise Failure(f"{output}: the page could not be written: {describe(error)}") from None
     problems = sum(bool(frame.problems) for frame in recording.frames)
     click.echo(f"{len(recording.frames)} frames, {problems} with problems: {output}", err=True)
 
@@ -234,7 +257,9 @@ def trace(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="URL") from None
     with ExitStack() as files:
-        written = files.enter_context(trace_file.open("w", encoding="utf-8")) if trace_file is not None else None
+        written = None
+        if trace_file is not None:
+            written = files.enter_context(trace_file.open("w", buffering=1, encoding="utf-8"))  # each line at once
         recording = Recording(written)
         proxy = TraceProxy(endpoint, peer.tls(), peer.route(), recording)
 
@@ -250,3 +275,5 @@ def trace(
             start(run)
         finally:
             _write(recording, output, peer.shown)
+            if recording.fault is not None:
+                raise Failure(f"{trace_file}: its last frames are missing: {describe(recording.fault)}")
