@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Else each worker of pytest rewrites the assertions of all tests anew, in each run.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test lint check format coverage dist sync nightly soak interop docs tables changelog bench bench-quick bench-real bench-full bench-transports bench-scale bench-large bench-spark clean
+.PHONY: help demo test lint check format coverage dist sync nightly soak interop docs tables changelog release-notes bench bench-quick bench-real bench-full bench-transports bench-scale bench-large bench-spark clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -68,7 +68,7 @@ demo: $(VENV)/.demo  ## publish a real data set to the embedded broker and take 
 test: $(VENV)/.interop $(VENV)/.browser  ## every test: unit, conformance, fuzz, examples, docs, real brokers
 	$(BIN)/python -m pytest -n 6 --dist loadgroup --max-worker-restart=0 --reruns 1 --rerun-show-tracebacks
 
-lint: $(VENV)/.dev  ## format, lint, types, imports, spelling, copies of examples
+lint: $(VENV)/.dev  ## format, lint, types, imports, spelling, copies of examples, workflows, images
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -77,7 +77,11 @@ lint: $(VENV)/.dev  ## format, lint, types, imports, spelling, copies of example
 	$(BIN)/codespell
 	$(BIN)/python tools/diagrams.py --check
 	$(BIN)/python tools/examples.py --check
+	$(BIN)/python tools/spark.py --check
 	$(BIN)/python benchmarks/report.py --check
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/zizmor --offline --no-progress --quiet .github
+	$(BIN)/hadolint examples/*/Dockerfile
 
 check: lint  ## the same, and the unit tests: what to run before each commit
 	AMQP10_TIER=quick $(BIN)/python -m pytest -q -n 3 --max-worker-restart=0
@@ -119,6 +123,9 @@ docs: $(VENV)/.dev  ## build the site into site/, warnings are errors
 
 tables: $(VENV)/.dev  ## write the declarations of methods from the tables in tools/tables/
 	$(BIN)/python tools/tables.py
+
+release-notes: $(VENV)/.dev  ## print what CHANGELOG.md says of this version (VERSION=... of another)
+	@$(BIN)/python tools/release_notes.py $(VERSION)
 
 changelog: $(VENV)/.dev  ## show what the fragments of changelog.d/ will say in the next release
 	$(BIN)/towncrier build --draft --version next

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import tomllib
 from pathlib import Path
 
@@ -66,3 +67,15 @@ def test_the_changelog_has_this_version() -> None:
     text = (ROOT / "CHANGELOG.md").read_text()
     version = amqp10.__version__
     assert text.index(CONFIGURED["start_string"]) < text.index(f"\n## {version} ")
+
+
+def test_release_notes() -> None:
+    """The notes of a release are the section of its version; a version without one is an error."""
+    notes = runpy.run_path(str(ROOT / "tools" / "release_notes.py"))["notes"]
+    text = "# Changelog\n\n## 1.10 (today)\n\n### Added\n\n- More.\n\n## 1.1 (before)\n\n- First.\n"
+    assert notes(text, "1.10") == "### Added\n\n- More.\n"
+    assert notes(text, "1.1") == "- First.\n"
+    for version in ("1.0", "1", "1.1 (before"):
+        with pytest.raises(ValueError, match="says nothing of version"):
+            notes(text, version)
+    assert notes((ROOT / "CHANGELOG.md").read_text(), amqp10.__version__)

@@ -1,7 +1,11 @@
-"""`python tools/spark.py` writes docs/reference/spark.md from the declarations of `amqp10.spark`."""
+"""`python tools/spark.py` writes docs/reference/spark.md from the declarations of `amqp10.spark`.
+
+With `--check` it writes nothing, and fails if the page is out of date.
+"""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from amqp10.spark._options import reference as options
@@ -55,4 +59,7 @@ Spark finds the format by itself. A program that starts its own session can have
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page())
+    if "--check" not in sys.argv[1:]:
+        PAGE.write_text(page())
+    elif PAGE.read_text() != page():
+        sys.exit("docs/reference/spark.md is out of date: run `python tools/spark.py`")
