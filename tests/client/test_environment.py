@@ -12,7 +12,7 @@ from amqp10 import TLS, Connection, LoginTokens, Reconnect, from_environment
 from amqp10.broker import Broker
 from amqp10.client.internals import url_settings
 from amqp10.tokens import Token, ask
-from amqp10.worker import Retries, worker_from_environment
+from amqp10.worker import Retries, session_worker_from_environment, worker_from_environment
 
 from ..kit.token_rig import jwt
 
@@ -135,5 +135,12 @@ def test_of_a_worker() -> None:
         "retries": Retries(attempts=2, initial_delay=0.5),
     }
     assert worker_from_environment({}) == {}
+    environ |= {"AMQP10_WORK_SESSIONS": "9", "AMQP10_WORK_IDLE_TIME": "2", "AMQP10_WORK_SESSION_TIME": "60"}
+    assert session_worker_from_environment(environ) == {
+        "sessions": 9,
+        "idle_time": 2,
+        "session_time": 60,
+        "retries": Retries(attempts=2, initial_delay=0.5),
+    }
     with pytest.raises(ValueError, match="AMQP10_WORK_DRAIN_TIMEOUT is seconds, 0 or more, not 'long'"):
         worker_from_environment({"AMQP10_WORK_DRAIN_TIMEOUT": "long"})

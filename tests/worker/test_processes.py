@@ -16,7 +16,16 @@ import anyio.to_thread
 import pytest
 
 from amqp10 import Message
-from amqp10.broker import Broker
+from amqp10.azure import ServiceBus
+from amqp10.broker import Broker, TokenRules
+from amqp10.broker.azure import (
+    EMULATOR_RULE,
+    AzureConfig,
+    QueueConfig,
+    SubscriptionConfig,
+    TopicConfig,
+    connection_string,
+)
 
 from ..kit.free_ports import free_ports
 
@@ -51,6 +60,9 @@ async def slow(message):
 
 def plain(message):
     say("plain", message.body)
+
+async def step(message, session):
+    say(session.session_id, message.body)
 
 def nothing_taken(): ...
 
@@ -127,6 +139,38 @@ async def test_plain_function(folder: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("by_variable", [False, True])
+async def test_sessions(folder: Path, by_variable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions of Service Bus, each in its order; a queue and a subscription; a signal ends it."""
+    config = AzureConfig(
+        [QueueConfig("steps", requires_session=True)],
+        [TopicConfig("events", [SubscriptionConfig("all", requires_session=True)])],
+    )
+    address, target = ("events/Subscriptions/all", "events") if by_variable else ("steps", "steps")
+    async with Broker(azure=config, tokens=TokenRules([EMULATOR_RULE])) as broker:
+        async with ServiceBus(connection_string(broker.url)) as bus, bus.sender(target) as sender:
+            await sender.send_many(Message(number, group_id=name) for number in range(5) for name in "abc")
+        # The key has characters that a URL would have to escape.
+        url = broker.url.replace("//", f"//{EMULATOR_RULE.name}@")
+        monkeypatch.setenv("AMQP10_PASSWORD", EMULATOR_RULE.key)
+        options = ["--idle-time", "0.1"]
+        if by_variable:
+            monkeypatch.setenv("AMQP10_WORK_SESSIONS", "2")
+        else:
+            options += ["--sessions", "2"]
+        with start(folder, "shop:step", url, address, "--quiet", *options) as process:
+            lines = lines_of(process)
+            said = await anyio.to_thread.run_sync(lambda: [next(lines).split() for _ in range(15)])
+            process.terminate()
+            await anyio.to_thread.run_sync(process.wait)
+            assert process.stderr is not None
+            assert process.stderr.read() == ""
+        assert process.returncode == 128 + signal.SIGTERM
+    for name in "abc":
+        assert [number for session, number in said if session == name] == list("01234")
+
+
+@pytest.mark.slow
 async def test_killed(folder: Path) -> None:
     """Four SIGKILLs while handlers fail at random: each message is handled or a dead letter, with its reason."""
     total, kills = 600, 4
@@ -193,6 +237,9 @@ async def test_log_as_json(folder: Path) -> None:
         (["shop:nothing"], "has no attribute 'nothing'"),
         (["shop:number"], "is no function"),
         (["shop:orders", "--key", "a", "--batch", "3"], "without batch_size="),
+        (["shop:step", "--sessions", "2", "--key", "a"], "--key does not go with --sessions"),
+        (["shop:step", "--session-time", "2"], "--session-time goes with --sessions"),
+        (["shop:step", "--sessions", "2"], "Service Bus needs a rule and its key"),
         (["shop:nothing_taken"], "handler is called with one argument, the message"),
     ],
 )

@@ -10,7 +10,7 @@ import urllib.parse
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
 import click
 
@@ -20,6 +20,9 @@ from ..client.internals import with_password as password_added
 from ..engine import dialect_names
 from ..net import TLS, Proxy, Route, parse_url
 from ..sasl import SCRAM_MECHANISMS, Anonymous, External, Mechanism, Plain, from_credentials
+
+if TYPE_CHECKING:
+    from ..azure import ServiceBus
 
 MOST_SECONDS = 4_294_967
 """What a time-to-live can say (§3.2.1): 2^32 ms, some 49 days."""
@@ -131,17 +134,48 @@ class Peer:
     def connect(self, usual_dialect: str = "1.0", **settings: Unpack[ConnectionSettings]) -> Connection:
         """Make the connection, not opened yet, from the options and `settings`."""
         said: ConnectionSettings = {"dialect": usual_dialect}
+        said.update(self._said())
+        if "tokens" not in said:
+            said["sasl"] = self.sasl()
+        said.update(settings)
+        return Connection(self.url, **said)
+
+    def service_bus(self, **settings: Unpack[ConnectionSettings]) -> ServiceBus:
+        """Make a client of Azure Service Bus, not opened yet; user and password of the URL are a rule and its key.
+
+        Raises:
+            ValueError: the URL has no user, or no password, or an option makes no sense with Service Bus.
+        """
+        from ..azure import ServiceBus
+
+        endpoint = parse_url(self.url)
+        if endpoint.user is None or endpoint.password is None:
+            raise ValueError(
+                "Service Bus needs a rule and its key: amqps://RULE@NAMESPACE.servicebus.windows.net, and the key by "
+                "--password-file or AMQP10_PASSWORD"
+            )
+        if self.mechanisms is not None or "tokens" in self.settings:
+            raise ValueError("a rule's key is the login: leave out --sasl, and AMQP10_TOKEN_FILE")
+        where = self.url
+        if self.allow_insecure and urllib.parse.urlsplit(where).scheme == "amqp":
+            parts = urllib.parse.urlsplit(where)
+            where = f"Endpoint=amqp://{parts.netloc.rpartition('@')[2]};UseDevelopmentEmulator=true"
+            where += f";SharedAccessKeyName={endpoint.user};SharedAccessKey={endpoint.password}"
+        said = self._said()
+        said.update(settings)
+        return ServiceBus(where, **said)
+
+    def _said(self) -> ConnectionSettings:
+        """Return what options, URL and environment say of a connection, but for its login."""
+        said: ConnectionSettings = {}
         said.update(self.settings)
         route = self.route()
         said.update({"tls": self.tls(), "tls_upgrade": route.tls_upgrade, "proxy": route.proxy})
-        if "tokens" not in said:
-            said["sasl"] = self.sasl()
         if self.container_id is not None:
             said["container_id"] = self.container_id
         if self.dialect is not None:
             said["dialect"] = self.dialect
-        said.update(settings)
-        return Connection(self.url, **said)
+        return said
 
 
 # Fields of every log record: what is beside them is what the line is about.

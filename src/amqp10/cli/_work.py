@@ -5,20 +5,25 @@ from __future__ import annotations
 import importlib
 import logging
 import math
+import re
 import signal
 import sys
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import click
+from click.core import ParameterSource
 
 from ..client import Connection, Reconnect
 from ..messaging import Message, MessageFields
-from ..worker import Retries, Worker
+from ..worker import Retries, SessionWorker, Worker
 from ._main import Interrupted
 from ._options import LogFormat, Peer, log_format_option, log_to_stderr, seconds, with_peer
+
+if TYPE_CHECKING:
+    from ..azure import ServiceBus
 
 
 def handler_named(context: click.Context, parameter: click.Parameter, value: str) -> Callable[..., Any]:
@@ -50,6 +55,28 @@ def key_of(name: str, message: Message) -> Hashable:
         return key
     return message.application_properties.get(name)
 
+
+def check_together(sessions: int | None) -> None:
+    """Check that what was said is for one kind of worker.
+
+    Raises:
+        UsageError: an option is of the other kind.
+    """
+    context = click.get_current_context()
+    others = ("idle_time", "session_time") if sessions is None else OF_MESSAGES
+    for name in others:
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            option = f"--{name.replace('_', '-')}"
+            if sessions is None:
+                raise click.UsageError(f"{option} goes with --sessions")
+            raise click.UsageError(f"{option} does not go with --sessions: of each, one message is handled at a time")
+
+
+SUBSCRIPTION = re.compile("(?P<topic>.+)/subscriptions/(?P<name>[^/]+)", re.IGNORECASE)
+"""The address of a subscription of Service Bus."""
+
+OF_MESSAGES = ("concurrency", "delay_queue", "key", "batch", "max_wait")
+"""Options that a worker on sessions does not know."""
 
 RESUME_TIMEOUT = 10
 """Seconds that a broker which can is asked to keep a lost link's messages: those of a killed worker wait as long."""
@@ -110,6 +137,28 @@ RESUME_TIMEOUT = 10
     help="for a batch to fill, after its first message",
 )
 @click.option(
+    "--sessions",
+    type=click.IntRange(1),
+    metavar="COUNT",
+    help="handle sessions of Azure Service Bus, COUNT at a time, the messages of each in their order",
+)
+@click.option(
+    "--idle-time",
+    type=float,
+    callback=seconds,
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="without a message, after which a session is handed back",
+)
+@click.option(
+    "--session-time",
+    type=float,
+    callback=seconds,
+    metavar="SECONDS",
+    help="after which a session is handed back though it has more; never unless said",
+)
+@click.option(
     "--drain-timeout",
     type=float,
     callback=seconds,
@@ -142,6 +191,9 @@ def work(
     key: str | None,
     batch: int | None,
     max_wait: float,
+    sessions: int | None,
+    idle_time: float,
+    session_time: float | None,
     drain_timeout: float,
     backend: str,
     quiet: bool,
@@ -149,35 +201,48 @@ def work(
 ) -> None:
     """Handle the messages of ADDRESS on the broker at URL by a Python function.
 
-    HANDLER gets each message. It returns, and the message is accepted; it raises, and the message is tried again after
-    a delay, and dead-lettered after the last attempt. SIGTERM and SIGINT end the worker when what it handles is done.
+    HANDLER gets each message, with --sessions also the session. It returns, and the message is accepted; it raises, and
+    the message is tried again after a delay, and dead-lettered after the last attempt. SIGTERM and SIGINT end the
+    worker when what it handles is done.
     """
     log_to_stderr(log_format or "text", logging.WARNING if quiet else logging.INFO)
-    worker: Callable[[Connection], Worker] = partial(
-        Worker,
-        address=address,
-        handler=handler,
-        concurrency=concurrency,
-        prefetch=prefetch,
-        retries=Retries(attempts=attempts, initial_delay=min(delay, max_delay), max_delay=max_delay),
-        delay_by=delay_by,
-        delay_queue=delay_queue,
-        dead_letters=dead_letters,
-        drain_timeout=drain_timeout,
-        key=partial(key_of, key) if key is not None else None,
-        batch_size=batch,
-        max_wait=max_wait,
-    )
+    check_together(sessions)
+    common: dict[str, Any] = {
+        "prefetch": prefetch,
+        "retries": Retries(attempts=attempts, initial_delay=min(delay, max_delay), max_delay=max_delay),
+        "delay_by": delay_by,
+        "dead_letters": dead_letters,
+        "drain_timeout": drain_timeout,
+    }
 
-    async def main() -> signal.Signals | None:
+    def messages() -> tuple[Connection, Worker]:
         # In order, the messages of a killed worker are to come again before those behind them.
         resume_timeout = RESUME_TIMEOUT if key is None else 0
         connection = peer.connect(reconnect=Reconnect(first_attempts=math.inf, resume_timeout=resume_timeout))
+        own: dict[str, Any] = {"batch_size": batch, "max_wait": max_wait, "concurrency": concurrency}
+        own |= {"delay_queue": delay_queue, "key": partial(key_of, key) if key is not None else None}
+        return connection, Worker(connection, address, handler, **own, **common)
+
+    def locked_sessions(count: int) -> tuple[ServiceBus, SessionWorker]:
+        topic = SUBSCRIPTION.fullmatch(address)
+        bus = peer.service_bus(reconnect=Reconnect(first_attempts=math.inf))
+        return bus, SessionWorker(
+            bus,
+            topic["topic"] if topic is not None else address,
+            handler,
+            subscription=topic["name"] if topic is not None else None,
+            sessions=count,
+            idle_time=idle_time,
+            session_time=math.inf if session_time is None else session_time,
+            **common,
+        )
+
+    async def main() -> signal.Signals | None:
         try:
-            made = worker(connection)
+            opened, made = messages() if sessions is None else locked_sessions(sessions)
         except (TypeError, ValueError) as error:  # the handler takes no message, or settings do not go together
             raise click.UsageError(str(error)) from None
-        async with connection, made as running:
+        async with opened, made as running:
             return await running.until_signal()
 
     number = anyio.run(main, backend=backend)

@@ -6,7 +6,9 @@
 Built on the public names of `amqp10.client`, so it speaks every dialect.
 """
 
+from ._environment import SessionWorkerSettings as SessionWorkerSettings
 from ._environment import WorkerSettings as WorkerSettings
+from ._environment import session_worker_from_environment as session_worker_from_environment
 from ._environment import worker_from_environment as worker_from_environment
 from ._policy import DeadLetter as DeadLetter
 from ._policy import Decision as Decision
@@ -29,7 +31,9 @@ __all__ = (
     "Retry",
     "SessionHandler",
     "SessionWorker",
+    "SessionWorkerSettings",
     "Worker",
     "WorkerSettings",
+    "session_worker_from_environment",
     "worker_from_environment",
 )

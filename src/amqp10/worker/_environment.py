@@ -10,16 +10,21 @@ from ..client.internals import COUNT, PREFIX, SECONDS, TEXT, Kind, read
 from ._policy import Retries
 from ._worker import DelayBy
 
-_KINDS: Final[dict[str, Kind]] = {
-    "concurrency": COUNT,
+_OF_BOTH: Final[dict[str, Kind]] = {
     "prefetch": COUNT,
     "attempts": COUNT,
     "delay": SECONDS,
     "max_delay": SECONDS,
     "delay_by": TEXT,
-    "delay_queue": TEXT,
     "dead_letters": TEXT,
     "drain_timeout": SECONDS,
+}
+_OF_WORKER: Final[dict[str, Kind]] = {**_OF_BOTH, "concurrency": COUNT, "delay_queue": TEXT}
+_OF_SESSIONS: Final[dict[str, Kind]] = {
+    **_OF_BOTH,
+    "sessions": COUNT,
+    "idle_time": SECONDS,
+    "session_time": SECONDS,
 }
 _OF_RETRIES: Final = {"attempts": "attempts", "delay": "initial_delay", "max_delay": "max_delay"}
 
@@ -36,6 +41,19 @@ class WorkerSettings(TypedDict, total=False):
     drain_timeout: float
 
 
+class SessionWorkerSettings(TypedDict, total=False):
+    """The keyword arguments of `SessionWorker` that the environment can say; see there."""
+
+    sessions: int
+    idle_time: float
+    session_time: float
+    prefetch: int
+    retries: Retries
+    delay_by: DelayBy
+    dead_letters: str
+    drain_timeout: float
+
+
 def worker_from_environment(environ: Mapping[str, str] | None = None) -> WorkerSettings:
     """Return the settings of a worker that the environment says: `AMQP10_WORK_CONCURRENCY` and others.
 
@@ -47,10 +65,28 @@ def worker_from_environment(environ: Mapping[str, str] | None = None) -> WorkerS
     Raises:
         ValueError: a variable is not what it should be.
     """
+    return _read(_OF_WORKER, environ)  # type: ignore[return-value]
+
+
+def session_worker_from_environment(environ: Mapping[str, str] | None = None) -> SessionWorkerSettings:
+    """Return the settings of a worker on sessions that the environment says: `AMQP10_WORK_SESSIONS` and others.
+
+        async with SessionWorker(bus, "orders", handle, **session_worker_from_environment()) as worker: ...
+
+    Args:
+        environ: the variables; None: those of the process.
+
+    Raises:
+        ValueError: a variable is not what it should be.
+    """
+    return _read(_OF_SESSIONS, environ)  # type: ignore[return-value]
+
+
+def _read(kinds: Mapping[str, Kind], environ: Mapping[str, str] | None) -> dict[str, Any]:
     environ = os.environ if environ is None else environ
     said: dict[str, Any] = {}
     retries: dict[str, Any] = {}
-    for name, kind in _KINDS.items():
+    for name, kind in kinds.items():
         variable = f"{PREFIX}WORK_{name.upper()}"
         if text := environ.get(variable):
             value = read(variable, text, kind)
@@ -60,4 +96,4 @@ def worker_from_environment(environ: Mapping[str, str] | None = None) -> WorkerS
                 said[name] = value
     if retries:
         said["retries"] = Retries(**retries)
-    return said  # type: ignore[return-value]
+    return said
