@@ -3,7 +3,7 @@
     pip install playwright                    # and a Chromium: `apt install chromium`, or `playwright install chromium`
     make docs
     npm pack axe-core                         # for --axe: its package/axe.min.js
-    python tools/look.py [--shots FOLDER] [--axe FILE] [PAGE ...]
+    python tools/look.py [--shots FOLDER] [--axe FILE] [--only WIDTH-SCHEME] [PAGE ...]
 
 It serves site/ itself, opens each page, and reports what scrolls sideways, what the console says, and what is not
 found. `--shots` keeps a picture of each page. `--axe` reports what axe-core finds serious for people who read with a
@@ -23,6 +23,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDTHS = (390, 820, 1440)
+SCHEMES = ("light", "dark")
 WIDER = """() => {
     const wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
     const beyond = [...document.querySelectorAll('.md-content *')].filter(each =>
@@ -74,6 +75,8 @@ def main() -> int:
     parser.add_argument("--site", type=Path, default=ROOT / "site")
     parser.add_argument("--shots", type=Path, help="a folder for pictures")
     parser.add_argument("--axe", type=Path, help="axe.min.js of axe-core")
+    every = [f"{width}-{scheme}" for scheme in SCHEMES for width in WIDTHS]
+    parser.add_argument("--only", choices=every, action="append", metavar="WIDTH-SCHEME", help="such as 390-dark")
     arguments = parser.parse_args()
     axe = arguments.axe.read_text(encoding="utf-8") if arguments.axe else ""
     found = sorted(path.parent.relative_to(arguments.site).as_posix() for path in arguments.site.rglob("index.html"))
@@ -86,8 +89,10 @@ def main() -> int:
     url = f"http://127.0.0.1:{server.server_port}/"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
-        for scheme in ("light", "dark"):
+        for scheme in SCHEMES:
             for width in WIDTHS:
+                if f"{width}-{scheme}" not in (arguments.only or every):
+                    continue
                 context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
                 context.route(lambda each: not each.startswith(url), lambda route: route.abort())  # fonts
                 for name in names:
@@ -102,7 +107,7 @@ def main() -> int:
                 context.close()
         browser.close()
     server.shutdown()
-    print(f"{len(names)} pages, {len(WIDTHS)} widths, light and dark: {bad} faults")
+    print(f"{len(names)} pages, {', '.join(arguments.only or every)}: {bad} faults")
     return int(bad > 0)
 
 
