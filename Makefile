@@ -26,7 +26,7 @@ $(VENV)/.pip: | $(BIN)/python
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml $(VENV)/.pip
-	$(PIP) -e '.[azure-blobs,cli,demo,metrics,otel,spark,websocket]' --group dev --group docs
+	$(PIP) -e '.[azure-blobs,azure-postgresql,cli,demo,metrics,otel,spark,websocket]' --group dev --group docs
 	@touch $@
 
 # Spark runs on Java: one that is there, else Debian's, else that of a Python package.

@@ -16,6 +16,7 @@ from .processor import EventProcessor as EventProcessor
 from .processor import Lease as Lease
 from .processor import LeaseStore as LeaseStore
 from .processor import MemoryLeases as MemoryLeases
+from .processor import PostgreSQLLeases as PostgreSQLLeases
 from .processor import SQLiteLeases as SQLiteLeases
 from .service_bus import CorrelationFilter as CorrelationFilter
 from .service_bus import EntityNotFound as EntityNotFound
@@ -63,6 +64,7 @@ __all__ = (
     "NoSession",
     "OwnershipLost",
     "PartitionProperties",
+    "PostgreSQLLeases",
     "ReceivedEvent",
     "ReceivedMessage",
     "Rule",

@@ -16,6 +16,8 @@ from ._java import copy_jars as copy_jars
 from ._java import java as java
 from ._java import mortal as mortal
 from ._java import serving as serving
+from ._postgresql import MortalPostgreSQL as MortalPostgreSQL
+from ._postgresql import serving_postgresql as serving_postgresql
 from ._rabbitmq import NEWEST as NEWEST
 from ._rabbitmq import STABLE as STABLE
 from ._rabbitmq import mortal_rabbitmq as mortal_rabbitmq

@@ -1,34 +1,18 @@
-"""RabbitMQ for the tests: Debian's packages of it and of its Erlang, unpacked into a folder and run from there.
-
-The suites are named, so that the versions are the same wherever this runs. Nothing is installed on the machine, and
-neither root nor namespaces are needed: the programs are run by the dynamic loader of the folder, with its libraries.
-"""
+"""RabbitMQ for the tests: Debian's packages of it and of its Erlang, run from a folder."""
 
 from __future__ import annotations
 
-import hashlib
-import re
-import shutil
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from ...kit.free_ports import free_ports
-from ._java import (
-    DOWNLOAD_SECONDS,
-    HERE,
-    HOST,
-    START_SECONDS,
-    DidNotStart,
-    Server,
-    Unavailable,
-    accepts,
-    cache,
-)
+from ._debian import loader, unpacked
+from ._java import HERE, HOST, START_SECONDS, DidNotStart, Server, accepts
 
 NAME = "rabbitmq"
 STABLE = "trixie"
@@ -39,26 +23,6 @@ NEWEST = "sid"
 PACKAGE = "rabbitmq-server"
 PORTS = ("amqp", "amqps")
 CONFIG = HERE / NAME
-KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
-
-# Keep what is downloaded, whatever clean-up hooks a container image brings along; look at nothing that is installed.
-APT_OPTIONS = (
-    "Dir::Etc::SourceList={folder}/debian.sources",
-    "Dir::Etc::SourceParts=-",
-    "Dir::Etc::PreferencesParts=-",
-    "Dir::State::Lists={folder}/lists",
-    "Dir::State::Status={folder}/status",
-    "Dir::Cache={folder}/cache",
-    "APT::Sandbox::User=root",
-    "APT::Keep-Downloaded-Packages=true",
-    "Binary::apt-get::APT::Keep-Downloaded-Packages=true",
-    "APT::Update::Post-Invoke=",
-    "DPkg::Post-Invoke=",
-    "Acquire::Languages=none",
-)
-
-
-# Installing
 
 
 def install_rabbitmq(suite: str = STABLE) -> Path:
@@ -67,56 +31,7 @@ def install_rabbitmq(suite: str = STABLE) -> Path:
     Raises:
         Unavailable: this is no Debian, or apt cannot download the packages.
     """
-    folder = cache() / f"{NAME}-{hashlib.sha256(f'{suite} {PACKAGE}'.encode()).hexdigest()[:12]}"
-    if folder.is_dir():
-        return folder
-    for command in ("apt-get", "dpkg-deb"):
-        if shutil.which(command) is None:
-            raise Unavailable(f"there is no {command}")
-    cache().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache(), prefix=f"{NAME}-") as partial:
-        root = Path(partial, "root")
-        for package in _download(Path(partial, "apt"), suite):
-            _run("dpkg-deb", "-x", str(package), str(root))
-        with suppress(OSError):  # another run was quicker
-            root.rename(folder)
-    return folder
-
-
-def _download(folder: Path, suite: str) -> list[Path]:
-    """The package and all that it depends on."""
-    archives = folder / "cache" / "archives"
-    (archives / "partial").mkdir(parents=True)
-    (folder / "lists" / "partial").mkdir(parents=True)
-    (folder / "debian.sources").write_text(_sources(suite))
-    (folder / "status").touch()
-    options = [word for option in APT_OPTIONS for word in ("-o", option.format(folder=folder))]
-    apt = ["apt-get", "-q", "-y", "--no-install-recommends", "--download-only", *options]
-    _run(*apt, "update")
-    _run(*apt, "install", PACKAGE)
-    return sorted(archives.glob("*.deb"))
-
-
-def _sources(suite: str) -> str:
-    """This machine's own mirror of Debian, for the suite that we want."""
-    files = [Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))]
-    lines = [line for file in files if file.is_file() for line in file.read_text().splitlines()]
-    for line in lines:
-        mirror = re.match(r"(?:URIs:|deb\b).*?((?:https?|mirror\+file):\S+/debian/?)(?:\s|$)", line)
-        if mirror is not None:
-            return f"Types: deb\nURIs: {mirror[1]}\nSuites: {suite}\nComponents: main\nSigned-By: {KEYS}\n"
-    raise Unavailable("apt knows no mirror of Debian here")
-
-
-def _run(*command: str) -> None:
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=DOWNLOAD_SECONDS
-        )
-    except subprocess.TimeoutExpired:
-        raise Unavailable(f"{command[0]} took more than {DOWNLOAD_SECONDS} s") from None
-    if done.returncode:
-        raise Unavailable(f"{command[0]} failed: {(done.stderr or done.stdout).strip()[-500:]}")
+    return unpacked(NAME, PACKAGE, suite)
 
 
 # Running
@@ -250,8 +165,7 @@ class Erlang:
         self.data = data
         self.helpers = data / "bin"
         self._programs = next(self.home.glob("erts-*/bin"))
-        loader = next(root.glob("usr/lib/*/ld-linux*.so.*"))
-        self._loader = (str(loader), "--library-path", str(loader.parent))
+        self._loader = loader(root)
         self.helpers.mkdir()
         for name in ("erl_child_setup", "inet_gethost"):
             self._script(name, f'exec {" ".join(self._loader)} {self._programs / name} "$@"')

@@ -7,6 +7,7 @@ from ._leases import ConsumerGroup as ConsumerGroup
 from ._leases import Lease as Lease
 from ._leases import LeaseStore as LeaseStore
 from ._memory import MemoryLeases as MemoryLeases
+from ._postgresql import PostgreSQLLeases as PostgreSQLLeases
 from ._processor import EventProcessor as EventProcessor
 from ._sqlite import SQLiteLeases as SQLiteLeases
 
@@ -19,5 +20,6 @@ __all__ = (
     "Lease",
     "LeaseStore",
     "MemoryLeases",
+    "PostgreSQLLeases",
     "SQLiteLeases",
 )

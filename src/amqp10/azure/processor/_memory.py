@@ -24,11 +24,11 @@ class MemoryLeases:
 
     async def leases(self, group: ConsumerGroup) -> Sequence[Lease]:
         """Return all leases."""
-        return list(self._leases[group].values())
+        return list(self._leases[_key(group)].values())
 
     async def write(self, group: ConsumerGroup, leases: Sequence[Lease]) -> Sequence[Lease]:
         """Write leases that nobody else wrote meanwhile, and return them."""
-        kept, written = self._leases[group], []
+        kept, written = self._leases[_key(group)], []
         for lease in leases:
             found = kept.get(lease.partition)
             if (found.version if found is not None else None) == lease.version:
@@ -38,11 +38,16 @@ class MemoryLeases:
 
     async def checkpoints(self, group: ConsumerGroup) -> Mapping[str, Checkpoint]:
         """Return all checkpoints."""
-        return dict(self._checkpoints[group])
+        return dict(self._checkpoints[_key(group)])
 
     async def save(self, group: ConsumerGroup, checkpoints: Mapping[str, Checkpoint]) -> None:
         """Keep checkpoints, but for those that are behind what is kept."""
-        kept = self._checkpoints[group]
+        kept = self._checkpoints[_key(group)]
         for partition, checkpoint in checkpoints.items():
             if partition not in kept or kept[partition].sequence_number < checkpoint.sequence_number:
                 kept[partition] = checkpoint
+
+
+def _key(group: ConsumerGroup) -> ConsumerGroup:
+    """Return the group by small letters; the service tells no capitals apart."""
+    return ConsumerGroup(group.namespace.lower(), group.hub.lower(), group.group.lower())

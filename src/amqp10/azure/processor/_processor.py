@@ -67,7 +67,8 @@ class EventProcessor:
         hub: an open hub.
         handler: a coroutine function, which gets a `ReceivedEvent`; or a plain function, which runs in a thread. With
             `batch_size` it gets a list of them, of one partition.
-        store: keeps who reads what, and how far it came: `SQLiteLeases`, `BlobLeases`, `MemoryLeases`, or one of yours.
+        store: keeps who reads what, and how far it came: `SQLiteLeases`, `PostgreSQLLeases`, `BlobLeases`,
+            `MemoryLeases`, or one of yours.
         group: the consumer group.
         name: of this processor, which no other one has; None: one is made up. A process that begins again under the
             same name has its partitions back at once.
