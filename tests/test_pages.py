@@ -313,9 +313,10 @@ async def test_block(block: Block, hosts: Hosts, server_tls: TLS) -> None:
 def test_without_async(block: Block) -> None:
     """It waits in a thread for a broker in another, so here the network is a real one."""
     with BackgroundBroker() as broker, BackgroundServiceBus(AzureConfig(["orders"])) as bus:
-        code = block.code.replace("amqp://localhost:5672", broker.url)
+        here = replace(block, code=block.code.replace("amqp://localhost:5672", broker.url))
         supplied = {"connection_string": bus.connection_string}
-        anyio.run(replace(block, code=code).run, {name: supplied[name] for name in block.needs()})
+        anyio.run(here.run, {name: supplied[name] for name in block.needs()})
+    assert here.missed() == []
 
 
 USES = {

@@ -24,7 +24,7 @@ from amqp10 import (
 from amqp10.broker import Broker
 from amqp10.net import StreamFacts
 
-from ..kit.declaring import ALONE, connected, cut, gone_with_its_last_consumer, the_same_queue_again
+from ..kit.declaring import ALONE, SENT, connected, cut, gone_with_its_last_consumer, the_same_queue_again
 from .conftest import Valve
 
 pytestmark = pytest.mark.anyio
@@ -49,19 +49,20 @@ async def strict() -> AsyncIterator[Broker]:
 async def test_the_same_queue_again(dialect: str) -> None:
     """An exclusive queue of the server's choice, its exchange and its binding are there again: its receiver goes on."""
     async with strict() as broker:
-        await the_same_queue_again(broker.url, dialect)
+        assert await the_same_queue_again(broker.url, dialect) == SENT
 
 
 async def test_a_session_that_is_resumed() -> None:
     """Where the session itself goes on, nothing was lost."""
     async with strict() as broker:
-        await the_same_queue_again(broker.url, "0-10", replace(ALONE, resume_timeout=30))
+        assert await the_same_queue_again(broker.url, "0-10", replace(ALONE, resume_timeout=30)) == SENT
 
 
 async def test_gone_with_its_last_consumer(dialect: str) -> None:
     """What was deleted is forgotten; so is what goes with its last consumer."""
     async with strict() as broker:
-        await gone_with_its_last_consumer(broker.url, dialect)
+        there = await gone_with_its_last_consumer(broker.url, dialect)
+    assert there == {"deleted": False, "left": False, "in use": True}
 
 
 async def test_what_was_unbound(dialect: str) -> None:

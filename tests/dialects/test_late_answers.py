@@ -11,6 +11,7 @@ from functools import partial
 import pytest
 
 from amqp10.engine import (
+    ConnectionEnded,
     DeclareQueue,
     Engine,
     IncomingDelivery,
@@ -36,7 +37,11 @@ Call = Callable[[], object]
 
 
 class Walk:
-    """A random conversation, with owners that answer late or never, and what each of them holds then."""
+    """A random conversation, with owners that answer late or never, and what each of them holds then.
+
+    Attributes:
+        over: the connection is over for the side that `end` was called for.
+    """
 
     def __init__(self, dialect: str, seed: int) -> None:
         self.random = random.Random(seed)
@@ -47,6 +52,7 @@ class Walk:
         self.links: dict[str, list[Link]] = {"client": [], "server": []}
         self.requests: list[PendingRequest[QueueFacts]] = []
         self.taken: list[tuple[ReceiverLink, IncomingDelivery]] = []
+        self.over = False
         steps = [self.begin, self.attach, self.answer, self.answer, self.send, self.flow, self.settle, self.request]
         for step in self.random.choices([*steps, self.move, self.move, self.leave], k=self.random.randrange(3, 30)):
             with suppress(AmqpError):  # what the walk may not do just now
@@ -143,6 +149,7 @@ class Walk:
     def end(self, side: str, how: str) -> None:
         """End the connection or its sessions for one side, which is told nothing of it yet."""
         mine, other = self.engines[side], OTHER[side]
+        self.over = how != "ended"
         if how == "lost":
             mine.receive_eof()
         elif how == "closed":
@@ -150,7 +157,8 @@ class Walk:
             mine.receive_data(self.engines[other].data_to_send())
         elif how == "closing":
             mine.close(NO if self.often() else None)
-            if self.often():
+            self.over = self.often()
+            if self.over:
                 mine.receive_eof()
         elif how == "broken":
             mine.receive_data(b"\xff" * 64)
@@ -189,9 +197,14 @@ class Walk:
 @pytest.mark.parametrize("side", ["client", "server"])
 @pytest.mark.parametrize("dialect", ["1.0", "0-10", "0-9-1", "0-9", "fast"])
 def test_late(dialect: str, side: str, how: str) -> None:
-    """Forty conversations each."""
+    """Forty conversations each: nothing is written where the connection is over, and its end is told once."""
     for seed in range(40):
         walk = Walk(dialect, seed)
         walk.end(side, how)
-        for call in walk.late(side):
-            call()
+        engine = walk.engines[side]
+        engine.data_to_send()
+        given = [call() for call in walk.late(side)]
+        events = [event for each in given if isinstance(each, list) for event in each]
+        assert sum(isinstance(event, ConnectionEnded) for event in events) == (1 if walk.over else 0), seed
+        written = b"".join(each for each in given if isinstance(each, bytes))
+        assert how == "ended" or written == b"", seed

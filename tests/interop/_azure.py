@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Generic, TypeVar
+from types import FunctionType
+from typing import Generic, TypeVar, cast
 
 import anyio
 import pytest
@@ -94,7 +97,13 @@ class Runs(ABC, Generic[B]):
         self.all: list[B] = []
 
     def __call__(self, behavior: B) -> B:
-        """Enter a function, as its decorator."""
+        """Enter a function, as its decorator.
+
+        Raises:
+            TypeError: it asserts nothing, so its test could not fail by what it saw.
+        """
+        if not re.search(r"\bassert |\braises\(", inspect.getsource(cast("FunctionType", behavior))):
+            raise TypeError(f"{behavior!r} asserts nothing")
         self.all.append(behavior)
         return behavior
 

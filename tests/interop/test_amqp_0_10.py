@@ -284,8 +284,10 @@ async def test_names(server: Server, address: str) -> None:
     async with connected(server) as connection, connection.sender(address) as sender:
         for name in ("", "é" * 200, "x" * 300):
             async with connection.receiver(address, name=name) as receiver:
-                await sender.send("m")
-                (await receiver.receive()).accept()
+                assert receiver.name == name
+                await sender.send(f"to {name}")
+                with await receiver.receive() as message:
+                    assert message.body == f"to {name}"
 
 
 async def test_larger_than_is_taken(server: Server, address: str) -> None:
@@ -435,7 +437,8 @@ async def test_heartbeats(server: Server, address: str) -> None:
         async with connection.sender(address) as sender:
             await sender.send("still here")
         async with connection.receiver(address) as receiver:
-            (await receiver.receive()).accept()
+            with await receiver.receive() as message:
+                assert message.body == "still here"
 
 
 @on_trio

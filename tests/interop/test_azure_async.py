@@ -171,8 +171,11 @@ async def renewer(emulator: Emulator) -> None:
         renewer.register(receiver, message, max_lock_renewal_duration=60)
         while message.locked_until_utc == first:  # noqa: ASYNC110 - the SDK says it in no other way
             await anyio.sleep(0.05)
+        assert message.locked_until_utc is not None
+        assert message.locked_until_utc > first
         emulator.azure.advance(200)
         await receiver.complete_message(message)
+        assert await emulator.client.get_queue_receiver("orders").peek_messages() == []
 
 
 @behavior

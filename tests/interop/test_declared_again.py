@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ..kit.declaring import gone_with_its_last_consumer, the_same_queue_again
+from ..kit.declaring import SENT, gone_with_its_last_consumer, the_same_queue_again
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 
@@ -15,9 +15,10 @@ pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 )
 async def test_the_same_queue_again(request: pytest.FixtureRequest, broker: str, dialect: str) -> None:
     """An exclusive queue of the server's choice, its exchange and its binding are there again: its receiver goes on."""
-    await the_same_queue_again(request.getfixturevalue(broker).url(), dialect)
+    assert await the_same_queue_again(request.getfixturevalue(broker).url(), dialect) == SENT
 
 
 async def test_gone_with_its_last_consumer(request: pytest.FixtureRequest) -> None:
     """What was deleted is forgotten on RabbitMQ, too; so is what goes with its last consumer."""
-    await gone_with_its_last_consumer(request.getfixturevalue("rabbitmq").url(), "0-9-1")
+    there = await gone_with_its_last_consumer(request.getfixturevalue("rabbitmq").url(), "0-9-1")
+    assert there == {"deleted": False, "left": False, "in use": True}

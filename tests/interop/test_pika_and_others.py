@@ -177,11 +177,15 @@ async def test_consumers_of_all_dialects(embedded: Embedded) -> None:
                 for number in range(30):
                     channel.basic_publish("", queue, b"%d" % number)
                 # None of them can have two at a time: as long as there are messages, each comes to have one.
+                taken: list[int] = []
                 for _ in range(5):
                     wait_until(channel, lambda: bool(inbox.taken))
                     for receiver in (modern, fast):
-                        (await receiver.receive()).accept()
-                    ((method, _, _),) = inbox.taken
+                        with await receiver.receive() as message:
+                            taken.append(int(message.body))
+                    ((method, _, body),) = inbox.taken
+                    taken.append(int(body))
                     inbox.taken.clear()
                     channel.basic_ack(method.delivery_tag)
+                assert len(taken) == len(set(taken)) == 15
         channel.queue_delete(queue)

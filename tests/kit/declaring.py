@@ -14,6 +14,8 @@ from amqp10.testing import FaultProxy
 ALONE = Reconnect(initial_delay=0.01, max_delay=0.2, resume_timeout=0)
 """Nothing outlives its connection."""
 PATIENCE = 30
+SENT = [b"0", b"0", b"1", b"1", b"2", b"2"]
+"""What `the_same_queue_again` sends: after each cut, to the queue and to the exchange."""
 
 
 @asynccontextmanager
@@ -35,8 +37,13 @@ async def cut(proxy: FaultProxy, connection: Connection) -> None:
             return
 
 
-async def the_same_queue_again(url: str, dialect: str, reconnect: Reconnect = ALONE) -> None:
-    """An exclusive queue without a name, bound to an exchange that nobody else knows: its receiver goes on."""
+async def the_same_queue_again(url: str, dialect: str, reconnect: Reconnect = ALONE) -> list[bytes]:
+    """Cut the connection of a receiver on an exclusive queue without a name, bound to an exchange of its own.
+
+    Returns:
+        What was received, each body once: after each of three cuts, what was sent to the queue and to the exchange.
+    """
+    got: list[bytes] = []
     exchange = f"again-{secrets.token_hex(4)}"
     async with connected(url, dialect, reconnect) as (proxy, connection):
         native = connection.native
@@ -52,11 +59,13 @@ async def the_same_queue_again(url: str, dialect: str, reconnect: Reconnect = AL
                     while body != b"%d" % number:  # what was accepted last may come again
                         with await receiver.receive() as message:
                             body = message.body
+                    got.append(body)
         await native.delete_queue(queue)
+    return got
 
 
-async def gone_with_its_last_consumer(url: str, dialect: str) -> None:
-    """A queue that was deleted, by a request or with its last consumer, is not made again; the other is."""
+async def gone_with_its_last_consumer(url: str, dialect: str) -> dict[str, bool]:
+    """Return whether a queue is there after a cut that was deleted, was left by its last consumer, or is in use."""
     async with connected(url, dialect) as (proxy, connection):
         native = connection.native
         names = [f"again-{kind}-{secrets.token_hex(4)}" for kind in ("deleted", "left", "kept")]
@@ -70,4 +79,4 @@ async def gone_with_its_last_consumer(url: str, dialect: str) -> None:
                 pass
             await cut(proxy, connection)
             found = [await native.queue(name) for name in names]
-            assert [facts is not None for facts in found] == [False, False, True]
+    return dict(zip(("deleted", "left", "in use"), (facts is not None for facts in found), strict=True))

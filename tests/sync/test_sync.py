@@ -126,9 +126,13 @@ def test_within_an_event_loop(broker: BackgroundBroker) -> None:
     async def main() -> None:
         send(broker.url, "orders", "a")
         with Connection(broker.url) as connection, connection.receiver("orders") as receiver:
-            receiver.receive(timeout=60).accept()
+            with receiver.receive(timeout=60) as message:
+                got.append(message.body)
 
+    got: list[Any] = []
     anyio.run(main)
+    assert got == ["a"]
+    assert broker.queue("orders").depth == 0
 
 
 def test_outcomes(connection: Connection, broker: BackgroundBroker) -> None:

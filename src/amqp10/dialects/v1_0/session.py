@@ -441,6 +441,8 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
     # Ending
 
     def end(self, error: Error | None = None) -> None:
+        if self._dropped:
+            return
         if self.state is SessionState.BEGIN_SENT:  # the end has to wait for the peer's begin (§2.5.5)
             self._end_asked, self._end_error = True, error
         elif self.state in (SessionState.MAPPED, SessionState.END_RCVD):

@@ -460,3 +460,4 @@ class TestIdle:
             async with connection.sender("hub") as sender:
                 broker.azure.advance(100_000)
                 await sender.send(Message(0))
+            assert [event.body for event in await read(connection, 1)] == [0]
