@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import FunctionType
-from typing import Generic, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar, cast
 
 import anyio
 import pytest
@@ -36,6 +36,10 @@ AT_ONCE = 12
 """Behaviors that run beside each other."""
 TO_BE_SURE = 0.3
 """Seconds that one waits where nothing is to come."""
+
+
+RETRYING: Final[dict[str, Any]] = {"retry_total": 5, "retry_backoff_factor": 0.05}
+"""Settings of an SDK: it gives a connection tenths of a second to open, which a busy machine may exceed."""
 
 
 class Clock:
@@ -71,11 +75,11 @@ class Clock:
 Behavior = Callable[[ServiceBusClient, Clock], None]
 
 
-def client_of(url: str, policy: str = "both") -> ServiceBusClient:
+def client_of(url: str, policy: str = "both", *, retries: int = RETRYING["retry_total"]) -> ServiceBusClient:
     """Make a client as for Azure, but without TLS, at this port; closing a link waits for no keep-alive of 1 s."""
     endpoint = url.replace("amqp://", "sb://")
     text = f"Endpoint={endpoint};SharedAccessKeyName={policy};SharedAccessKey={KEY};UseDevelopmentEmulator=true;"
-    return ServiceBusClient.from_connection_string(text, retry_total=0, keep_alive=0)
+    return ServiceBusClient.from_connection_string(text, **RETRYING | {"retry_total": retries}, keep_alive=0)
 
 
 async def run(config: AzureConfig, clock: Clock, use: Callable[[str], None]) -> None:
@@ -130,11 +134,17 @@ class Runs(ABC, Generic[B]):
 
 
 class Behaviors(Runs[Behavior]):
-    """Those of the SDK without `await`."""
+    """Those of the SDK without `await`.
 
-    def __init__(self, config: AzureConfig) -> None:
+    Args:
+        config: of the emulators.
+        retries: of the SDK; 0 for behaviors that are about what it retries.
+    """
+
+    def __init__(self, config: AzureConfig, *, retries: int = RETRYING["retry_total"]) -> None:
         super().__init__()
         self._config = config
+        self._retries = retries
 
     def _run(self, behavior: Behavior) -> None:
         anyio.run(self._drive, behavior, backend="trio")
@@ -143,7 +153,7 @@ class Behaviors(Runs[Behavior]):
         clock = Clock()
 
         def use(url: str) -> None:
-            with client_of(url) as client:
+            with client_of(url, retries=self._retries) as client:
                 behavior(client, clock)
 
         await run(self._config, clock, use)

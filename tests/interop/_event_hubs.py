@@ -16,10 +16,12 @@ from azure.eventhub import CheckpointStore, EventData, EventHubConsumerClient, E
 from amqp10.broker import SasRule
 from amqp10.broker.azure import AzureConfig, EventHubConfig, connection_string
 
-from ._azure import KEY, WAIT, Clock, Runs, run
+from ._azure import KEY, RETRYING, WAIT, Clock, Runs, run
 
-PROMPT: dict[str, Any] = {"retry_total": 0, "socket_timeout": 0.02}
-"""Settings with which the SDK tells of an error at once, and does not wait long for bytes that do not come."""
+PROMPT: dict[str, Any] = {**RETRYING, "socket_timeout": 0.02}
+"""Settings with which the SDK does not wait long for bytes that do not come."""
+UNRETRIED: dict[str, Any] = {"retry_total": 0}
+"""Settings with which the SDK tells of an error at once, for behaviors that are about a refusal."""
 
 
 class Reading:

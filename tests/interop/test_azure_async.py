@@ -28,7 +28,7 @@ from amqp10.broker.azure import (
     connection_string,
 )
 
-from ._azure import TO_BE_SURE, WAIT, Runs
+from ._azure import RETRYING, TO_BE_SURE, WAIT, Runs
 
 pytestmark = [pytest.mark.slow, pytest.mark.capability("Service Bus emulator")]
 
@@ -68,7 +68,7 @@ class AsyncBehaviors(Runs[AsyncBehavior]):
         async with Broker(azure=CONFIG, tokens=TokenRules([EMULATOR_RULE], required=True)) as broker:
             text = connection_string(broker.url)
             with anyio.fail_after(60):
-                async with ServiceBusClient.from_connection_string(text, retry_total=0, keep_alive=0) as client:
+                async with ServiceBusClient.from_connection_string(text, **RETRYING, keep_alive=0) as client:
                     await behavior(Emulator(broker, client))
 
 

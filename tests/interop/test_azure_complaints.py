@@ -17,7 +17,7 @@ from amqp10.azure import MessageLockLost, ServiceBus
 from amqp10.broker.azure import AzureConfig
 from amqp10.testing import BackgroundServiceBus
 
-from ._azure import receive, send
+from ._azure import RETRYING, receive, send
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.capability("Service Bus client")]
 
@@ -36,7 +36,7 @@ def emulator() -> Iterator[BackgroundServiceBus]:
 @pytest.fixture(scope="module")
 def sdk(emulator: BackgroundServiceBus) -> Iterator[ServiceBusClient]:
     text = emulator.connection_string
-    with ServiceBusClient.from_connection_string(text, retry_total=0, keep_alive=0) as client:
+    with ServiceBusClient.from_connection_string(text, **RETRYING, keep_alive=0) as client:
         yield client
 
 

@@ -20,7 +20,7 @@ from azure.eventhub.exceptions import (
 from amqp10.broker.azure import EventHubConfig
 
 from ._azure import WAIT, Clock
-from ._event_hubs import Behavior, HubBehaviors, Sdk, SharedStore, bodies
+from ._event_hubs import UNRETRIED, Behavior, HubBehaviors, Sdk, SharedStore, bodies
 
 pytestmark = [pytest.mark.slow, pytest.mark.capability("Event Hubs emulator")]
 
@@ -225,9 +225,9 @@ def for_each_partition(sdk: Sdk, clock: Clock) -> None:
 def beyond_the_end(sdk: Sdk, clock: Clock) -> None:
     """A position beyond the last event is refused, as one of another hub would be."""
     sdk.send("a")
-    with sdk.reading("0", 488) as reading:
+    with sdk.reading("0", 488, consumer=sdk.consumer(**UNRETRIED)) as reading:
         assert "sequence number 488 is beyond the last one" in str(reading.failure())
-    with sdk.reading("0", "4096") as reading:
+    with sdk.reading("0", "4096", consumer=sdk.consumer(**UNRETRIED)) as reading:
         assert "offset 4096 is beyond the last one" in str(reading.failure())
 
 
@@ -274,7 +274,7 @@ def capitals(sdk: Sdk, clock: Clock) -> None:
 @behavior
 def no_such_group(sdk: Sdk, clock: Clock) -> None:
     """A consumer group that is not there is said so."""
-    with sdk.reading(consumer=sdk.consumer(group="other")) as reading:
+    with sdk.reading(consumer=sdk.consumer(group="other", **UNRETRIED)) as reading:
         assert "has no consumer group 'other'" in str(reading.failure())
 
 
@@ -378,7 +378,7 @@ def five_readers(sdk: Sdk, clock: Clock) -> None:
     try:
         for each in readings:
             each.__enter__().wait(1)
-        with sdk.reading() as sixth:
+        with sdk.reading(consumer=sdk.consumer(**UNRETRIED)) as sixth:
             assert "resource-limit-exceeded" in str(sixth.failure())
     finally:
         for each in readings:
@@ -468,9 +468,9 @@ def rights(sdk: Sdk, clock: Clock) -> None:
         assert producer.get_partition_ids() == ALL
         producer.send_event(EventData("a"), partition_id="0")
     assert bodies(sdk.read(1, consumer=sdk.consumer(policy="listen"))) == ["a"]
-    with sdk.reading(consumer=sdk.consumer(policy="send")) as reading:
+    with sdk.reading(consumer=sdk.consumer(policy="send", **UNRETRIED)) as reading:
         assert "unauthorized-access" in str(reading.failure())
-    with sdk.producer(policy="listen") as producer:
+    with sdk.producer(policy="listen", **UNRETRIED) as producer:
         assert producer.get_partition_ids() == ALL
         with pytest.raises(EventHubError, match="unauthorized-access"):
             producer.send_event(EventData("b"), partition_id="0")
@@ -491,7 +491,7 @@ def wrong_key(sdk: Sdk, clock: Clock) -> None:
 def busy(sdk: Sdk, clock: Clock) -> None:
     """A busy hub refuses as often as the test says; the SDK sends what was refused again."""
     assert clock.azure is not None
-    with sdk.producer() as producer:
+    with sdk.producer(**UNRETRIED) as producer:
         producer.send_event(EventData("1"), partition_id="0")
         clock.call(clock.azure.refuse_next, "telemetry", 1)
         producer.send_event(EventData("2"), partition_id="0")

@@ -30,7 +30,7 @@ QUEUES = [
     QueueConfig("small", max_size=1000),
     QueueConfig("steps", requires_session=True),
 ]
-behavior = Behaviors(AzureConfig(QUEUES))
+behavior = Behaviors(AzureConfig(QUEUES), retries=0)
 IDLE = "IdleTimerExpired: Idle timeout: 00:10:00"
 """The emulator's clock is moved, and goes on by itself: each step leaves a slow machine more than a minute."""
 

@@ -23,7 +23,7 @@ from amqp10.broker import Broker, TokenRules
 from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, EventHubConfig, connection_string
 from amqp10.testing import CertificateAuthority
 
-from ._azure import WAIT
+from ._azure import RETRYING, WAIT
 from ._event_hubs import Reading, bodies
 
 pytestmark = [
@@ -59,7 +59,7 @@ async def test_without_tls(anyio_backend: str) -> None:
             connection_string(broker.url),
             custom_endpoint_address=f"ws://127.0.0.1:{port}",
             transport_type=TransportType.AmqpOverWebsocket,
-            retry_total=0,
+            **RETRYING,
             keep_alive=0,
         )
         with anyio.fail_after(60):
@@ -80,7 +80,7 @@ async def test_with_tls(anyio_backend: str, transport: TransportType, tmp_path: 
             ANY_NAMESPACE.format(EMULATOR_RULE),
             custom_endpoint_address=f"sb://localhost:{port}",
             transport_type=transport,
-            retry_total=0,
+            **RETRYING,
             keep_alive=0,
         )
         with anyio.fail_after(60):
