@@ -18,11 +18,11 @@ from ....messaging import Error
 from ....types import Symbol, decode, encode
 from ..._errors import Refused
 from ..._log import attempt
-from ..._queues.duplicates import remembered
 from ..._queues.node import MESSAGE_OVERHEAD, Node, NotTaken
 from .._busy import AzureNode
 from .._messages import EntityMessage, State, messages_in
 from .groups import Group, Lock, Receiver, SessionReceiver
+from .seen_ids import SEEN, SeenIds
 
 if TYPE_CHECKING:
     from ..._queues.journal import Records
@@ -39,16 +39,14 @@ ENTITY_DISABLED: Final = "com.microsoft:entity-disabled"
 TIMEOUT: Final = "com.microsoft:timeout"
 NOT_ALLOWED: Final = "amqp:not-allowed"
 
-MOST_IDS: Final = 100_000
-"""Ids of messages that an entity remembers, of however short a while."""
 MOST_CHANGES: Final = 100
 """Properties that are changed with one outcome: it may be one of many messages."""
 LONGEST_ID: Final = 128
 """Characters of the id of a message, and of that of a session."""
 LONGEST_REASON: Final = 4096
 """Characters of a dead letter's reason, and of its description."""
-_COUNT, _MESSAGE, _SEEN, _SESSION = "#", "m", "i", "s"
-"""What keys of records begin with: how many messages came, a message, an id that was seen, a session."""
+_COUNT, _MESSAGE, _SESSION = "#", "m", "s"
+"""What keys of records begin with: how many messages came, a message, a session; see also `SEEN`."""
 _MOST_HOPS: Final = 4
 """Forwardings of one message by themselves."""
 
@@ -71,20 +69,6 @@ def check_reason(name: str, value: object) -> None:
 def _key_of(message: EntityMessage) -> str:
     """Return the key of a message's record: in the order of their numbers."""
     return f"{_MESSAGE}{message.sequence:020}"
-
-
-def _said(identity: object) -> list[Any]:
-    """Return a remembered id as a record has it: of a long one the kind and the hash."""
-    return [identity[0].__name__, identity[1]] if isinstance(identity, tuple) else ["", identity]
-
-
-def _id_in(said: list[Any]) -> object:
-    kind, value = said
-    return ({"str": str, "bytes": bytes}[kind], value) if kind else value
-
-
-def _key_of_id(identity: object) -> str:
-    return _SEEN + encode(_said(identity)).hex()
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +144,7 @@ class Entity(AzureNode):
         self._locks: dict[UUID, Lock] = {}
         self._locked: dict[int, UUID] = {}
         self._timers: list[tuple[float, TimerKind, Any]] = []  # a heap
-        self._seen: dict[object, float] = {}  # ids of messages, and when they are forgotten, in order of that
+        self._seen = SeenIds()
         self._draining: dict[Receiver, None] = {}
         self._receivers: dict[Receiver, Group] = {}
         self._records: Records | None = None
@@ -183,9 +167,8 @@ class Entity(AzureNode):
             self.enqueued = max(self.enqueued, int(decode(content)))
         elif kind == _MESSAGE:
             self._restore_message(int(name), content)
-        elif kind == _SEEN:
-            said, until = decode(content)
-            self._seen[_id_in(said)] = float(until)
+        elif kind == SEEN:
+            self._seen.restore(content)
         elif kind == _SESSION:
             state, updated = decode(content)
             group = self._session(name)
@@ -216,7 +199,7 @@ class Entity(AzureNode):
 
     def keep(self, records: Records) -> None:
         """Keep what is in it from now on: messages with their locks, ids that were seen, states of sessions."""
-        self._seen = dict(sorted(self._seen.items(), key=lambda item: item[1]))
+        self._seen.keep(records)
         self._records = records
 
     def pass_on_restored(self) -> None:
@@ -382,7 +365,7 @@ class Entity(AzureNode):
 
     def add(self, message: EntityMessage) -> int:
         """Take a message; return its sequence number. One whose id was seen a short while ago is dropped."""
-        if self._is_duplicate(message, self._clock()):
+        if self._seen.seen(message.message_id, self._clock(), self.terms.duplicate_window):
             self.duplicates += 1
             return self.enqueued
         return self._add(message)
@@ -437,29 +420,6 @@ class Entity(AzureNode):
         if group is None:
             group = self._groups[session_id] = Group(session_id)
         return group
-
-    def _is_duplicate(self, message: EntityMessage, now: float) -> bool:
-        window = self.terms.duplicate_window
-        if window is None or message.message_id is None:
-            return False
-        seen = self._seen
-        while seen and next(iter(seen.values())) <= now:
-            self._forget_oldest_id()
-        identity = remembered(message.message_id)
-        if identity in seen:
-            return True
-        seen[identity] = until = now + window
-        if self._records is not None:
-            self._records.put(_key_of_id(identity), lambda: encode([_said(identity), until]))
-        if len(seen) > MOST_IDS:
-            self._forget_oldest_id()
-        return False
-
-    def _forget_oldest_id(self) -> None:
-        identity = next(iter(self._seen))
-        del self._seen[identity]
-        if self._records is not None:
-            self._records.remove(_key_of_id(identity))
 
     def cancel(self, sequences: Iterable[int]) -> None:
         """Remove messages that are scheduled.
