@@ -28,8 +28,9 @@ from amqp10.broker.azure import (
     SubscriptionConfig,
     TopicConfig,
 )
+from amqp10.broker.azure._links import NamespaceLinks
 from amqp10.broker.azure._messages import BATCH_FORMAT, MOST_IN_BATCH, MOST_SAID
-from amqp10.broker.azure._namespace import Namespace, NamespaceLinks
+from amqp10.broker.azure._namespace import Namespace
 from amqp10.broker.azure._service_bus.entity import LONGEST_REASON, Entity
 from amqp10.engine import ReceiverLink, SenderLink
 from amqp10.errors import EncodeError

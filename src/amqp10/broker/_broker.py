@@ -58,7 +58,8 @@ from ._tokens.rules import TokenRules
 from ._users.users import Authorize, User, may_the_same, read_users
 from ._virtual_hosts import USUAL, VirtualHost, store_of
 from .azure._controls import AzureControls
-from .azure._namespace import Namespace, NamespaceLinks
+from .azure._links import NamespaceLinks
+from .azure._namespace import Namespace
 
 if TYPE_CHECKING:
     from ..client import ConnectionSettings

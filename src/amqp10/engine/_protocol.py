@@ -56,8 +56,8 @@ class Engine(EngineFastLane, ABC):
         reading: False asks the code that drives the engine to stop reading until this is True again. It is needed in
             dialects whose senders need no credit, where only the transport can hold them back. Looked at after each
             pass.
-        finds_out: client side: if a discharge got no answer, the next connection finds out the outcome, if that is
-            possible, and its delivery gets that outcome (see `inherit`).
+        finds_out: client side: after a discharge without an answer, the next connection asks the server what became of
+            the transaction, where it can, and the discharge gets that outcome (see `inherit`).
         names_hosts: the hostname that a client asks for may be the server's own name, as in 1.0 (§2.7.1); in other
             dialects it is always a virtual host.
         keeper: server side: keeps suspended sessions, in dialects with "session-resume"; None: they are not kept.

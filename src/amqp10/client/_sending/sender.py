@@ -108,6 +108,8 @@ class Sender(Link):
         """
         core = self.core
         core.connection.check_loop()
+        # A task that sends alone has its message written at once. Where several tasks send, one write serves them all:
+        # after a crowd the first lone call still waits for others.
         if core.waiters:
             core.crowded = True
         elif core.crowded:
@@ -145,6 +147,7 @@ class Sender(Link):
         queue = core.queue
         link: SenderLink = core.link  # type: ignore[assignment] # there is one as soon as the sender is open
         queue.since_yield = run = queue.since_yield + len(payload) + MESSAGE_COST
+        # What `wait_sendable` would find out, without the cost of awaiting it.
         if (
             run > YIELD_AFTER_BYTES
             or queue.waiting
