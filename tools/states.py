@@ -24,14 +24,17 @@ INTRODUCTION = """\
 # States
 
 Where a connection, a session or a link can be, and what moves it on: the frames that this side sends, and those that
-it receives. What is not in a table is not possible: sending it raises `LocalProtocolError`, and a peer that sends it
-has broken the protocol. The page is written from the tables in `amqp10.dialects` by `python tools/states.py`.
+it receives. What is not in a table is illegal: sending it raises `LocalProtocolError`, and a peer that sends it
+has broken the protocol. Client and server use the same tables. Calls of the client wait by the states in
+`client/_core/lifecycle.py`, which are the same in all dialects.
+The page is written from the tables in `amqp10.dialects` by `python tools/states.py`.
 """
 
 
 def machines() -> dict[str, list[type[Machine[Any]]]]:
     """Return the machines of each dialect, by its package."""
     found: dict[str, list[type[Machine[Any]]]] = {}
+    drawn: set[tuple[str, int]] = set()
     for module in walk_packages(amqp10.dialects.__path__, "amqp10.dialects."):
         for kind in vars(import_module(module.name)).values():
             if (
@@ -39,7 +42,9 @@ def machines() -> dict[str, list[type[Machine[Any]]]]:
                 and issubclass(kind, Machine)
                 and kind.__module__ == module.name
                 and "transitions" in vars(kind)
+                and (kind.noun, id(kind.transitions)) not in drawn  # client and server share a table
             ):
+                drawn.add((kind.noun, id(kind.transitions)))
                 found.setdefault(module.name.split(".")[2], []).append(kind)
     return found
 

@@ -129,10 +129,11 @@ class FilterNotApplied(AmqpError):
 
 
 class AuthenticationFailed(AmqpError):
-    """SASL ended without success (§5.3.3.6).
+    """The login failed (§5.3.3.6), or a token ran out or could not be had.
 
-    `code` is the outcome's code: 1 credentials refused, 2 system error, 3 permanent, 4 temporary;
-    None when no mechanism fitted or the server could not prove itself.
+    `code` is that of the login's outcome: 1 credentials refused, 2 system error, 3 permanent, 4 temporary; for a token
+    that the peer refused it is 1, for a provider that gave none 4. None when no mechanism fitted, or the server could
+    not prove itself.
     """
 
     def __init__(self, message: str, code: int | None = None) -> None:

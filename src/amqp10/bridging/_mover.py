@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from ..client.internals import known_outcome, not_accepted, report_unknown, unknown, until
+from ..client.internals import known_outcome, not_accepted, report_unknown, shielded_until, unknown
 from ..errors import AmqpError, DecodeError, EncodeError, LocalProtocolError
 from ..messaging import Accepted, Error, Rejected
 from ._again import Again
@@ -401,11 +401,11 @@ class Mover:
         """
         self.stop()
         flight, keep = self.flight, self._target.store is not None
-        with until(deadline):
+        with shielded_until(deadline):
             await self._until(lambda: not flight.out or self._target.over or self._source.over)
         if self._source.over:
             self._drop_told()
-            with until(deadline):
+            with shielded_until(deadline):
                 await self._until(lambda: not flight.out or self._target.over)
             flight.duplicates += self._again.unheard
         self._drop_told()

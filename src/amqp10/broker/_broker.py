@@ -436,7 +436,7 @@ class Broker:
             self._alarm.set()
 
     async def _keep_time(self) -> None:
-        """Let messages die on time."""
+        """Wake at the earliest alarm: end what has expired, write what is due, and stop or resume senders."""
         while True:
             self._alarm = anyio.Event()
             deadlines = []

@@ -166,7 +166,7 @@ class Router:
         self.exhausted: bool = False
         self._reasons: dict[str, str] = {}  # for taking no messages, by who says so
         self._accounts: weakref.WeakValueDictionary[str, Account] = weakref.WeakValueDictionary()  # by user
-        self._due: dict[Account, None] = {}  # those whose senders are to be stopped, or to go on
+        self._accounts_due: dict[Account, None] = {}  # those whose senders are to be stopped, or to go on
         self._look_for_idle = -math.inf
         self._topics: dict[Topic, None] = {}
         self.nodes: dict[str, Node] = {}
@@ -641,7 +641,7 @@ class Router:
         return account
 
     def _is_due(self, account: Account) -> None:
-        self._due[account] = None
+        self._accounts_due[account] = None
         self._on_alarm()
 
     def _watch(self) -> None:
@@ -664,7 +664,7 @@ class Router:
             changed = self.held >= limit and self.block(_MEMORY, f"messages take {limit} octets of memory or more")
         if changed:
             told.append(f"senders are stopped: {self.blocked}" if self.blocked is not None else "senders go on")
-        due, self._due = self._due, {}
+        due, self._accounts_due = self._accounts_due, {}
         for account in due:
             if account.turn():
                 whose = f"senders of user {account.user!r:.80}"

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from ..net import PORTS
 from ._main import Failure, Interrupted
 
 
@@ -135,7 +136,7 @@ def pipeline(
 def _sink(target: str, to_address: str | None, options: Mapping[str, str]) -> tuple[str, str, dict[str, str]]:
     """Return the sink's format, its place, and the options of its writer."""
     kind, colon, place = target.partition(":")
-    if "://" in target and kind in ("amqp", "amqps", "ws", "wss", "amqp+unix"):
+    if "://" in target and kind in PORTS:
         return "amqp", "", {"url": target, **({"address": to_address} if to_address else {}), **options}
     if not colon:
         raise click.UsageError("--to is FORMAT:PLACE, such as parquet:DIR, or the URL of a broker")

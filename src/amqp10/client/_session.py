@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ..engine import Request, SessionTerms
 from ..errors import AmqpError, LocalProtocolError, RequestRefused
-from ._core.close_deadline import leave_all, until
+from ._core.close_deadline import leave_all, shielded_until
 from ._core.connection import ConnectionCore, LinkCore, SessionCore
 from ._errors import fresh
 from ._factory import LinkFactory
@@ -265,7 +265,7 @@ class ClientSession(SessionCore):
             self.end_for_good(self.loss)
         if not self.over:
             self.end()
-            with until(deadline):
+            with shielded_until(deadline):
                 await self.until(lambda: self.over)
 
 

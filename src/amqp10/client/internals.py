@@ -15,7 +15,7 @@ from ._connecting.policy import is_transient as is_transient
 from ._connection import Connection as Connection
 from ._core.close_deadline import CloseDeadlines
 from ._core.close_deadline import leave_all as leave_all
-from ._core.close_deadline import until as until
+from ._core.close_deadline import shielded_until as shielded_until
 from ._core.connection import ConnectionCore as ConnectionCore
 from ._core.connection import LinkWrapper as LinkWrapper
 from ._core.connection import SessionCore as SessionCore

@@ -352,7 +352,7 @@ class Connection(PeerTransport):
         if self._admitted and (store := self.store) is not None:
             await store.wait_durable()
 
-    async def _keep_time(self, tokens: PeerTokens) -> None:
+    async def _watch_tokens(self, tokens: PeerTokens) -> None:
         """Let the peer's tokens end in time, and have links go with them, or the connection."""
         while True:
             changed = anyio.Event()
@@ -373,7 +373,7 @@ class Connection(PeerTransport):
             self._door.handshakes.end(self._scope)
             self._scope.deadline = math.inf
             if self._tokens is not None:
-                self._tasks.start_soon(self._keep_time, self._tokens)
+                self._tasks.start_soon(self._watch_tokens, self._tokens)
         return refusal
 
     def ended(self) -> None:

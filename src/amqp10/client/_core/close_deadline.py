@@ -75,7 +75,7 @@ class CloseDeadlines:
             self._note(self._last)
 
 
-def until(deadline: float, share: float = 1.0) -> anyio.CancelScope:
+def shielded_until(deadline: float, share: float = 1.0) -> anyio.CancelScope:
     """Return a shield until the deadline, or for a share of the time that is left."""
     now = anyio.current_time()
     return anyio.CancelScope(shield=True, deadline=now + max(0.0, deadline - now) * share)

@@ -21,6 +21,14 @@ from .._errors import fresh
 class Lifecycle:
     """The life of one connection, session or link: not yet there, open, over. The base of their cores.
 
+    not yet there   none of the flags; `enter` sets `entered`
+    on its way      `awaiting_peer`
+    open            `open`
+    lost            `interrupted`, by `interrupt`; then on its way and open again, or over
+    over            `over`, by `end_for_good`; only a link whose attach the peer refused or redirected takes it back,
+                    before anybody has the link (`ClientLink.attach`)
+    closed          `closed`, with any of the others: the owner left it
+
     Attributes:
         kind: "connection", "session", "sender" or "receiver".
         open: it can be used now.

@@ -20,7 +20,7 @@ from ...errors import AmqpError, ConnectionClosed, LinkDetached, SessionEnded, U
 from ...messaging import NEWEST_CONNECTION, Source, Target, outlives_connection, outlives_link
 from ...types import Symbol, UInt
 from .._connecting.policy import is_unrelated_to_resume
-from .._core.close_deadline import until
+from .._core.close_deadline import shielded_until
 from .._core.connection import ConnectionCore, LinkCore, SessionCore
 from .._events import ConnectionEvent, because, cause_fields
 from .redirects import MOST_HOPS
@@ -350,14 +350,14 @@ class ClientLink(LinkCore):
         if self.interrupted and not self.has_unfinished_work():
             self.end_for_good(self.loss)
             return
-        with until(deadline, 1 - ANSWER_SHARE):
+        with shielded_until(deadline, 1 - ANSWER_SHARE):
             await self.drain_work()
         if self.interrupted:
             self.end_for_good(self.loss)
         if not self.over:
             self.before_detach()
             self.detach(closed=closed)
-            with until(deadline):
+            with shielded_until(deadline):
                 await self.until(lambda: self.over)
 
     def detach(self, closed: bool) -> None:

@@ -34,6 +34,8 @@ class ResumableSender(Protocol):
 class SenderResumption:
     """The deliveries of a sender whose link was lost; made when first needed.
 
+    `unresumed` decides which are sent again. Never those sent settled, those of a transaction, and streamed bodies.
+
     That is at the first loss, when a store brings deliveries back, or when a transaction is rolled back before one of
     its messages was sent.
 

@@ -43,7 +43,7 @@ from ...messaging import (
     Undone,
 )
 from ...profiles import TransactionSupport
-from .._core.close_deadline import until
+from .._core.close_deadline import shielded_until
 from .._core.connection import ConnectionCore, LinkCore, SessionCore
 from .._core.transaction_work import AcquiringCore, TransactionCore, TransactionFace, TransactionState
 from .._errors import fresh
@@ -118,7 +118,7 @@ class ClientTransaction(TransactionCore):
     def _bounded(self) -> Iterator[None]:
         """Do the block whoever cancels, in `close_timeout` seconds."""
         connection = self._coordinator.core.connection
-        with connection.close_deadlines.exit(connection.close_timeout) as this, until(this.links_by):
+        with connection.close_deadlines.exit(connection.close_timeout) as this, shielded_until(this.links_by):
             yield
 
     # Work

@@ -86,18 +86,20 @@ class ServerLogin:
         if not handshake.mechanism:
             step = handshake.start(response.mechanism, octets)
         elif response.mechanism != handshake.mechanism:
-            raise _Refused(f"the client goes on with {response.mechanism}, and had begun {handshake.mechanism}")
+            raise _FastAuthenticationFailed(
+                f"the client goes on with {response.mechanism}, and had begun {handshake.mechanism}"
+            )
         else:
             step = handshake.step(octets)
         if isinstance(step, Challenge):
             challenge = {"challenge": step.data}
             return ConnectionChallenge(version=1, mechanisms=" ".join(handshake.offered), challenges=challenge)
         if not isinstance(step, Success):
-            raise _Refused(handshake.refusal)
+            raise _FastAuthenticationFailed(handshake.refusal)
         return step
 
 
-class _Refused(AuthenticationFailed):
+class _FastAuthenticationFailed(AuthenticationFailed):
     condition = "amqp:unauthorized-access"
 
     def __init__(self, reason: str) -> None:

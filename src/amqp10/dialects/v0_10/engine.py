@@ -124,6 +124,7 @@ class V010Engine(EngineCore, Machine[ConnectionState]):
     def _use_agreed_limits(self) -> None:
         """Send and take frames of the size that was agreed, now that the connection is open."""
         self._reader.most_in_part = None
+        self._reader.max_frame_size = self.login.max_frame_size
         self.max_payload = self.login.max_frame_size - HEAD_SIZE
 
     # Bytes in

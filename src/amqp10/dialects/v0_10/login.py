@@ -113,9 +113,8 @@ class ClientLogin:
             raise RemoteProtocolError("connection.tune out of order", "amqp:illegal-state")
         self._handshake.finish(None)
         self.proved = True
-        theirs = tune.max_frame_size if tune.max_frame_size is not None else MAX_FRAME_SIZE
-        self.max_frame_size = max(MIN_FRAME_SIZE, min(self._terms.max_frame_size, theirs or MAX_FRAME_SIZE))
-        self.max_frame_size = min(self.max_frame_size, MAX_FRAME_SIZE)
+        theirs = max(MIN_FRAME_SIZE, tune.max_frame_size or MAX_FRAME_SIZE)
+        self.max_frame_size = min(theirs, _largest_frame(self._terms))
         channels = tune.channel_max if tune.channel_max is not None else 0xFFFF
         self.channel_max = min(self._terms.channel_max, channels)
         most = tune.heartbeat_max if tune.heartbeat_max is not None else 0xFFFF
@@ -148,7 +147,7 @@ class ServerLogin:
         self.tuned: bool = False
         self.heartbeat: int = 0
         self.channel_max: int = 0
-        self.max_frame_size: int = MIN_FRAME_SIZE
+        self.max_frame_size: int = _largest_frame(terms)
         self._most_channels = min(MAX_CHANNELS, terms.channel_max + 1)
 
     @property
@@ -191,7 +190,7 @@ class ServerLogin:
         elif isinstance(step, Success):
             self.identity = step.identity
             self.proved = True
-            self._write(ConnectionTune(self._most_channels, MAX_FRAME_SIZE, 0, 0xFFFF))
+            self._write(ConnectionTune(self._most_channels, self.max_frame_size, 0, 0xFFFF))
         else:
             self.refused = True
 
@@ -199,8 +198,8 @@ class ServerLogin:
         """Take the limits that the client agrees to."""
         if not self.proved or self.tuned:
             raise RemoteProtocolError("connection.tune-ok out of order", "amqp:illegal-state")
-        size = tune.max_frame_size if tune.max_frame_size is not None else MAX_FRAME_SIZE
-        if not size >= MIN_FRAME_SIZE or self._most_channels < tune.channel_max < 0xFFFF:
+        size = tune.max_frame_size if tune.max_frame_size is not None else self.max_frame_size
+        if not MIN_FRAME_SIZE <= size <= self.max_frame_size or self._most_channels < tune.channel_max < 0xFFFF:
             raise RemoteProtocolError("connection.tune-ok beyond the limits that were offered", "amqp:not-allowed")
         self.tuned = True
         self.channel_max = min(tune.channel_max, self._most_channels)
@@ -219,3 +218,8 @@ class ServerLogin:
             idle_timeout=2.0 * self.heartbeat if self.heartbeat else None,
             properties=self._properties,
         )
+
+
+def _largest_frame(terms: ConnectionTerms) -> int:
+    """Return the size of frame to ask for, octets: what `terms` say, as far as 0-10 can say it (§9.9.1)."""
+    return max(MIN_FRAME_SIZE, min(terms.max_frame_size, MAX_FRAME_SIZE))

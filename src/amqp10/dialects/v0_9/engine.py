@@ -145,10 +145,6 @@ class V09Engine(TimedEngine, Machine[ConnectionState]):
             raise LocalProtocolError("the connection is not open")
         return self.connection.begin(terms)
 
-    def take_large_frames(self) -> None:
-        """Take frames as large as announced, because the peer has logged in. Before, `FIRST_FRAMES` is the limit."""
-        self._reader.limit = max(LEAST_FRAME, self.terms.max_frame_size) - self.variant.framing.overhead
-
     # Bytes in
 
     def receive_data(self, data: bytes) -> None:
@@ -323,8 +319,14 @@ class V09Engine(TimedEngine, Machine[ConnectionState]):
 
     # Time (0-9-1 §4.2.7)
 
-    def agree(self, heartbeat: int) -> None:
-        """Note the interval that was negotiated, seconds: after two without a sign of life the peer is given up."""
+    def agree(self, frame_max: int, heartbeat: int) -> None:
+        """Apply the limits that both sides have agreed on (0-9-1 §4.2.3).
+
+        Args:
+            frame_max: the largest frame, octets, that either side sends. Before, `FIRST_FRAMES` is the largest taken.
+            heartbeat: seconds; after two of them without a sign of life the peer is given up.
+        """
+        self.max_payload = self._reader.limit = frame_max - self.variant.framing.overhead
         self.heartbeat = heartbeat
         self.longest_silence = 2.0 * heartbeat or None
 

@@ -30,7 +30,7 @@ LEAST_FRAME = 512
 SENDER_MODES = ("unsettled", "settled", "mixed")
 RECEIVER_MODES = ("first", "second")
 # A link starts in DETACHED without a step; entered by a step, DETACHED is the end of the link.
-_DETACH_SENT = frozenset({LinkState.DETACH_PIPE, LinkState.DETACH_SENT, LinkState.DETACHED})
+_DETACH_SENT = frozenset({LinkState.DETACH_PIPE, LinkState.DETACH_SENT, LinkState.ENDED})
 
 
 class SessionFault(Exception):
@@ -108,7 +108,7 @@ class LinkEndpoint(Link, Machine[LinkState]):
         self.properties: Any = {}
         self.state = LinkState.DETACHED
         self.detach_sent: bool = False
-        self._ended = False
+        self._ended = False  # for good, by its detaches or with its session: a new attach makes a new endpoint
 
     @property
     def name(self) -> str:

@@ -1,7 +1,8 @@
 """The state machines, as tables: transport (§2.2), connection (§2.4.6), session (§2.5.5), link (§2.6.3 to §2.6.6).
 
-Each table maps (state, step) to the next state. Everything about transitions is here, and a missing key is the only way
-to be illegal. The tables do not know which side they describe: client and server, sender and receiver use the same.
+Each table maps (state, step) to the next state; a step that is not in it is illegal. What depends on more than the
+state is checked where it is known, such as in `SessionEndpoint` that no two links have one name.
+The tables do not know which side they describe: client and server, sender and receiver use the same.
 `V1Engine`, `ConnectionEndpoint`, `SessionEndpoint` and `LinkEndpoint` are machines on them (`_kit.machine`).
 
 How the three hang together: a session begins while the connection is between its opens and its closes, and a link
@@ -88,9 +89,12 @@ class SessionState(Enum):
 
 
 class LinkState(Enum):
-    """§2.6.3 to §2.6.6 describe these in prose; the names follow those of sessions."""
+    """§2.6.3 to §2.6.6 describe these in prose; the names follow those of sessions.
 
-    DETACHED = "no attach, or both detaches, are exchanged"
+    A link that attaches again, after ENDED, is a new endpoint: that is how it is resumed (§2.6.5), too.
+    """
+
+    DETACHED = "no attach is exchanged"
     ATTACH_SENT = "our attach is out"
     ATTACH_RCVD = "the peer's attach is here"
     ATTACHED = "both attaches are exchanged"
@@ -98,6 +102,7 @@ class LinkState(Enum):
     DETACH_SENT = "we detached, the peer may still send"
     DETACH_RCVD = "the peer detached, we owe our detach"
     DETACH_OWED = "the peer attached and detached, we owe both"
+    ENDED = "both detaches are exchanged"
 
 
 _T, _C, _S, _L = TransportState, ConnectionState, SessionState, LinkState
@@ -163,6 +168,6 @@ LINK: Final[dict[tuple[LinkState, Step], LinkState]] = {
     (_L.DETACH_PIPE, Step.RECEIVE_ATTACH): _L.DETACH_SENT,
     (_L.ATTACHED, Step.SEND_DETACH): _L.DETACH_SENT,
     (_L.ATTACHED, Step.RECEIVE_DETACH): _L.DETACH_RCVD,
-    (_L.DETACH_SENT, Step.RECEIVE_DETACH): _L.DETACHED,
-    (_L.DETACH_RCVD, Step.SEND_DETACH): _L.DETACHED,
+    (_L.DETACH_SENT, Step.RECEIVE_DETACH): _L.ENDED,
+    (_L.DETACH_RCVD, Step.SEND_DETACH): _L.ENDED,
 }

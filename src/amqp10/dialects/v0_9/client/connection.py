@@ -178,15 +178,13 @@ class ClientConnection(ConnectionCore):
             raise Fault(503, "connection.tune, which is not expected here", method.code)
         self._handshake.finish(None)
         self._tuned = True
-        engine.take_large_frames()
         engine.emit(Authenticated(self._handshake.mechanism, None))
         frame_max = agreed(method.frame_max, max(LEAST_FRAME, terms.max_frame_size))
         if frame_max < LEAST_FRAME:
             raise Fault(501, f"a frame-max of {frame_max}; {LEAST_FRAME} is the least there is")
         self._channel_max = agreed(method.channel_max, terms.channel_max or 1)
         wanted = math.ceil(terms.idle_timeout / 2) if terms.idle_timeout else 0
-        engine.agree(min(agreed(method.heartbeat, wanted), 0xFFFF))
-        engine.max_payload = frame_max - engine.variant.framing.overhead
+        engine.agree(frame_max, min(agreed(method.heartbeat, wanted), 0xFFFF))
         self._frame_max = frame_max
         self.write(ConnectionTuneOk(self._channel_max, frame_max, engine.heartbeat))
         self.write(ConnectionOpen(terms.virtual_host or "/"))

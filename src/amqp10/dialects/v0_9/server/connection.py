@@ -130,7 +130,6 @@ class ServerConnection(ConnectionCore):
         engine.emit(Authenticated(self._handshake.mechanism, engine.identity))
         self._tune_sent = True
         self._frame_max = max(LEAST_FRAME, terms.max_frame_size)
-        engine.take_large_frames()
         self._channel_max = terms.channel_max or 1
         engine.heartbeat = min(math.ceil(terms.idle_timeout / 2), 0xFFFF) if terms.idle_timeout else 0
         self.write(ConnectionTune(self._channel_max, self._frame_max, engine.heartbeat))
@@ -145,8 +144,7 @@ class ServerConnection(ConnectionCore):
         self._tuned = True
         self._frame_max = frame_max
         self._channel_max = agreed(method.channel_max, self._channel_max)
-        engine.agree(method.heartbeat)  # the client decides; 0 turns heartbeats off
-        engine.max_payload = frame_max - engine.variant.framing.overhead
+        engine.agree(frame_max, method.heartbeat)  # the client decides; 0 turns heartbeats off
 
     def receive_open(self, method: ConnectionOpen) -> None:
         engine = self.engine
