@@ -24,6 +24,8 @@ class Interrupt:
         self.left = at
 
     def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if frame.f_globals.get("__name__") in ("weakref", "_weakrefset"):
+            return None  # called by the collector of garbage, which drops what is raised there
         frame.f_trace_opcodes = True
         if event == "opcode":
             self.left -= 1

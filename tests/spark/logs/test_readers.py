@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import anyio
@@ -109,11 +109,11 @@ def test_a_pause_between_two_questions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def parts(broker_url: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Parts:
+def parts(broker_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Parts:
     """A super stream without any partitions yet."""
     monkeypatch.setattr(readers, "POLL_SECONDS", 0)
     monkeypatch.setattr(readers, "PARTITION_CHECK_SECONDS", 0)
-    return Parts(broker_url, re.sub(r"\W+", "-", request.node.name))
+    return Parts(broker_url, tmp_path.name)
 
 
 class Parts:

@@ -97,7 +97,7 @@ def test_a_task_that_has_lost_its_messages_to_another(
     It asks the peer first, and takes others; where a broker gives messages away from a link that is alive, their ids
     are in the other's segment.
     """
-    address = request.node.name
+    address = tmp_path.name
     sent(broker_url, address, 0, 100)
     wal = tmp_path / "query"
     wal.mkdir()
@@ -145,13 +145,13 @@ def test_a_task_that_has_lost_its_messages_to_another(
 
 @pytest.mark.parametrize("when", ["begun", "received", "locked", "settled"])
 def test_an_attempt_that_comes_to_life_after_the_commit(
-    broker_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, when: str
+    broker_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     """Its node stood still, and another did its part: it takes nothing, for nobody would ever read that, and says so.
 
     One that stood still when it had published and accepted fails as well, for there is nothing to read any more.
     """
-    address = request.node.name
+    address = tmp_path.name
     wal = str(tmp_path)
     options = Options.parse({"url": broker_url, "address": address, "walLocation": wal})
     partition = QueuePartition(planned(wal, 1), 100, "run")
@@ -184,11 +184,9 @@ def test_an_attempt_that_comes_to_life_after_the_commit(
 
 
 @pytest.mark.parametrize("kind", ["binary", "json", "amqp"])
-def test_messages_that_come_again(
-    broker_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, kind: str
-) -> None:
+def test_messages_that_come_again(broker_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Their task died before it accepted them: the broker marks that in their headers, and they are known."""
-    address = request.node.name
+    address = tmp_path.name
     options = {"url": broker_url, "address": address, "walLocation": str(tmp_path), "bodyFormat": kind}
 
     def taken(batch: int) -> int:
@@ -217,10 +215,10 @@ class Flawed(amqp10.Message):
 
 @pytest.mark.parametrize("kind", ["binary", "string", "variant"])
 def test_what_cannot_be_decoded_comes_again(
-    broker_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, kind: str
+    broker_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """It was kept whole, with the header that it had: known by its bare part, be it malformed as a whole."""
-    address = request.node.name
+    address = tmp_path.name
     schema = struct([("body", kind), ("priority", "tinyint"), ("_decode_error", "string")])
     options = Options.parse({"url": broker_url, "address": address, "walLocation": str(tmp_path)})
 

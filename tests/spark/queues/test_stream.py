@@ -32,8 +32,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900), pyt
 
 
 @pytest.fixture
-def pipe(spark: SparkSession, broker_url: str, tmp_path: Path, request: pytest.FixtureRequest) -> Pipe:
-    return Pipe(spark, broker_url, request.node.name, tmp_path)
+def pipe(spark: SparkSession, broker_url: str, tmp_path: Path) -> Pipe:
+    return Pipe(spark, broker_url, tmp_path.name, tmp_path)  # a queue of its own when it is run again, too
 
 
 def test_all_that_is_available_now(pipe: Pipe) -> None:
