@@ -81,6 +81,7 @@ CAN = {
     "pyamqp": CODEC,
     "bare": ("one",),
     "bare+trio": ("one",),
+    "bare+trio+reader": ("one",),
     "bare+asyncio": ("one",),
 }
 """Whose program does which: a task a message is for languages that have tasks; the Rust client has no relay here."""

@@ -70,6 +70,7 @@ NAMES = {
 BARE = {
     "bare": "bare, a blocking socket",
     "bare+trio": "bare, one task on trio",
+    "bare+trio+reader": "bare, a task on trio and one that reads",
     "bare+asyncio": "bare, one task and a protocol on asyncio",
 }
 REAL_WORKLOADS = {

@@ -1,5 +1,7 @@
 """No client at all: what a round trip of `await sender.send()` costs by itself, on a blocking socket, trio or asyncio.
 
+`trio+reader` has a task of its own that reads and wakes the one that waits, as a client with several links has.
+
 The same octets go out and come in as with this project's client; nothing is decoded.
 """
 
@@ -79,6 +81,35 @@ async def on_trio() -> None:
             write = speaking.send(bytes(await stream.receive_some(65_536)))
 
 
+async def on_trio_with_reader() -> None:
+    """One task that writes and waits for another, which reads."""
+    stream = await trio.open_tcp_stream(clock.host, clock.port)
+    came = b""
+    ready = trio.Event()
+
+    async def read() -> None:
+        nonlocal came
+        while True:
+            came += await stream.receive_some(65_536)
+            ready.set()
+
+    async with stream, trio.open_nursery() as tasks:
+        tasks.start_soon(read)
+        speaking = conversation()
+        write = next(speaking)
+        while True:
+            if write:
+                await stream.send_all(write)
+            if clock.done == clock.total:
+                tasks.cancel_scope.cancel()
+                return
+            while not came:
+                ready = trio.Event()
+                await ready.wait()
+            read_now, came = came, b""
+            write = speaking.send(read_now)
+
+
 class Waited(asyncio.Protocol):
     """Has a task wait for what comes."""
 
@@ -116,6 +147,8 @@ async def on_asyncio() -> None:
 
 if clock.variant == "trio":
     trio.run(on_trio)
+elif clock.variant == "trio+reader":
+    trio.run(on_trio_with_reader)
 elif clock.variant == "asyncio":
     asyncio.run(on_asyncio())
 else:
