@@ -172,12 +172,7 @@ with_selector = click.option(
 )
 
 
-@click.command()
-@with_peer()
-@click.argument("address")
-@click.option("-n", "--count", type=click.IntRange(1), help="how many; for ever when not given")
-@click.option("--wait", type=float, callback=seconds, metavar="SECONDS", help="end when no message came for so long")
-@click.option(
+with_format = click.option(
     "--format",
     "form",
     type=FORMATS,
@@ -185,6 +180,14 @@ with_selector = click.option(
     show_default=True,
     help="text lines, JSON lines, or bodies only, back to back; on a terminal bodies are shown as text",
 )
+
+
+@click.command()
+@with_peer()
+@click.argument("address")
+@click.option("-n", "--count", type=click.IntRange(1), help="how many; for ever when not given")
+@click.option("--wait", type=float, callback=seconds, metavar="SECONDS", help="end when no message came for so long")
+@with_format
 @click.option(
     "--credit", type=click.IntRange(1), default=100, show_default=True, help="how many the broker may send ahead"
 )
@@ -217,14 +220,7 @@ def receive(
 @with_peer()
 @click.argument("address")
 @click.option("-n", "--count", type=click.IntRange(1), default=1000, show_default=True, help="how many at most")
-@click.option(
-    "--format",
-    "form",
-    type=FORMATS,
-    default="text",
-    show_default=True,
-    help="text lines, JSON lines, or bodies only, back to back; on a terminal bodies are shown as text",
-)
+@with_format
 @click.option(
     "--wait",
     type=float,
