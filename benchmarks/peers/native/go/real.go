@@ -20,6 +20,7 @@ var (
 	messages = flag.String("messages", "", "the JSON file with what to send")
 	links    = flag.Int("links", 1, "links of the mode real-links")
 	variant  = flag.String("variant", "", "task: relay with a goroutine a message")
+	durable  = flag.Bool("durable", false, "broker-send: ask for each message to be kept")
 )
 
 const atATime, linkCredit = 100, 10
@@ -155,6 +156,21 @@ func sendReal(ctx context.Context, sender *amqp.Sender, made func(int) *amqp.Mes
 	}
 }
 
+// made in advance: what is measured is the broker, and the machine is to have time for it.
+func ordersInAdvance() func(int) *amqp.Message {
+	made := load()
+	ready := make([]*amqp.Message, len(made.Orders))
+	for number := range ready {
+		ready[number] = orderMessage(&made.Orders[number], number)
+		ready[number].Header = &amqp.MessageHeader{Durable: *durable, Priority: 4}
+	}
+	return func(number int) *amqp.Message {
+		message := ready[number%len(ready)]
+		message.Properties.MessageID = fmt.Sprintf("order-%012d", number)
+		return message
+	}
+}
+
 func relay(ctx context.Context, receiver *amqp.Receiver, sender *amqp.Sender) {
 	if *variant == "task" {
 		var all sync.WaitGroup
@@ -268,6 +284,9 @@ func real(ctx context.Context, session *amqp.Session, address string) {
 		sendReal(ctx, sender, func(number int) *amqp.Message {
 			return rowMessage(made.Rows[number%len(made.Rows)], number)
 		})
+	case "broker-send":
+		made := ordersInAdvance()
+		sendReal(ctx, attachSender(address), made)
 	case "one":
 		sender := attachSender(address)
 		body := make([]byte, *size)
@@ -290,9 +309,10 @@ func real(ctx context.Context, session *amqp.Session, address string) {
 		for range total {
 			message, err := receiver.Receive(ctx, nil)
 			check(err)
-			if *mode == "order-receive" {
+			switch *mode {
+			case "order-receive", "broker-receive":
 				readOrder(message)
-			} else {
+			default:
 				readRow(message)
 			}
 			check(receiver.AcceptMessage(ctx, message))

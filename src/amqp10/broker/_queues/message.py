@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...errors import DecodeError, EncodeError
 from ...messaging import Error, Header, patch_header, read_header, read_properties
@@ -29,9 +29,8 @@ SAYS_NOTHING = b"\x00\x53\x75\xa0\x00"
 
 # Two bytes begin a section in its usual encoding: a described value, its descriptor a smallulong (§1.2, §3.2).
 _DESCRIBED = b"\x00\x53"
-_HEADER, _DELIVERY_ANNOTATIONS, _MESSAGE_ANNOTATIONS, _PROPERTIES = 0x70, 0x71, 0x72, 0x73
+_HEADER, _DELIVERY_ANNOTATIONS, _PROPERTIES = 0x70, 0x71, 0x73
 _LIST0, _LIST8, _LIST32 = 0x45, 0xC0, 0xD0
-_HEADER_LIST8 = bytes((*_DESCRIBED, _HEADER, _LIST8))
 _SHORT_HEADER = 32
 # What a section behind the header begins with, where nothing is amiss.
 _AFTER_HEADER = frozenset(bytes((*_DESCRIBED, code)) for code in range(_DELIVERY_ANNOTATIONS, 0x79))
@@ -127,23 +126,24 @@ class QueuedMessage:
             DecodeError: the sections that the broker has to read are malformed.
         """
         entry = cls(payload, message_format)
-        if message_format == 0 and _may_matter(payload):
-            entry._read_sections(now, wall)
-            if not kept and _may_have_delivery_annotations(payload):
+        if message_format == 0 and (front := _front_of(payload)) is not _PLAIN:
+            entry._read_sections(front, now, wall)
+            if front.annotated and not kept:
                 entry.payload = patch_header(payload, delivery_annotations=None)
                 entry.size = len(entry.payload)
         return entry
 
-    def _read_sections(self, now: float, wall: Clock) -> None:
-        if not self.payload:
+    def _read_sections(self, front: _Front, now: float, wall: Clock) -> None:
+        payload = self.payload
+        if not payload:
             raise DecodeError("an empty payload is no message: not even a body is in it")
-        header = _header(self.payload)
+        header = _header_of(payload[: front.header]) if 0 < front.header <= _SHORT_HEADER else read_header(payload)
         if header.ttl is not None:
             # "a message expiration time will be computed based on the time of arrival at an intermediary" (§3.2.1)
             self.expires = now + header.ttl / 1000
             self._has_ttl = True
             self._as_it_came = False
-        expiry = read_properties(self.payload).absolute_expiry_time if _may_expire(self.payload) else None
+        expiry = read_properties(payload).absolute_expiry_time if front.expires else None
         if expiry is not None:
             moment = expiry / 1000 if isinstance(expiry, int) else expiry.timestamp()
             absolute = now + (moment - wall())
@@ -162,8 +162,8 @@ class QueuedMessage:
             DecodeError: it is no message that was ever taken.
         """
         entry = cls(payload, message_format)
-        if message_format == 0 and _may_matter(payload):
-            entry._read_sections(now, time.time)
+        if message_format == 0 and (front := _front_of(payload)) is not _PLAIN:
+            entry._read_sections(front, now, time.time)
         entry.durable = True
         if failures != entry.failures:
             entry.failures = failures
@@ -244,49 +244,40 @@ class QueuedMessage:
         self.payload = b""
 
 
-def _may_matter(payload: bytes) -> bool:
-    """Return whether the header or properties may say something that the broker must heed; cheap, and errs to True."""
-    if payload[:2] != _DESCRIBED or len(payload) < 3:
-        return True
-    return payload[2] < _MESSAGE_ANNOTATIONS or _may_expire(payload)
+class _Front(NamedTuple):
+    """What the sections before the application properties look like, by their first octets; it errs to the worse.
+
+    Attributes:
+        header: where the header ends; 0: there is none, `_UNKNOWN`: it takes reading.
+        annotated: delivery annotations may be among them.
+        expires: the properties may say an expiry.
+    """
+
+    header: int
+    annotated: bool
+    expires: bool
 
 
-@lru_cache(maxsize=64)
-def _header_of(octets: bytes) -> Header:
-    """Read a header that stands alone: it is mostly the same as that of the message before."""
-    return read_header(octets)
+_PLAIN: Final = _Front(0, annotated=False, expires=False)
+_UNKNOWN: Final = -1
+_ODD: Final = _Front(_UNKNOWN, annotated=True, expires=True)
 
 
-def _header(payload: bytes) -> Header:
-    """Read the header as `read_header` does."""
-    if payload[:4] == _HEADER_LIST8 and len(payload) > len(_HEADER_LIST8):
-        end = 5 + payload[4]
-        if end <= _SHORT_HEADER and payload[end : end + 3] in _AFTER_HEADER:
-            return _header_of(payload[:end])
-    return read_header(payload)
-
-
-def _may_have_delivery_annotations(payload: bytes) -> bool:
-    """Return whether delivery annotations may be among the sections; cheap, and errs to True."""
-    at = 0
-    if payload[2] == _HEADER:
-        if payload[3] == _LIST8:
-            at = 5 + payload[4]
-        elif payload[3] == _LIST0:
-            at = 4
-    if payload[at : at + 2] != _DESCRIBED or at + 2 >= len(payload):
-        return True
-    return payload[at + 2] <= _DELIVERY_ANNOTATIONS
-
-
-def _may_expire(payload: bytes) -> bool:
-    """Return whether the properties, behind other sections perhaps, may say an expiry; cheap, and errs to True."""
-    at = 0
+def _front_of(payload: bytes) -> _Front:
+    """Look at the front of a message without decoding it."""
+    header, annotated, at = 0, False, 0
     try:
         while payload[at] == 0 and payload[at + 1] == _DESCRIBED[1]:
             section, kind = payload[at + 2], payload[at + 3]
             if section >= _PROPERTIES:
-                return section == _PROPERTIES and _may_say_expiry(payload, at + 3)
+                expires = section == _PROPERTIES and _may_say_expiry(payload, at + 3)
+                if header or annotated or expires:
+                    return _Front(header, annotated, expires)
+                return _PLAIN
+            if section == _HEADER and at == 0:
+                header = at = _end_of_header(payload)
+                continue
+            annotated = annotated or (section == _DELIVERY_ANNOTATIONS and at == header)
             if kind & 0xFE == _LIST8:  # or a map of that size
                 at += 5 + payload[at + 4]
             elif kind & 0xFE == _LIST32:
@@ -295,7 +286,29 @@ def _may_expire(payload: bytes) -> bool:
                 break
     except IndexError:
         pass
-    return True
+    return _ODD
+
+
+def _end_of_header(payload: bytes) -> int:
+    """Return where the header ends that begins the payload; past the payload, if no section as is usual follows.
+
+    Raises:
+        IndexError: so does the payload, before.
+    """
+    kind = payload[3]
+    if kind == _LIST8:
+        end = 5 + payload[4]
+    elif kind == _LIST32:
+        end = 8 + int.from_bytes(payload[4:8], "big")
+    else:
+        end = 4 if kind == _LIST0 else len(payload)
+    return end if payload[end : end + 3] in _AFTER_HEADER else len(payload)
+
+
+@lru_cache(maxsize=64)
+def _header_of(octets: bytes) -> Header:
+    """Read a header that stands alone: it is mostly the same as that of the message before."""
+    return read_header(octets)
 
 
 def _may_say_expiry(payload: bytes, at: int) -> bool:
