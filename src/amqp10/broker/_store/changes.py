@@ -102,19 +102,21 @@ class StoredQueue(QueueJournal):
         self.dropped = False
 
     def record(self, entry: QueuedMessage) -> None:
+        recorder = self._recorder
         if not entry.row:
-            entry.row = self._recorder.number()
+            entry.row = recorder.number()
             entry.stored = False
-        self._recorder.changes.messages[entry] = self
-        self._recorder.note()
+        recorder.changes.messages[entry] = self
+        recorder.note()
 
     def rewritten(self, entry: QueuedMessage) -> None:
         self._recorder.changes.rewritten.add(entry)
         self.record(entry)
 
     def record_lazily(self, entry: QueuedMessage) -> None:
-        self._recorder.changes.messages[entry] = self
-        self._recorder.wake()
+        recorder = self._recorder
+        recorder.changes.messages[entry] = self
+        recorder.wake()
 
     def came_back(self, entry: QueuedMessage) -> None:
         if entry.row:

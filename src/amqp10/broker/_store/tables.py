@@ -133,6 +133,16 @@ _KEYS: Final = {
 """Conditions for one row of a table by its first columns, where that is not its number."""
 
 
+_CACHE: Final = 16_384
+"""KiB of the file that SQLite keeps in memory, so that a message's page is not read again when it is removed soon."""
+
+_LOG_PAGES: Final = 4000
+"""Pages (16 MiB) that the log has when SQLite writes it into the file: a page that changes often is written there once.
+
+What a commit has on the disk is in the log, and its fsync does not hang on this.
+"""
+
+
 class NodeRow(NamedTuple):
     """A queue or a topic."""
 
@@ -305,6 +315,8 @@ class StoreFile(Database):
 
     def __init__(self, path: str) -> None:
         super().__init__(path, _FORMAT)
+        self.run(f"PRAGMA cache_size = -{_CACHE}")
+        self.run(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
 
     # Reading
 
@@ -367,7 +379,8 @@ class StoreFile(Database):
     def put_subscriptions(self, rows: Iterable[SubscriptionRow]) -> None:
         self.run_many("INSERT OR REPLACE INTO subscriptions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
-    def put_messages(self, rows: Iterable[MessageRow]) -> None:
+    def put_messages(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Write messages, each as the values of a `MessageRow`."""
         self.run_many("INSERT OR REPLACE INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
     def mark_messages(self, marks: Iterable[tuple[int, bool, int]]) -> None:
