@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Else each worker of pytest rewrites the assertions of all tests anew, in each run.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test lint check format coverage dist sync nightly soak interop docs tables changelog release-notes bench bench-quick bench-real bench-full bench-transports bench-scale bench-large bench-spark clean
+.PHONY: help demo test lint check format coverage dist sync nightly soak interop docs tables changelog release-notes bench bench-quick bench-real bench-real-brokers bench-full bench-transports bench-scale bench-large bench-spark clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -139,6 +139,10 @@ bench-quick: $(VENV)/.bench  ## the same in a minute, for a first impression
 
 bench-real: $(VENV)/.bench  ## messages as applications send them: every client that the tools here can build (a quarter of an hour)
 	$(BIN)/python benchmarks/real_clients.py --native --compiled --json benchmarks/results/real_run.json
+	$(BIN)/python benchmarks/report.py
+
+bench-real-brokers: $(VENV)/.bench  ## orders through the embedded broker, Artemis and RabbitMQ, go-amqp at both ends (ten minutes)
+	$(BIN)/python benchmarks/real_brokers.py --json benchmarks/results/real_brokers_run.json
 	$(BIN)/python benchmarks/report.py
 
 bench-full: $(VENV)/.bench  ## beside Go, Rust and JavaScript, too; write the docs' table and plot from it (half an hour)

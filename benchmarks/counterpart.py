@@ -478,6 +478,7 @@ class Counterpart(asyncio.Protocol):
             for handle, spring in list(springs.items()):
                 template = spring.template
                 if isinstance(template, Messages):
+                    self.answer_drain(channel, session, handle, spring)
                     continue
                 if isinstance(template, Large):
                     self.fill_large(session, spring, template)
@@ -494,11 +495,15 @@ class Counterpart(asyncio.Protocol):
                     spring.left -= count
                     self.counts["sent"] += count
                     self.flush()
-                if spring.drain and not spring.left:
-                    spring.delivery_count = (spring.delivery_count + spring.credit) & 0xFFFF_FFFF
-                    spring.credit = 0
-                    spring.drain = False
-                    self.send_flow(channel, session, handle, drain=True)
+                self.answer_drain(channel, session, handle, spring)
+
+    def answer_drain(self, channel: int, session: Session, handle: int, spring: Spring) -> None:
+        """Give up the credit that there are no more messages for, if the client asks for that."""
+        if spring.drain and not spring.left:
+            spring.delivery_count = (spring.delivery_count + spring.credit) & 0xFFFF_FFFF
+            spring.credit = 0
+            spring.drain = False
+            self.send_flow(channel, session, handle, drain=True)
 
     def fill_in_turn(self, session: Session) -> None:
         """Send a message of each link that has messages of a file, and again, as far as credit and window go."""

@@ -3,11 +3,12 @@
     python benchmarks/spark.py [--quick] [PATH ...]
 
 The other end is the neutral counterpart, in a process of its own; bodies have 144 octets, the sink is Spark's "noop",
-the session `local[2]`. Rows a second count from the second micro-batch on, so that nothing starts up in them. CPU is
-that of Python workers, of the JVM, and of the counterpart, all of them on the same cores. Of the workers' it says what
-is this package's and what Spark's for its Arrow batches, measured in the tasks; what is left is Spark's for starting
-and planning. The memory of the workers is looked at all the time; the last figure is how much higher its peak was in
-the second half of the run than in the first.
+the session `local[2]`. "orders" are those of `real.py`, each different; properties become columns, and so does the
+JSON of their bodies, by Spark's `from_json`. Rows a second count from the second micro-batch on, so that nothing starts
+up in them. CPU is that of Python workers, of the JVM, and of the counterpart, all of them on the same cores. Of the
+workers' it says what is this package's and what Spark's for its Arrow batches, measured in the tasks; what is left is
+Spark's for starting and planning. The memory of the workers is looked at all the time; the last figure is how much
+higher its peak was in the second half of the run than in the first.
 """
 
 from __future__ import annotations
@@ -25,12 +26,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from real_clients import write_messages
 from spark_shares import SHARES, TimedSource, taken
 
 SIZE = 144
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
+LINES = "ARRAY<STRUCT<sku: STRING, quantity: INT, price: DOUBLE>>"
+ORDER = f"id BIGINT, state STRING, customer STRING, lines {LINES}"
+PROPERTIES = ("region", "attempt", "total", "express", "due", "trace")
 
 
 @dataclass
@@ -114,11 +119,30 @@ class Watch:
         return {"worker": used.pop("worker"), "of it ours": ours, "Spark's there": spark, **used}
 
 
-def streamed(spark: SparkSession, rows: int, per_batch: int, **options: Any) -> Measured:
+def as_columns(frame: DataFrame) -> DataFrame:
+    """Make of each field of an order a column."""
+    properties = [f"application_properties['{name}'] AS {name}" for name in PROPERTIES]
+    annotations = ["message_annotations['x-opt-partition-key'] AS key"]
+    order = f"from_json(CAST(body AS STRING), '{ORDER}') AS content"
+    fields = ("message_id", "subject", "reply_to", "correlation_id", "content_type", "creation_time")
+    return frame.selectExpr(*fields, *properties, *annotations, order).selectExpr("*", "content.*").drop("content")
+
+
+def as_it_is(frame: DataFrame) -> DataFrame:
+    return frame
+
+
+def streamed(
+    spark: SparkSession,
+    rows: int,
+    per_batch: int,
+    shape: Callable[[DataFrame], DataFrame] = as_it_is,
+    **options: Any,
+) -> Measured:
     """Run a stream until it has had so many rows after the first two batches."""
     reader = spark.readStream.format("amqp-timed").options(**options, maxMessagesPerTrigger=per_batch)
     with tempfile.TemporaryDirectory() as folder:
-        writer = reader.load().writeStream.format("noop").option("checkpointLocation", f"{folder}/checkpoint")
+        writer = shape(reader.load()).writeStream.format("noop").option("checkpointLocation", f"{folder}/checkpoint")
         query = writer.start()
 
         def batches() -> list[Any]:
@@ -155,9 +179,9 @@ def paths(spark: SparkSession, url: str, rows: int, wal: str) -> dict[str, Calla
     log = {"url": url, "address": f"log.{SIZE}.1000000000", "mode": "stream", "startingOffsets": "earliest"}
     per_batch = min(rows // 4, 250_000)
 
-    def read(schema: str | None = None, **options: Any) -> int:
+    def read(schema: str | None = None, shape: Callable[[DataFrame], DataFrame] = as_it_is, **options: Any) -> int:
         reader = spark.read.format("amqp-timed").options(url=url, **options)
-        frame = (reader.schema(schema) if schema else reader).load()
+        frame = shape((reader.schema(schema) if schema else reader).load())
         frame.write.format("noop").mode("overwrite").save()
         return rows
 
@@ -172,6 +196,10 @@ def paths(spark: SparkSession, url: str, rows: int, wal: str) -> dict[str, Calla
         "log stream": lambda: streamed(spark, rows, per_batch, **log, minPartitions=2),
         "queue browsed": lambda: evaluated(lambda: read(address=f"q.{SIZE}.{rows}")),
         "queue browsed, body only": lambda: evaluated(lambda: read("body BINARY", address=f"q.{SIZE}.{rows}")),
+        "orders, stream, 2 links": lambda: streamed(
+            spark, rows, per_batch, as_columns, **queue | {"address": "orders.0.1000000000"}, numPartitions=2
+        ),
+        "orders, browsed": lambda: evaluated(lambda: read(shape=as_columns, address=f"orders.0.{rows}")),
         "batch write": lambda: evaluated(write),
     }
 
@@ -187,9 +215,13 @@ def main() -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)  # workers import spark_shares, too
     shares = tempfile.TemporaryDirectory()
-    os.environ[SHARES] = shares.name
+    for name in ("shares", "messages"):
+        Path(shares.name, name).mkdir()
+    os.environ[SHARES] = str(Path(shares.name, "shares"))
+    write_messages(Path(shares.name, "messages"))
+    command = [sys.executable, str(Path(__file__).with_name("log_counterpart.py"))]
     peer = subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("log_counterpart.py"))], stdout=subprocess.PIPE, text=True
+        [*command, "--messages", str(Path(shares.name, "messages"))], stdout=subprocess.PIPE, text=True
     )
     assert peer.stdout is not None
     url = f"amqp://127.0.0.1:{json.loads(peer.stdout.readline())['port']}"
