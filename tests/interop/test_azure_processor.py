@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from typing import Any, Final
 import anyio
 import anyio.to_thread
 import pytest
+from anyio.streams.buffered import BufferedByteReceiveStream
 from azure.core.exceptions import ServiceRequestError
 from azure.eventhub import EventHubConsumerClient
 from azure.eventhub.extensions.checkpointstoreblob import BlobCheckpointStore
@@ -26,7 +28,7 @@ from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, EventHubConfig, conn
 
 from ..kit.free_ports import free_ports
 from .brokers import Unavailable
-from .clients import AZURITE
+from .clients import AZURE_PROCESSOR_JS, AZURITE
 from .conftest import unavailable
 
 pytestmark = [
@@ -126,13 +128,13 @@ async def test_blobs(storage: str) -> None:
 
 
 @asynccontextmanager
-async def theirs(url: str, storage: str, handled: set[bytes]) -> AsyncIterator[None]:
-    """Run a processor of Microsoft's, which has a thread of its own."""
+async def theirs(url: str, storage: str, handled: set[bytes], *, name: str = "shared") -> AsyncIterator[None]:
+    """Run Microsoft's processor for Python, which has a thread of its own."""
     consumer = EventHubConsumerClient.from_connection_string(
         connection_string(url),
         "$Default",
         eventhub_name="telemetry",
-        checkpoint_store=BlobCheckpointStore.from_connection_string(storage, "shared"),
+        checkpoint_store=BlobCheckpointStore.from_connection_string(storage, name),
         load_balancing_interval=0.5,
         partition_ownership_expiration_interval=EXPIRY,
     )
@@ -211,6 +213,84 @@ async def test_shared_hub(storage: str) -> None:
     host = broker.url.partition("://")[2]
     names = {blob.name.rpartition("/")[0] for blob in blobs.list_blobs()}
     assert names == {f"{host}/telemetry/$default/{kind}" for kind in ("ownership", "checkpoint")}
+
+
+@asynccontextmanager
+async def in_javascript(url: str, storage: str, name: str, handled: set[bytes]) -> AsyncIterator[None]:
+    """Run Microsoft's processor for JavaScript, a process of its own."""
+    words = [connection_string(url), storage, name, url.partition("://")[2], EXPIRY]
+    command, environment = AZURE_PROCESSOR_JS.prepared(*words)
+    async with (
+        await anyio.open_process(command, env=environment, stderr=None) as process,
+        anyio.create_task_group() as tasks,
+    ):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        lines = BufferedByteReceiveStream(process.stdout)
+
+        async def listen() -> None:
+            while True:
+                said = json.loads(await lines.receive_until(b"\n", 10_000))
+                if "done" in said:
+                    return
+                handled.add(said["body"].encode())
+
+        tasks.start_soon(listen)
+        yield
+        await process.stdin.aclose()
+
+
+async def test_two_languages(storage: str) -> None:
+    """Processors for Python and for JavaScript share a hub, with ours and by themselves, and every event is handled."""
+    try:
+        await anyio.to_thread.run_sync(AZURE_PROCESSOR_JS.installed)
+    except Unavailable as error:
+        unavailable(str(error))
+    blobs = container(storage, "languages")
+    kept = BlobLeases(blobs)
+    ours: set[bytes] = set()
+    python: set[bytes] = set()
+    javascript: set[bytes] = set()
+
+    async def handle(event: ReceivedEvent) -> None:
+        ours.add(event.body)
+
+    async def shared(*counts: int) -> None:
+        """Wait until so many partitions have each owner."""
+        owners: list[str] = []
+        while sorted(map(owners.count, set(owners))) != [*counts]:
+            await anyio.sleep(0.2)
+            owners = [each.owner for each in await kept.leases(group) if each.owner]
+
+    async def handled_by(name: str, *expected: set[bytes]) -> None:
+        """Send to all partitions until each has handled something: a reader of before may be there for a moment."""
+        sent: set[bytes] = set()
+        while not all(each & sent for each in expected):
+            for partition in range(6):
+                async with hub.sender(partition=partition) as sender:
+                    await sender.send(body := f"{name} {len(sent)}".encode())
+                    sent.add(body)
+            await until(lambda: sent <= ours | python | javascript)
+
+    config = AzureConfig(event_hubs=[EventHubConfig("telemetry", 6)])
+    with anyio.fail_after(500):
+        async with (
+            Broker(azure=config, tokens=TokenRules([EMULATOR_RULE])) as broker,
+            EventHub(connection_string(broker.url), "telemetry") as hub,
+        ):
+            group = ConsumerGroup(broker.url.partition("://")[2], "telemetry", "$Default")
+            async with (
+                theirs(broker.url, storage, python, name="languages"),
+                in_javascript(broker.url, storage, "languages", javascript),
+            ):
+                await shared(3, 3)
+                await handled_by("two", python, javascript)
+                async with EventProcessor(hub, handle, store=kept, interval=0.3, expiry=EXPIRY):
+                    await shared(2, 2, 2)
+                    await handled_by("three", ours, python, javascript)
+                await shared(3, 3)
+                await handled_by("two again", python, javascript)
+    assert {blob.name.split("/")[0] for blob in blobs.list_blobs()} == {group.namespace}
 
 
 async def test_no_storage() -> None:

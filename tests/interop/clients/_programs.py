@@ -62,6 +62,16 @@ class Program:
                     built.rename(folder)
         return folder
 
+    def prepared(self, *words: object) -> tuple[list[str], dict[str, str]]:
+        """What to start to have it run, and in which environment.
+
+        Raises:
+            Unavailable: its language or its library cannot be had here, and why.
+        """
+        folder = self.installed()
+        command = [*self.command(HERE / self.name, folder), *map(str, words)]
+        return command, {**os.environ, **self.environment(folder)}
+
     async def run(self, *words: object, environment: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
         """Run it to its end; what it printed, without the last line.
 
@@ -70,12 +80,8 @@ class Program:
 
         Cancelling: it is killed.
         """
-        folder = self.installed()
-        done = await anyio.run_process(
-            [*self.command(HERE / self.name, folder), *map(str, words)],
-            env={**os.environ, **self.environment(folder), **(environment or {})},
-            check=False,
-        )
+        command, variables = self.prepared(*words)
+        done = await anyio.run_process(command, env={**variables, **(environment or {})}, check=False)
         lines = [json.loads(line) for line in done.stdout.splitlines()]
         if done.returncode or not lines or lines[-1] != {"done": True}:
             raise ProgramFailed(f"{self.name} ended with {done.returncode}: {done.stderr.decode(errors='replace')}")
@@ -183,6 +189,13 @@ AZURE_EVENTHUBS_JAVA = Program("azure_eventhubs_java", "azure-messaging-eventhub
 AZURE_EVENTHUBS_JS = Program(
     "azure_eventhubs_js",
     "@azure/event-hubs (JavaScript)",
+    install_npm,
+    lambda source, folder: [tool("node"), str(source / "client.js")],
+    lambda folder: {"NODE_PATH": str(folder / "node_modules")},
+)
+AZURE_PROCESSOR_JS = Program(
+    "azure_processor_js",
+    "@azure/event-hubs with its store in blobs (JavaScript)",
     install_npm,
     lambda source, folder: [tool("node"), str(source / "client.js")],
     lambda folder: {"NODE_PATH": str(folder / "node_modules")},
