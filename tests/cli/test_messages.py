@@ -97,6 +97,38 @@ def test_the_line_that_is_wrong(
     assert amqp10("receive", broker_url, address, "-n", "1").out == "1\n"
 
 
+@pytest.mark.parametrize(
+    ("option", "line", "said"),
+    [
+        ("--json-lines", '{"priority": 300}', "priority: 300 is out of range for ubyte"),
+        ("--json-lines", '{"subject": 5}', "subject: a str is wanted, not int"),
+        ("--json-lines", '{"body": {"$timestamp": "noon"}}', "$timestamp: Invalid isoformat string: 'noon'"),
+        ("--lines", "\udcff", "body: '\\udcff' is no Unicode text"),
+    ],
+)
+def test_the_line_that_has_no_encoding(
+    amqp10: Commands,
+    broker_url: str,
+    address: str,
+    monkeypatch: pytest.MonkeyPatch,
+    option: str,
+    line: str,
+    said: str,
+) -> None:
+    """A value that AMQP does not have is told with its line, too, and not as a fault of the JSON."""
+    monkeypatch.setattr("sys.stdin", io.StringIO(f'{{"body": 1}}\n{line}\n'))
+    result = amqp10("send", broker_url, address, option)
+    assert result.code == 7
+    assert f"encode error: line 2: {said}" in result.err
+
+
+def test_what_is_there(amqp10: Commands, broker_url: str, address: str) -> None:
+    """With `--wait 0` all is received that the broker has, however long it takes to come."""
+    amqp10("send", broker_url, address, "a", "b", "c")
+    result = amqp10("receive", broker_url, address, "--wait", "0", "--credit", "2")
+    assert (result.code, result.out) == (0, "a\nb\nc\n")
+
+
 def test_browse_leaves_them_there(amqp10: Commands, broker_url: str, address: str) -> None:
     """Browsing twice shows the same, and receiving afterwards takes them."""
     amqp10("send", broker_url, address, "a", "b")

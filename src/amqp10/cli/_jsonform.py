@@ -99,6 +99,8 @@ def from_json(line: str) -> Message:
         form = json.loads(line)
         if isinstance(form, dict):
             form = {name: rich(value) for name, value in form.items()}
+    except EncodeError:
+        raise  # it is JSON, with a value that AMQP does not have
     except ValueError as error:
         said = f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else str(error)
         raise EncodeError(f"not JSON: {said}") from None

@@ -24,6 +24,8 @@ from ._options import Peer, seconds, with_peer
 
 # Seconds that a write may still take once the command is to end.
 GRACE = 2.0
+# Seconds that a broker may take to say that it has no more messages.
+ANSWER = 5.0
 FORMATS = click.Choice(["text", "json", "body"])
 
 
@@ -147,7 +149,7 @@ async def take(printer: Printer, batch: list[Delivery], *, settle: bool = True) 
 
 
 async def receive_all(receiver: Receiver, printer: Printer, count: int | None, wait: float | None) -> None:
-    """Receive until `count` messages are there, or none came for `wait` seconds."""
+    """Receive until `count` messages are there, or none came for `wait` seconds and the broker has no more."""
     while count is None or printer.count < count:
         most = 500 if count is None else min(500, count - printer.count)
         batch: list[Delivery] = []
@@ -158,7 +160,10 @@ async def receive_all(receiver: Receiver, printer: Printer, count: int | None, w
             if batch and most > 1:
                 batch += await receiver.receive_batch(most - 1, max_wait=0)
             if not batch:
-                return
+                with anyio.move_on_after(ANSWER):
+                    await receiver.drain()  # what the broker has for us is here when it answers
+                if not receiver.buffered:
+                    return
         if batch:
             await take(printer, batch)
 
@@ -186,7 +191,13 @@ with_format = click.option(
 @with_peer()
 @click.argument("address")
 @click.option("-n", "--count", type=click.IntRange(1), help="how many; for ever when not given")
-@click.option("--wait", type=float, callback=seconds, metavar="SECONDS", help="end when no message came for so long")
+@click.option(
+    "--wait",
+    type=float,
+    callback=seconds,
+    metavar="SECONDS",
+    help="end when no message came for so long; 0: when the broker has no more",
+)
 @with_format
 @click.option(
     "--credit", type=click.IntRange(1), default=100, show_default=True, help="how many the broker may send ahead"

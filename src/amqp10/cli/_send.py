@@ -57,15 +57,15 @@ async def messages_of(
     async with aclosing(lines_of(lines)) as texts:
         async for text in texts:
             number += 1
-            if not json_lines:
-                yield Message(text, **fields)
-            elif text.strip():
-                try:
-                    message = from_json(text)
-                except EncodeError as error:
-                    before = "; the messages before it are sent" if number > 1 else ""
-                    raise EncodeError(f"line {number}: {error}{before}") from None
-                yield message.replace(**fields) if fields else message
+            if json_lines and not text.strip():
+                continue
+            try:
+                message = from_json(text).replace(**fields) if json_lines else Message(text, **fields)
+                message.encode()  # so that what has no encoding is told with its line
+            except EncodeError as error:
+                before = "; the messages before it are sent" if number > 1 else ""
+                raise EncodeError(f"line {number}: {error}{before}") from None
+            yield message
 
 
 @click.command()
