@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 import shlex
+from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 
+from amqp10 import BridgePlan, BridgeReport
+from amqp10.cli._check import Checked
 from amqp10.cli._main import COMMANDS, EXAMPLES, cli, run
+from amqp10.cli._probe import Report
 
 from .conftest import Commands
 
@@ -25,6 +32,22 @@ def test_examples(amqp10: Commands, name: str) -> None:
         program, called, *arguments = shlex.split(example.partition(" <")[0].partition(" >")[0])
         assert (program, called) == ("amqp10", name)
         command.make_parser(click.Context(command)).parse_args(arguments)
+
+
+@pytest.mark.parametrize(
+    ("command", "kind", "more"),
+    [
+        ("check --json", Checked, []),
+        ("probe --json", Report, []),
+        ("bridge --json", BridgeReport, ["rate", "ended"]),
+        ("bridge --json --dry-run", BridgePlan, []),
+    ],
+)
+def test_fields_of_the_json(command: str, kind: Any, more: list[str]) -> None:
+    """The page has the fields that a program may rely on, and no others."""
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
+    (row,) = re.findall(rf"^\| `{command}` \| (.*) \|$", page, re.MULTILINE)
+    assert re.findall("`(.*?)`", row) == [each.name for each in dataclasses.fields(kind)] + more
 
 
 @pytest.mark.parametrize(
