@@ -153,15 +153,36 @@ async def test_implicit_outcomes(serve: Serve) -> None:
         assert prefetched.remote_state is None
 
 
-async def test_settling_twice_does_nothing(serve: Serve) -> None:
-    """The first outcome counts."""
+async def test_settling_twice_does_nothing(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    """The first outcome counts. Another one is told in the log; the same, or `release`, which cleans up, is not."""
     async with serve() as (peer, connection), connection, connection.receiver("q") as receiver:
         sent, delivery = await one(peer, receiver)
         delivery.accept()
+        delivery.accept()
+        delivery.release()
+        assert not caplog.records
         delivery.reject()
+        (record,) = caplog.records
+        assert record.levelname == "WARNING"
+        assert "Rejected() does nothing, for the first outcome counts: Accepted()" in record.getMessage()
         await anyio.wait_all_tasks_blocked()
         assert sent.remote_state == ACCEPTED
         assert len(peer.outcomes) == 1
+
+
+async def test_what_the_sender_settled_has_no_outcome(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    """Programs settle what comes in any mode: nothing is said of a delivery that was sent settled."""
+    async with (
+        serve() as (peer, connection),
+        connection,
+        connection.receiver("q", settle_mode="settled") as receiver,
+    ):
+        await anyio.wait_all_tasks_blocked()
+        peer.send("q", "x", settled=True)
+        delivery = await receiver.receive()
+        delivery.accept()
+        delivery.reject()
+        assert not caplog.records
 
 
 async def test_the_message_is_decoded_once(serve: Serve) -> None:

@@ -1420,7 +1420,8 @@ class Delivery(Facade):
     """A message that was received, and its settlement.
 
     Settling is synchronous and never blocks; the engine merges neighbors into ranges and the connection's own task
-    writes them. The first outcome counts: giving a second one to a settled delivery does nothing.
+    writes them. The first outcome counts: giving a second one to a settled delivery does nothing. Where it is another
+    one, the log says so, but for `release`: that may end a block in which the delivery was settled or was not.
 
     `with delivery as message:` accepts at the end of the block unless an outcome was given in it, answers an
     exception with `modify(delivery_failed=True)`, and a cancellation with `release()`. A message that cannot be

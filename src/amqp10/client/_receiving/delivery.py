@@ -131,7 +131,8 @@ class Delivery(IncomingDelivery):
     """A message that was received, and its settlement.
 
     Settling is synchronous and never blocks; the engine merges neighbors into ranges and the connection's own task
-    writes them. The first outcome counts: giving a second one to a settled delivery does nothing.
+    writes them. The first outcome counts: giving a second one to a settled delivery does nothing. Where it is another
+    one, the log says so, but for `release`: that may end a block in which the delivery was settled or was not.
 
     `with delivery as message:` accepts at the end of the block unless an outcome was given in it, answers an
     exception with `modify(delivery_failed=True)`, and a cancellation with `release()`. A message that cannot be
@@ -335,6 +336,8 @@ class Delivery(IncomingDelivery):
 
     def _settle(self, state: DeliveryState) -> None:
         if self.local_settled:
+            if self.state is not None:
+                self._came_late(state)
             return
         link = self.link
         receiver: DeliveryReceiver = link.owner  # type: ignore[assignment]
@@ -352,6 +355,11 @@ class Delivery(IncomingDelivery):
             wake_if_settled(self)
         if receiver.store is not None:
             receiver.store.given(self, state)
+
+    def _came_late(self, state: DeliveryState) -> None:
+        """Say in the log that an outcome does nothing. `release` after any outcome is how programs clean up."""
+        if self.state != state and not isinstance(state, Released):
+            _log.warning("%r: %r does nothing, for the first outcome counts: %r", self, state, self.state)
 
     def __enter__(self) -> Message:
         try:
