@@ -16,6 +16,7 @@ import pytest
 from azure.eventhub import EventHubProducerClient
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
+import amqp10.sync
 from amqp10 import Connection, Source, StreamOffset
 
 pytestmark = pytest.mark.capability("command line")
@@ -184,3 +185,25 @@ def test_store(amqp10: Commands, other_broker: Starter, tmp_path: Path) -> None:
     process.wait(30)
     _, url = other_broker("--store", store)
     assert amqp10("receive", url, "q", "--count", "1").out == "kept\n"
+
+
+def test_spans_of_dead_letters(other_broker: Starter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They go to the exporter that is named, at the latest when the broker stops."""
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "shop")
+    process, url = other_broker("--otel", "console")
+    with amqp10.sync.Connection(url) as connection, connection.sender("orders") as sender:
+        sender.send("x")
+        with connection.receiver("orders") as receiver:
+            receiver.receive().reject()
+    process.terminate()
+    assert process.stdout is not None
+    said = process.stdout.read()
+    assert process.wait(60) == 128 + signal.SIGTERM
+    assert said.count('"name": "dead_letter orders"') == 1
+    assert '"service.name": "shop"' in said
+
+
+def test_an_exporter_that_is_not_there(amqp10: Commands) -> None:
+    result = amqp10("broker", "--port", "0", "--otel", "nowhere")
+    assert result.code == 2
+    assert "no exporter 'nowhere' is installed, but console" in result.err

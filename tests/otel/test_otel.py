@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,7 +25,9 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 import amqp10.sync
 from amqp10 import Connection, Delivery, Message, MessageRejected, Receiver, Sender, Symbol, Worker, bridge
-from amqp10.broker import Broker
+from amqp10.azure import ServiceBus
+from amqp10.broker import Broker, TokenRules
+from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, QueueConfig, connection_string
 from amqp10.otel import extract, inject, instrument, instrument_broker, uninstrument, uninstrument_broker
 from amqp10.otel._telemetry import GAUGES, SCHEMA, error_type
 from amqp10.testing import BackgroundBroker
@@ -527,6 +530,44 @@ async def test_a_dead_letter_in_the_broker(how: str, seen: Seen) -> None:
         "messaging.message.id": "m",
         "error.type": reasons[how],
     }
+
+
+@pytest.mark.parametrize("how", ["asked", "too often", "expired"])
+async def test_a_dead_letter_of_the_emulator(how: str, seen: Seen, caplog: pytest.LogCaptureFixture) -> None:
+    """One of Service Bus is a span, too, and a line of the log."""
+    caplog.set_level(logging.INFO, "amqp10.broker")
+    queue = QueueConfig("orders", max_delivery_count=1, dead_letter_expired=True)
+    config = AzureConfig([queue])
+    instrument_broker(tracer_provider=seen.settings["tracer_provider"])
+    try:
+        async with Broker(azure=config, tokens=TokenRules([EMULATOR_RULE])) as broker:
+            async with ServiceBus(connection_string(broker.url)) as bus:
+                ttl = timedelta(milliseconds=1) if how == "expired" else None
+                async with bus.sender("orders") as sender:
+                    message = Message(b"x", message_id="m", application_properties={"traceparent": PARENT}, ttl=ttl)
+                    await sender.send(message)
+                async with bus.receiver("orders") as receiver, bus.receiver("orders", dead_letters=True) as dead:
+                    if how != "expired":
+                        delivery = await receiver.receive()
+                        await (
+                            delivery.abandon() if how == "too often" else delivery.dead_letter("sold-out", "no more")
+                        )
+                    await (await dead.receive()).complete()
+    finally:
+        uninstrument_broker()
+    reasons = {"too often": "MaxDeliveryCountExceeded", "expired": "TTLExpiredException"}
+    span = seen.one("dead_letter orders")
+    assert [trace.format_span_id(link.context.span_id) for link in span.links] == [PARENT.split("-")[2]]
+    assert span.attributes is not None
+    assert dict(span.attributes) == {
+        "messaging.system": "servicebus",
+        "messaging.operation.name": "dead_letter",
+        "messaging.destination.name": "orders",
+        "messaging.message.id": "m",
+        "error.type": reasons.get(how, "sold-out"),
+    }
+    said = [each for each in caplog.records if getattr(each, "amqp_event", None) == "message_dead_lettered"]
+    assert [getattr(each, "amqp_reason", None) for each in said] == [reasons.get(how, "sold-out")]
 
 
 def test_nothing_is_imported() -> None:

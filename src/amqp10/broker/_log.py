@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from ..net import visible
 
-DeadLetterObserver = Callable[[str, bytes, str, str | None], None]
-"""Is told of each dead letter: the queue, the encoded message, the reason, and the condition or None."""
+DeadLetterObserver = Callable[[str, str, bytes, str], None]
+"""Is told of each dead letter: the system ("amqp", "servicebus"), the queue, the encoded message, and the condition, or
+else the reason."""
 
 dead_letter_observers: Final[list[DeadLetterObserver]] = []
 """What telemetry has here for the brokers of the process."""

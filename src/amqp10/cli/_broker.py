@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import signal
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from importlib.util import find_spec
 from typing import Any
 
@@ -75,6 +75,25 @@ async def reload_on_hangup(running: Broker, begun: Mapping[str, Any], again: Cal
                 _log.error("SIGHUP: the old ones stay: %s", visible(str(error)))
             else:
                 _log.warning("SIGHUP: read anew: %d users; connections closed: %d", len(users), closed)
+
+
+@contextmanager
+def spans_to(exporter: str) -> Iterator[None]:
+    """Export the spans of the broker.
+
+    Raises:
+        Failure: what that needs is not installed.
+    """
+    if find_spec("opentelemetry") is None:
+        raise Failure("--otel needs OpenTelemetry: pip install 'amqp10[otel]' opentelemetry-sdk", 2)
+    from ..otel.internals import exporting_broker
+
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(exporting_broker(exporter))
+        except LookupError as error:
+            raise Failure(f"--otel: {error}", 2) from None
+        yield
 
 
 @click.command()
@@ -164,6 +183,11 @@ async def reload_on_hangup(running: Broker, begun: Mapping[str, Any], again: Cal
 @click.option(
     "--metrics-host", default="127.0.0.1", show_default=True, help="the address that the metrics are served at"
 )
+@click.option(
+    "--otel",
+    metavar="EXPORTER",
+    help="export a span of each dead letter: otlp, console, or what else of OpenTelemetry's exporters is installed",
+)
 @log_format_option
 def broker(
     config: str | None,
@@ -191,6 +215,7 @@ def broker(
     websocket: bool,
     origins: tuple[str, ...],
     metrics_port: int | None,
+    otel: str | None,
     metrics_host: str,
     log_format: LogFormat | None,
 ) -> None:
@@ -265,6 +290,8 @@ def broker(
 
     async def run() -> None:
         async with AsyncExitStack() as stack:
+            if otel is not None:
+                stack.enter_context(spans_to(otel))
             running = await stack.enter_async_context(made)
             told = f"amqp10 broker on {' and '.join(running.urls)} ({kept}; Ctrl-C stops it)"
             if service_bus is not None:

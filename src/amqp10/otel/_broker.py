@@ -34,13 +34,13 @@ def uninstrument_broker() -> None:
     dead_letter_observers.clear()
 
 
-def _dead_lettered(tracer: Tracer, queue: str, payload: bytes, reason: str, condition: str | None) -> None:
+def _dead_lettered(tracer: Tracer, system: str, queue: str, payload: bytes, reason: str) -> None:
     message = readable_payload(payload)
     attributes = {
-        "messaging.system": "amqp",
+        "messaging.system": system,
         "messaging.operation.name": "dead_letter",
         "messaging.destination.name": brief(queue),
-        "error.type": brief(condition or reason),
+        "error.type": brief(reason),
     }
     if message is not None and message.message_id is not None:
         attributes["messaging.message.id"] = brief(message.message_id)

@@ -545,7 +545,7 @@ class Queue(Node):
                 )
                 if entry.message_format == 0:
                     for observe in dead_letter_observers:
-                        observe(self.name, entry.payload, reason, str(error.condition) if error is not None else None)
+                        observe("amqp", self.name, entry.payload, str(error.condition) if error is not None else reason)
 
     def _forget(self, entry: QueuedMessage) -> None:
         self.depth -= 1

@@ -5,6 +5,7 @@ It knows no link and no protocol; receivers and the management node ask it, by s
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +18,7 @@ from ....errors import DecodeError
 from ....messaging import Error
 from ....types import Symbol, decode, encode
 from ..._errors import Refused
-from ..._log import attempt
+from ..._log import attempt, dead_letter_observers, notice
 from ..._queues.node import MESSAGE_OVERHEAD, Node, NotTaken
 from .._busy import AzureNode
 from .._messages import EntityMessage, State, messages_in
@@ -866,13 +867,25 @@ class Entity(AzureNode):
             return
         dead = message.dead(self.name, reason, description)
         self._remove(message)
-        self.dead_letters.add(dead)
+        self._keep_dead(self.dead_letters, dead, reason)
 
     def undeliverable(self, message: EntityMessage, reason: str, description: str) -> None:
         """Keep a message that could not be passed on, among those or the dead letters."""
         keeper = self.undelivered or self.dead_letters
         if keeper is not None:
-            keeper.add(message.dead(self.name, reason, description))
+            self._keep_dead(keeper, message.dead(self.name, reason, description), reason)
+
+    def not_taken(self, message: EntityMessage, reason: str, description: str) -> None:
+        """Keep a message that is not let in among the dead letters; it was in another entity before."""
+        assert self.dead_letters is not None
+        self._keep_dead(self.dead_letters, message.dead(self.name, reason, description), reason)
+
+    def _keep_dead(self, keeper: Entity, dead: EntityMessage, reason: str) -> None:
+        keeper.add(dead)
+        text = f"a message of {self.name!r:.200} is a dead letter: {reason:.500}"
+        notice("message_dead_lettered", logging.INFO, text, queue=self.name, reason=reason, failures=dead.attempts)
+        for observe in dead_letter_observers:
+            observe("servicebus", self.name, dead.outgoing(), reason)
 
     def pass_to(self, targets: Iterable[Entity], pass_on: PassOn) -> None:
         """Keep no messages from now on: `pass_on` puts them into some of these; senders wait for room in all."""

@@ -51,19 +51,15 @@ class Subscription:
             if not isinstance(error, Incomparable):
                 report(f"a rule of {entity.name!r} failed", error)
             if self.dead_letters_faults:
-                self._bury(message, "FilterEvaluationException", str(error))
+                entity.not_taken(message, "FilterEvaluationException", str(error))
             return
         for twin in found:
             try:
                 entity.check(twin)
             except NotTaken as refusal:
-                self._bury(twin, refusal.condition, str(refusal))
+                entity.not_taken(twin, refusal.condition, str(refusal))
             else:
                 entity.add(twin)
-
-    def _bury(self, message: EntityMessage, reason: str, description: str) -> None:
-        assert self.entity.dead_letters is not None
-        self.entity.dead_letters.add(message.dead(self.entity.name, reason, description))
 
     # Rules
 
