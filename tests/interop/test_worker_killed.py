@@ -108,7 +108,13 @@ async def fill(name: str, url: str) -> list[str]:
     async with Connection(url) as connection:
         if name != "artemis":
             async with management(connection) as rabbit:
-                back = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders"}
+                back = {
+                    "x-dead-letter-exchange": "",
+                    "x-dead-letter-routing-key": "orders",
+                    # Else RabbitMQ loses what it is handing on when it is killed.
+                    "x-dead-letter-strategy": "at-least-once",
+                    "x-overflow": "reject-publish",
+                }
                 for queue in names:
                     arguments = back if queue == "later" else {}
                     await rabbit.declare_queue(queue, "quorum", delivery_limit=-1, arguments=arguments)
