@@ -54,12 +54,12 @@ _BROKERS_OWN: Final = (
 class Delay(Protocol):
     """A way to have the broker deliver a message again after a delay."""
 
-    async def __call__(self, delivery: Delivery, attempts: int, counted: int, delay: float) -> Outcome:
+    async def __call__(self, delivery: Delivery, failures: int, broker_count: int, delay: float) -> Outcome:
         """Return the outcome by which the message comes later.
 
         Args:
-            attempts: how often it failed, all attempts counted.
-            counted: those of them that the broker knew of when it came.
+            failures: all failed attempts, this one among them.
+            broker_count: those that the broker had counted when the message came.
             delay: seconds until it is to come again.
         """
 
@@ -97,9 +97,9 @@ def own_message_id(message: Message) -> Any:
     return message.message_annotations.get(OWN_ID, message.message_id)
 
 
-def failed_annotations(attempts: int, counted: int) -> dict[Any, Any]:
-    """Return what tells the next worker of all attempts, in an outcome that the broker counts as one more."""
-    return {FAILED_ATTEMPTS: attempts - counted - 1}
+def failed_annotations(failures: int, broker_count: int) -> dict[Any, Any]:
+    """Return what tells the next worker of all failed attempts, in an outcome that the broker counts as one more."""
+    return {FAILED_ATTEMPTS: failures - broker_count - 1}
 
 
 class ByOutcome:
@@ -112,8 +112,8 @@ class ByOutcome:
     def __init__(self, clock: Callable[[], float] = time) -> None:
         self._clock = clock
 
-    async def __call__(self, delivery: Delivery, attempts: int, counted: int, delay: float) -> Outcome:
-        said = failed_annotations(attempts, counted)
+    async def __call__(self, delivery: Delivery, failures: int, broker_count: int, delay: float) -> Outcome:
+        said = failed_annotations(failures, broker_count)
         said[DELIVERY_TIME] = _from_now(self._clock, delay)
         return Modified(delivery_failed=True, message_annotations=said)
 
@@ -132,9 +132,9 @@ class ByCopy:
         self._when = when
         self._clock = clock
 
-    async def __call__(self, delivery: Delivery, attempts: int, counted: int, delay: float) -> Outcome:
+    async def __call__(self, delivery: Delivery, failures: int, broker_count: int, delay: float) -> Outcome:
         message = delivery.message
-        said: dict[Any, Any] = {FAILED_ATTEMPTS: attempts}
+        said: dict[Any, Any] = {FAILED_ATTEMPTS: failures}
         changes: dict[str, Any] = {}
         if self._when is None:
             changes["ttl"] = timedelta(seconds=delay)

@@ -90,18 +90,33 @@ _log = logging.getLogger("amqp10.worker")
 class Job:
     """A message that was received, until it has an outcome."""
 
-    __slots__ = ("before", "counted", "delivery", "failures", "fault", "held", "key", "letter", "lock")
+    __slots__ = (
+        "broker_count",
+        "delivery",
+        "failures",
+        "failures_on_arrival",
+        "fault",
+        "held",
+        "key",
+        "letter",
+        "lock",
+    )
 
     def __init__(self, delivery: Delivery) -> None:
         self.delivery = delivery
-        self.counted = 0  # attempts that failed, as the broker counted them
-        self.before = 0  # and with those that it does not know of, when the message came
-        self.failures = 0  # and with those that failed here
+        self.broker_count = 0  # failed attempts that the broker counted: the delivery-count when the message came
+        self.failures_on_arrival = 0  # all failed attempts before the message came here, whoever counted them
+        self.failures = 0  # all failed attempts until now, before the message came and here
         self.fault: Exception | None = None  # why it cannot be handed to the handler
         self.letter: DeadLetter | None = None  # the reason of a dead letter that could not be sent
         self.key: Hashable = None
         self.held = False  # until it is tried again
         self.lock: Lock | None = None  # of Service Bus, renewed as long as the message is here
+
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt that is under way or comes next; the first is 1."""
+        return self.failures + 1
 
 
 class Worker:
@@ -434,7 +449,7 @@ class Worker:
         job = Job(delivery)
         if self._idle or self._tasks < self.concurrency:
             self._call_another()
-        self._count(job)
+        self._count_earlier_attempts(job)
         if job.failures or job.fault is not None or delivery.stale:
             await self._handle([job])
             return
@@ -539,7 +554,7 @@ class Worker:
                 job.lock = self._locks.take(delivery)
                 if job.lock is not None:
                     self._group.start_soon(self._keep_locked, job.lock, job)
-            self._count(job)
+            self._count_earlier_attempts(job)
             if self._key is not None and job.fault is None:
                 try:
                     job.key = self._key(delivery.message)
@@ -556,16 +571,16 @@ class Worker:
         return jobs
 
     @staticmethod
-    def _count(job: Job) -> None:
+    def _count_earlier_attempts(job: Job) -> None:
         """Count the attempts at a message that failed before it came."""
         try:
             message = job.delivery.message
             if may_hold(message, HEADER):
-                job.counted = min(message.delivery_count, MOST_COUNTED)
-                job.before = job.failures = job.counted
+                job.broker_count = min(message.delivery_count, MOST_COUNTED)
+                job.failures_on_arrival = job.failures = job.broker_count
             # The octets of its name are looked for first: all the annotations are mostly read for nothing.
             if may_hold(message, MESSAGE_ANNOTATIONS, _FAILED_ATTEMPTS):
-                job.before = job.failures = job.counted + uncounted(message)
+                job.failures_on_arrival = job.failures = job.broker_count + uncounted(message)
         except Exception as error:
             job.fault = error
 
@@ -614,7 +629,7 @@ class Worker:
 
     async def _attempt(self, jobs: list[Job]) -> None:
         try:
-            messages = [_counted(job) for job in jobs]
+            messages = [_message_for_handler(job) for job in jobs]
             given = messages if self._batch_size is not None else messages[0]
             processing = processing_of(self._receiver)
             if processing is None:
@@ -634,7 +649,7 @@ class Worker:
             outcomes = self._outcomes(result, len(jobs))
         except TypeError as error:  # the handler did its work, and would return the same at another attempt
             for job in jobs:
-                await self._bury(job, DeadLetter(described(error)), job.failures + 1, error)
+                await self._bury(job, DeadLetter(described(error)), job.attempt, error)
             return
         told: list[tuple[Job, Outcome]] = []
         for job, outcome in zip(jobs, outcomes, strict=True):
@@ -680,26 +695,25 @@ class Worker:
         """Retry, dead-letter or settle a message whose handler raised, as the policy decides."""
         if job.lock is not None and job.lock.lost:
             return
-        attempt = job.failures + 1
         if isinstance(error, DeadLetter):
             decision: Retry | DeadLetter | Outcome = error
         else:
-            decision = self._retries.decide(error, job.delivery.message, attempt)
+            decision = self._retries.decide(error, job.delivery.message, job.attempt)
         if isinstance(decision, Retry):
             delay = decision.delay if decision.delay is not None else self._retries.initial_delay
             said = described(error)
             self._notice(
                 *("handler_failed", logging.WARNING),
-                f"attempt {attempt} of {self._retries.attempts} failed, the next is in {delay:.3g} s: {said}",
+                f"attempt {job.attempt} of {self._retries.attempts} failed, the next is in {delay:.3g} s: {said}",
                 job,
                 exc_info=None if isinstance(error, Retry) else error,
-                attempt=attempt,
+                attempt=job.attempt,
                 again_in=delay,
                 error=said,
             )
             await self._retry(job, delay)
         elif isinstance(decision, DeadLetter):
-            await self._bury(job, decision, attempt, error)
+            await self._bury(job, decision, job.attempt, error)
         elif isinstance(decision, Rejected):
             await self._reject(job, decision)
         else:
@@ -710,7 +724,7 @@ class Worker:
         job.failures += 1
         if self._delay is not None:
             try:
-                outcome = await self._delay(job.delivery, job.failures, job.counted, delay)
+                outcome = await self._delay(job.delivery, job.failures, job.broker_count, delay)
                 await self._settle([(job, outcome)])
                 return
             except _NOT_SENT as error:
@@ -804,7 +818,7 @@ class Worker:
         error = outcome.error
         condition = error.condition if error is not None else "amqp:internal-error"
         reason = (error.description if error is not None else None) or "the handler rejected it"
-        await self._bury(job, DeadLetter(reason, condition=condition), job.failures + 1)
+        await self._bury(job, DeadLetter(reason, condition=condition), job.attempt)
 
     async def _bury(self, job: Job, letter: DeadLetter, attempts: int, error: Exception | None = None) -> None:
         """Send a message to the dead letters, with the reason; reject it if there is no address for them."""
@@ -839,8 +853,9 @@ class Worker:
         if delivery.state is not None:
             return
         try:
-            if job.failures > job.before and "modified" in self._connection.capabilities:
-                delivery.modify(delivery_failed=True, message_annotations=failed_annotations(job.failures, job.counted))
+            if job.failures > job.failures_on_arrival and "modified" in self._connection.capabilities:
+                said = failed_annotations(job.failures, job.broker_count)
+                delivery.modify(delivery_failed=True, message_annotations=said)
             else:
                 delivery.release()
         except _GONE as error:
@@ -920,10 +935,10 @@ def _id_of(job: Job) -> str | None:
     return None if said is None else str(said)
 
 
-def _counted(job: Job) -> Message:
+def _message_for_handler(job: Job) -> Message:
     """Return the message as the handler sees it: with all the failed attempts in its delivery-count."""
     message = job.delivery.message
-    if job.failures != job.counted:
+    if job.failures != job.broker_count:
         message.delivery_count = job.failures
         message.message_id = own_message_id(message)
     return message
