@@ -19,6 +19,7 @@ HEADS: dict[str, Callable[[int], bytes]] = {
     "1.0": lambda size: struct.pack(">IBBH", size, 2, 0, 0),
     "0-9-1": lambda size: struct.pack(">BHI", 3, 1, size - 8),
     "0-9": lambda size: struct.pack(">BHI", 3, 1, size - 8),
+    "0-9-draft": lambda size: struct.pack(">BBHI", 3, 0, 1, size - 9),
     "0-10": lambda size: struct.pack(">BBHBBHI", 0x0F, 1, size, 0, 1, 1, 0),
     "fast": lambda size: struct.pack(">H", size),
 }
@@ -57,4 +58,5 @@ def test_larger_than_agreed(dialect: str, side: str, modest: str) -> None:
     engine.receive_data(HEADS[dialect](AGREED + 1))
     error = end(engine)
     assert error is not None
-    assert str(AGREED) in str(error) or str(AGREED - 8) in str(error)
+    around = {"0-9-1": 8, "0-9": 8, "0-9-draft": 9}  # octets of a frame that are not in the size that it states
+    assert str(AGREED - around.get(dialect, 0)) in str(error)
