@@ -403,7 +403,7 @@ class Namespace:
             clock=self.clock,
             limits=router.limits,
             touch=router.touch,
-            alarm=lambda seconds: router.alarm(entity, router.clock() + max(0.0, seconds)),
+            expire_after=lambda seconds: router.alarm(entity, router.clock() + max(0.0, seconds)),
             dead_letters=dead_letters,
         )
         router.adopt(entity)

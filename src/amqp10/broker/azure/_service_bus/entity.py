@@ -22,7 +22,8 @@ from ..._log import attempt, dead_letter_observers, notice
 from ..._queues.node import MESSAGE_OVERHEAD, Node, NotTaken
 from .._busy import AzureNode
 from .._messages import EntityMessage, State, messages_in
-from .groups import Group, Lock, Receiver, SessionReceiver
+from .groups import Group, Receiver, SessionReceiver
+from .locks import Lock, Locks
 from .seen_ids import SEEN, SeenIds
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ _COUNT, _MESSAGE, _SESSION = "#", "m", "s"
 _MOST_HOPS: Final = 4
 """Forwardings of one message by themselves."""
 
-TimerKind = Literal["lock", "due", "death", "session", "patience"]
+TimerKind = Literal["lock", "scheduled", "death", "session", "patience"]
 Status = Literal["Active", "Disabled", "SendDisabled", "ReceiveDisabled"]
 PassOn = Callable[["Entity", EntityMessage], None]
 """Takes a message of an entity that keeps none."""
@@ -98,7 +99,7 @@ class Entity(AzureNode):
 
     Args:
         clock: the time in seconds since 1970.
-        alarm: asks for a call of `expire` in that many seconds.
+        expire_after: asks for a call of `expire` in that many seconds.
         dead_letters: where messages go that nobody could take; None for nowhere: this is such an entity itself.
 
     Attributes:
@@ -120,7 +121,7 @@ class Entity(AzureNode):
         clock: Callable[[], float],
         limits: Limits,
         touch: Callable[[Node], None],
-        alarm: Callable[[float], None],
+        expire_after: Callable[[float], None],
         dead_letters: Entity | None = None,
     ) -> None:
         super().__init__(name, limits=limits, touch=touch)
@@ -135,15 +136,14 @@ class Entity(AzureNode):
         self.undelivered: Entity | None = None
         self.bytes: int = 0
         self._clock = clock
-        self._alarm = alarm
+        self._expire_after = expire_after
         self._messages: dict[int, EntityMessage] = {}
         self._all = Group()  # unless each belongs to a session
         self._groups: dict[str, Group] = {}
         self._busy: dict[Group, None] = {}  # those that may have something for a receiver
         self._askers: dict[int, SessionReceiver] = {}  # for any session
         self._numbers = count()
-        self._locks: dict[UUID, Lock] = {}
-        self._locked: dict[int, UUID] = {}
+        self._locks = Locks()
         self._timers: list[tuple[float, TimerKind, Any]] = []  # a heap
         self._seen = SeenIds()
         self._draining: dict[Receiver, None] = {}
@@ -188,13 +188,13 @@ class Entity(AzureNode):
         group.count += 1
         self.bytes += message.size
         if message.state == "scheduled":
-            self._at(message.scheduled_for or 0.0, "due", sequence)
+            self._at(message.scheduled_for or 0.0, "scheduled", sequence)
         if message.expires is not None:
             self._at(message.expires, "death", sequence)
         if lock is not None and group.id is None:  # a session is free when its receiver is gone
-            self._locks[lock[0]] = Lock(message, group, lock[1])
-            self._locked[sequence] = lock[0]
-            self._at(lock[1], "lock", lock[0])
+            token, until = lock
+            self._locks.add(Lock(token, message, group, until))
+            self._at(until, "lock", token)
         elif message.state == "active":
             self._make_ready(message)
 
@@ -214,8 +214,8 @@ class Entity(AzureNode):
             self._records.put(_key_of(message), partial(self._stored, message), lazily=lazily)
 
     def _stored(self, message: EntityMessage) -> bytes:
-        token = self._locked.get(message.sequence)
-        return message.stored(None if token is None else (token, self._locks[token].until))
+        lock = self._locks.of_message(message.sequence)
+        return message.stored(None if lock is None else (lock.token, lock.own_until))
 
     def _note_session(self, group: Group) -> None:
         if self._records is not None:
@@ -348,7 +348,6 @@ class Entity(AzureNode):
         self._draining.clear()
         self._messages.clear()
         self._locks.clear()
-        self._locked.clear()
         self._timers.clear()
         self.keep_messages()
         for source in list(self._sources):
@@ -387,7 +386,7 @@ class Entity(AzureNode):
             self.charge(message.account, message.size + MESSAGE_OVERHEAD)
         if message.scheduled_for is not None and message.scheduled_for > now:
             message.state = "scheduled"
-            self._at(message.scheduled_for, "due", message.sequence)
+            self._at(message.scheduled_for, "scheduled", message.sequence)
         else:
             self._begin(message, now)
         self.touch()
@@ -446,7 +445,7 @@ class Entity(AzureNode):
             for message in self._messages.values()
             if message.state == "active"
             and message.enqueued < before
-            and message.sequence not in self._locked
+            and not self._locks.is_locked(message.sequence)
             and session_id in (None, message.session_id)
         )
         gone = list(islice(found, most))
@@ -534,7 +533,7 @@ class Entity(AzureNode):
         while group.ready:
             sequence = heappop(group.ready)
             message = self._messages.get(sequence)
-            if message is not None and message.state == "active" and sequence not in self._locked:
+            if message is not None and message.state == "active" and not self._locks.is_locked(sequence):
                 return message
         return None
 
@@ -579,7 +578,7 @@ class Entity(AzureNode):
         found = {}
         for sequence in sequences:
             message = self._messages.get(sequence)
-            if message is None or message.state != state or sequence in self._locked:
+            if message is None or message.state != state or self._locks.is_locked(sequence):
                 raise Refused(MESSAGE_NOT_FOUND, f"no message with the sequence number {sequence} is {state}")
             found[sequence] = message
         return list(found.values())
@@ -591,13 +590,10 @@ class Entity(AzureNode):
         return self._clock() + self.terms.lock_duration if group.id is None else group.until
 
     def _lock(self, message: EntityMessage, group: Group, token: UUID, until: float) -> None:
-        self._locks[token] = Lock(message, group, until)
-        self._locked[message.sequence] = token
+        self._locks.add(Lock(token, message, group, until))
         if group.id is None:
             self._at(until, "lock", token)
             self._note(message, lazily=True)
-        else:
-            group.locked[token] = None
 
     def renew(self, tokens: Iterable[UUID]) -> list[float]:
         """Let locks last as long again; return when they end.
@@ -610,7 +606,7 @@ class Entity(AzureNode):
         locks = {token: self._held(token) for token in tokens}
         until = self._clock() + self.terms.lock_duration
         for token, lock in locks.items():
-            lock.until = until
+            lock.own_until = until
             self._at(until, "lock", token)
             self._note(lock.message)
         return [until] * len(locks)
@@ -625,8 +621,13 @@ class Entity(AzureNode):
             self._held(token)
 
     def _held(self, token: UUID) -> Lock:
-        lock = self._locks.get(token)
-        if lock is None or lock.ends <= self._clock():
+        """Return the lock with a token.
+
+        Raises:
+            Refused: it is lost.
+        """
+        lock = self._locks.by_token(token)
+        if lock is None or lock.until <= self._clock():
             self._pass_time()
             if self.terms.requires_session:
                 raise Refused(SESSION_LOCK_LOST, "The session lock has expired, or the message was settled before.")
@@ -634,30 +635,25 @@ class Entity(AzureNode):
             raise Refused(MESSAGE_LOCK_LOST, reason)
         return lock
 
-    def _unlock(self, token: UUID) -> EntityMessage:
-        self._held(token)
-        return self._forget_lock(token)
-
-    def _forget_lock(self, token: UUID) -> EntityMessage:
-        lock = self._locks.pop(token)
-        del self._locked[lock.message.sequence]
-        lock.group.locked.pop(token, None)
+    def _unlock(self, lock: Lock) -> EntityMessage:
+        """End a lock, whether its time is over or not; return its message."""
+        self._locks.remove(lock)
         self._note(lock.message)
         self.touch()
         return lock.message
 
     def complete(self, token: UUID) -> None:
         """Remove a locked message; this and the next four raise Refused where the lock is lost."""
-        self._remove(self._unlock(token))
+        self._remove(self._unlock(self._held(token)))
 
     def release(self, token: UUID) -> None:
         """Give a message back; that counts for no attempt."""
-        self._come_back(self._unlock(token))
+        self._come_back(self._unlock(self._held(token)))
 
     def abandon(self, token: UUID, properties: Mapping[Any, Any]) -> None:
         """Give a message back after an attempt that failed; `properties` are added to its own."""
         message = self._changed(token, properties)
-        self._failed(message)
+        self._attempt_failed(message)
 
     def defer(self, token: UUID, properties: Mapping[Any, Any]) -> None:
         """Put a message aside, for who asks for it by its sequence number."""
@@ -675,7 +671,7 @@ class Entity(AzureNode):
         """Return a locked message, with what its receiver says added, and no longer locked."""
         if len(properties) > MOST_CHANGES:
             raise Refused(ARGUMENT_ERROR, f"{MOST_CHANGES} properties are changed at most, not {len(properties)}")
-        message = self._unlock(token)
+        message = self._unlock(self._held(token))
         if properties:
             before = message.size
             message.say({str(name): value for name, value in properties.items()})
@@ -687,12 +683,12 @@ class Entity(AzureNode):
     def lose_locks(self) -> int:
         """Let all locks end now, those of sessions too, as if their time were over; return how many there were."""
         groups = [group for group in self._groups.values() if group.holder is not None]
-        tokens = [token for token, lock in self._locks.items() if lock.group.id is None]
+        locks = self._locks.without_session()
         for group in groups:
             self._lose_session(group)
-        for token in tokens:
-            self._failed(self._forget_lock(token))
-        return len(groups) + len(tokens)
+        for lock in locks:
+            self._attempt_failed(self._unlock(lock))
+        return len(groups) + len(locks)
 
     # Sessions
 
@@ -755,8 +751,8 @@ class Entity(AzureNode):
     def _free_session(self, group: Group, come_back: Callable[[EntityMessage], None]) -> None:
         """Let a session be free; messages that its receiver had come back."""
         group.holder = None
-        for token in list(group.locked):
-            come_back(self._forget_lock(token))
+        for lock in self._locks.of_session(group):
+            come_back(self._unlock(lock))
         self._drop_if_blank(group)
         self.touch()
 
@@ -774,7 +770,7 @@ class Entity(AzureNode):
         self._receivers.pop(holder, None)
         self._draining.pop(holder, None)
         group.line.clear()
-        self._free_session(group, self._failed)
+        self._free_session(group, self._attempt_failed)
         reason = f"The lock of the session {group.id!r:.200} has expired: accept the session again."
         attempt(f"a receiver of {self.name!r}", holder.lock_lost, Error(Symbol(SESSION_LOCK_LOST), reason))
 
@@ -837,7 +833,8 @@ class Entity(AzureNode):
 
     # What becomes of messages
 
-    def _failed(self, message: EntityMessage) -> None:
+    def _attempt_failed(self, message: EntityMessage) -> None:
+        """Let a message come back, or be a dead letter after the last attempt."""
         message.attempts += 1
         most = self.terms.max_delivery_count
         if most is not None and message.attempts >= most:
@@ -898,7 +895,7 @@ class Entity(AzureNode):
 
     def _pass_on_active(self) -> None:
         for message in [each for each in self._messages.values() if each.state == "active"]:
-            if message.sequence not in self._locked:
+            if not self._locks.is_locked(message.sequence):
                 self._begin(message, self._clock())
 
     def keep_messages(self) -> None:
@@ -945,11 +942,12 @@ class Entity(AzureNode):
     # Time
 
     def _at(self, moment: float, kind: TimerKind, what: UUID | int | str) -> None:
+        """Set a timer, and the router's alarm for this entity to it: that calls `expire`, which does what is due."""
         if len(self._timers) > 4 * len(self._messages) + 256:
             self._timers = list({timer for timer in self._timers if self._counts(*timer)})
             heapify(self._timers)
         heappush(self._timers, (moment, kind, what))
-        self._alarm(moment - self._clock())
+        self._expire_after(moment - self._clock())
 
     def expire(self, now: float) -> float | None:
         """Do what is due; return when the next is, on the broker's clock, where it is `now`."""
@@ -959,7 +957,8 @@ class Entity(AzureNode):
     def _counts(self, moment: float, kind: TimerKind, what: Any) -> bool:
         """Return whether a timer still means something."""
         if kind == "lock":
-            return what in self._locks and self._locks[what].until == moment
+            lock = self._locks.by_token(what)
+            return lock is not None and lock.own_until == moment
         if kind == "session":
             group = self._groups.get(what)
             return group is not None and group.holder is not None and group.until == moment
@@ -976,7 +975,9 @@ class Entity(AzureNode):
                 continue
             self.touch()
             if kind == "lock":
-                self._failed(self._forget_lock(what))
+                lock = self._locks.by_token(what)
+                assert lock is not None  # else the timer would mean nothing
+                self._attempt_failed(self._unlock(lock))
             elif kind == "session":
                 self._lose_session(self._groups[what])
             elif kind == "patience":
@@ -985,7 +986,7 @@ class Entity(AzureNode):
                     reason = f"no session of {self.name!r} with messages came free in time"
                     attempt(f"a receiver of {self.name!r}", asker.refused, Error(Symbol(TIMEOUT), reason))
             elif kind == "death":
-                if what not in self._locked:  # one that is locked dies when it comes back
+                if not self._locks.is_locked(what):  # one that is locked dies when it comes back
                     self._expire(self._messages[what])
             else:
                 # It is there from now on, with the number of one that has just come.

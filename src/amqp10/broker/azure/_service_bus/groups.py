@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from ....messaging import Error
-    from .._messages import EntityMessage
 
 
 class Receiver(Taker):
@@ -59,7 +58,6 @@ class Group:
         count: messages in any state.
         holder: has the session locked.
         until: when that lock ends, seconds since 1970.
-        locked: the tokens of messages that the holder has.
         state: what its receivers keep with it; None for nothing.
         updated: when the state was set last; None: never.
     """
@@ -70,7 +68,6 @@ class Group:
     count: int = 0
     holder: SessionReceiver | None = None
     until: float = 0.0
-    locked: dict[UUID, None] = field(default_factory=dict)
     state: bytes | None = None
     updated: float | None = None
 
@@ -78,22 +75,3 @@ class Group:
     def blank(self) -> bool:
         """Whether nothing would be lost with it."""
         return not self.count and self.holder is None and self.state is None
-
-
-@dataclass(eq=False, slots=True)
-class Lock:
-    """A message that one receiver has.
-
-    Attributes:
-        group: what it belongs to; a message of a session is locked as long as that is.
-        until: when it ends, seconds since 1970; means nothing in a session.
-    """
-
-    message: EntityMessage
-    group: Group
-    until: float
-
-    @property
-    def ends(self) -> float:
-        """When it really ends."""
-        return self.until if self.group.id is None else self.group.until
