@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -131,6 +133,45 @@ def test_typed() -> None:
 def test_version() -> None:
     """`amqp10.__version__` is the version that the changelog of the last release names."""
     assert re.fullmatch(r"\d+\.\d+\.\d+", amqp10.__version__)
+
+
+NOT_INSTALLED = """
+import importlib.metadata as metadata
+
+def absent(name, of=metadata.distribution):
+    if name == "amqp10":
+        raise metadata.PackageNotFoundError(name)
+    return of(name)
+
+metadata.distribution = absent  # which version() asks, too
+import anyio, click.testing
+from amqp10 import Connection
+from amqp10.broker import Broker
+from amqp10.cli._main import cli
+from amqp10.otel import instrument, instrument_broker
+
+async def main():
+    async with Broker() as broker:
+        for dialect in ("1.0", "0-10", "0-9-1", "0-9-draft", "fast"):
+            async with Connection(broker.url, dialect=dialect):
+                print(dialect)
+
+instrument()
+instrument_broker()
+print(click.testing.CliRunner().invoke(cli, ["--version"], prog_name="amqp10").output, end="")
+anyio.run(main)
+"""
+
+
+def test_from_sources_that_are_not_installed() -> None:
+    """Only `amqp10.__version__` knows the version: a broker, clients of each dialect, telemetry and the command line
+    work where `importlib.metadata` knows no package of this name.
+    """
+    run = subprocess.run([sys.executable, "-c", NOT_INSTALLED], capture_output=True, text=True, check=False)
+    assert run.stderr == ""
+    first, *dialects = run.stdout.splitlines()
+    assert first == f"amqp10, version {amqp10.__version__}"
+    assert dialects == ["1.0", "0-10", "0-9-1", "0-9-draft", "fast"]
 
 
 @pytest.mark.anyio

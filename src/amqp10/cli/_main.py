@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import anyio
 import click
 
+from .._version import __version__
 from ..errors import (
     AmqpError,
     AuthenticationFailed,
@@ -120,7 +121,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "AMQP10"})
-@click.version_option(package_name="amqp10", allow_from_autoenv=False)
+@click.version_option(__version__, allow_from_autoenv=False)
 def cli() -> None:
     """Use AMQP from the command line: run a broker or a worker, send, receive, browse, move messages, look at a server.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from importlib.metadata import version
 
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind, Status, StatusCode, Tracer, TracerProvider
 
+from .._version import __version__
 from ._telemetry import SCHEMA, brief, links_to, readable_payload
 
 
@@ -23,7 +23,7 @@ def instrument_broker(*, tracer_provider: TracerProvider | None = None) -> None:
     """
     from ..broker.internals import dead_letter_observers  # only here: clients need not load the broker
 
-    tracer = trace.get_tracer("amqp10", version("amqp10"), tracer_provider, schema_url=SCHEMA)
+    tracer = trace.get_tracer("amqp10", __version__, tracer_provider, schema_url=SCHEMA)
     dead_letter_observers[:] = [partial(_dead_lettered, tracer)]
 
 

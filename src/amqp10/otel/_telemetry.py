@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib.metadata import version
 from time import perf_counter, time_ns
 from types import TracebackType
 from typing import Any, Final
@@ -13,6 +12,7 @@ from opentelemetry import context, metrics, trace
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, TracerProvider
 
+from .._version import __version__
 from ..client import Connection, Health
 from ..client.internals import endpoint_of, terminus_of
 from ..errors import DecodeError, LocalProtocolError
@@ -84,8 +84,8 @@ class Telemetry:
     """
 
     def __init__(self, tracer_provider: TracerProvider | None, meter_provider: MeterProvider | None) -> None:
-        self._tracer = trace.get_tracer("amqp10", version("amqp10"), tracer_provider, schema_url=SCHEMA)
-        meter = metrics.get_meter("amqp10", version("amqp10"), meter_provider, schema_url=SCHEMA)
+        self._tracer = trace.get_tracer("amqp10", __version__, tracer_provider, schema_url=SCHEMA)
+        meter = metrics.get_meter("amqp10", __version__, meter_provider, schema_url=SCHEMA)
         self._duration = meter.create_histogram(
             "messaging.client.operation.duration",
             "s",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from functools import cache
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from ..._version import __version__
 from ...errors import AmqpError, ConnectionClosed
 from .codes import Fault, as_error, as_exception
 from .wire.methods import ConnectionClose, ConnectionCloseOk
@@ -18,10 +17,8 @@ if TYPE_CHECKING:
     from .wire.method_table import Method
 
 
-@cache
-def own_product() -> Mapping[str, str]:
-    """Return what either side says of its program; the version is read from the disk once, not at each connection."""
-    return {"product": "amqp10", "version": version("amqp10"), "platform": "Python"}
+OWN_PRODUCT: Final[Mapping[str, str]] = {"product": "amqp10", "version": __version__, "platform": "Python"}
+"""What either side says of its program."""
 
 
 class Connection(ABC):

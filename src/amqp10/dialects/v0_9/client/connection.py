@@ -28,7 +28,7 @@ from ....messaging import DeliveryState, Rejected, Returned
 from ....sasl import Anonymous, ClientHandshake
 from ....types import Symbol
 from ..codes import Fault, as_error
-from ..connection import agreed, capabilities_of, own_product
+from ..connection import OWN_PRODUCT, agreed, capabilities_of
 from ..engine import V09Engine
 from ..requests import UpdateSecret
 from ..states import Step
@@ -152,7 +152,7 @@ class ClientConnection(ConnectionCore):
 
     def _client_properties(self) -> dict[str, Any]:
         terms, tables = self.engine.terms, self.engine.variant.tables
-        properties: dict[str, Any] = {**own_product()}
+        properties: dict[str, Any] = {**OWN_PRODUCT}
         properties["capabilities"] = (
             dict.fromkeys(CLIENT_CAPABILITIES, True) if tables.holds(True) else " ".join(CLIENT_CAPABILITIES)
         )

@@ -12,7 +12,7 @@ from ....sasl import Step as LoginStep
 from ....types import Symbol
 from ..._kit.backlog import Backlog
 from ..codes import Fault
-from ..connection import agreed, capabilities_of, own_product
+from ..connection import OWN_PRODUCT, agreed, capabilities_of
 from ..engine import V09Engine
 from ..states import Step
 from ..wire.framing import LEAST_FRAME, METHOD
@@ -80,7 +80,7 @@ class ServerConnection(ConnectionCore):
     def started(self) -> None:
         """Send connection.start, because the client's header has come."""
         terms, tables, variant = self.engine.terms, self.engine.variant.tables, self.engine.variant
-        properties: dict[str, Any] = {**own_product()}
+        properties: dict[str, Any] = {**OWN_PRODUCT}
         for name, value in terms.properties.items():
             if isinstance(name, str) and tables.holds({str(name): value}):
                 properties[str(name)] = value
