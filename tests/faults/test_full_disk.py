@@ -11,7 +11,7 @@ import pytest
 from amqp10 import Connection
 from amqp10.broker import Broker
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.capability("nothing lost")]
 
 SENDER = """
 import resource, sys

@@ -22,6 +22,7 @@ from ..kit.stored_broker import StoredBroker
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.slow,
+    pytest.mark.capability("nothing lost"),
     pytest.mark.timeout(400),
     # The programs choose their own.
     pytest.mark.parametrize("anyio_backend", ["trio"]),

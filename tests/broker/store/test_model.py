@@ -1,4 +1,4 @@
-"""Whatever happens to a queue, and whenever the broker ends: the next one has what the last commit had.
+"""Whatever happens to a queue, and whenever the broker ends, in mid-commit too: the next one has what the last one had.
 
 First with plain queues, of which everything is compared; then with queues of any arguments, messages of any content,
 links, transactions and branches, of which it is compared that no message is missing.
@@ -34,6 +34,8 @@ from amqp10.types import Symbol, Timestamp
 from ..conftest import Clock, Taker
 from ..controller import controller
 from ..wire import Wire
+
+pytestmark = pytest.mark.capability("nothing lost")
 
 NAMES = ("a", "b", "dead-letter")
 OUTCOMES = (

@@ -11,15 +11,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ...messaging import Accepted, Modified, Rejected, Released
 from .._log import attempt, dead_letter_observers, notice, report
 from .browsers import Browsers
 from .delayed import DelayedMessages, delivery_time
 from .node import MESSAGE_OVERHEAD, Node
-from .ready import ReadyMessages
 from .selection import Looks, Selection
+from .waiting import WaitingMessages
 
 if TYPE_CHECKING:
     from ...messaging import Error
@@ -33,7 +33,11 @@ UNLIMITED = 1 << 60
 # What a message is taken to weigh before the first one came.
 _FIRST_GUESS = 4096
 
-DeadLetter = Callable[["Queue", "QueuedMessage", str, "Error | None"], bool]
+Reason = Literal["rejected", "max-delivery-count", "expired", "maxlen"]
+"""Why a message becomes a dead letter: by its outcome (`settle`), failed attempts (`_exhausted`), time (`_expire`), or
+because the queue had too many (`DeclaredQueue`)."""
+
+DeadLetter = Callable[["Queue", "QueuedMessage", Reason, "Error | None"], bool]
 SetAside = Callable[["Queue", "QueuedMessage", Exception], None]
 
 
@@ -48,7 +52,8 @@ class Queue(Node):
     - If its outcome says until when, it waits before it is there again: `x-opt-delivery-time`, in milliseconds since
       1970. A store does not keep that.
     - Rejected messages, those that failed `max_delivery_count` times, and (if asked for) expired ones
-        are given to `dead_letter`, which says whether it took them. Else they end.
+        are given to `dead_letter`, which says whether it took them. Else they end. `DeclaredQueue` also gives it those
+        that are too many.
     - A message that cannot be handled, for what it makes the broker raise, is given to `set_aside`, which keeps it; the
         queue goes on without it. Without `set_aside` the exception goes its way.
     - `alarm` is told when a message that just came will die, and in which queue, for whoever calls `expire` in time.
@@ -104,7 +109,7 @@ class Queue(Node):
         self._dead_letter_expired = dead_letter_expired
         self._max_delivery_count = max_delivery_count
         self._bytes_in = 0
-        self._waiting = ReadyMessages()
+        self._waiting = WaitingMessages()
         self._mortal: list[tuple[float, int, QueuedMessage]] = []  # a heap: die at a known time
         self._delayed = DelayedMessages()
         self._until: float | None = None  # what the outcome just now says, seconds since 1970
@@ -517,11 +522,11 @@ class Queue(Node):
             raise error
         self._set_aside(self, entry, error)
 
-    def _bury(self, entry: QueuedMessage, reason: str, error: Error | None) -> None:
+    def _bury(self, entry: QueuedMessage, reason: Reason, error: Error | None) -> None:
         self._die(entry, reason, error)
         self._forget(entry)
 
-    def _die(self, entry: QueuedMessage, reason: str, error: Error | None) -> None:
+    def _die(self, entry: QueuedMessage, reason: Reason, error: Error | None) -> None:
         """Give a message to the dead letters; what they cannot handle goes into the quarantine."""
         if self._dead_letter is None:
             return

@@ -22,10 +22,10 @@ from .._queues.topic import Subscription
 if TYPE_CHECKING:
     from ...messaging import Error
     from .._queues.message import QueuedMessage
-    from .._queues.queue import Queue
+    from .._queues.queue import Queue, Reason
     from .topology import Topology
 
-# What RabbitMQ calls the reasons.
+# Reasons that have another name in RabbitMQ.
 _REASONS: Final = {"max-delivery-count": "delivery_limit"}
 _DEATHS: Final = Symbol("x-death")
 
@@ -47,7 +47,7 @@ class DeadLetters:
         self._topology = topology
         self._declare = declare
 
-    def take(self, queue: Queue, entry: QueuedMessage, reason: str, error: Error | None) -> bool:
+    def take(self, queue: Queue, entry: QueuedMessage, reason: Reason, error: Error | None) -> bool:
         """Move a message out of its queue, with the reason in its annotations; False when it just ends.
 
         It ends, too, when it has gone through too many queues by itself: whatever it says of where it was.
@@ -80,7 +80,13 @@ class DeadLetters:
         return _put(node, dead)
 
     def _publish(
-        self, queue: Queue, entry: QueuedMessage, reason: str, error: Error | None, exchange_name: str, key: str | None
+        self,
+        queue: Queue,
+        entry: QueuedMessage,
+        reason: Reason,
+        error: Error | None,
+        exchange_name: str,
+        key: str | None,
     ) -> bool:
         exchange = self._topology.exchanges.get(exchange_name)
         if exchange is None:
@@ -88,8 +94,8 @@ class DeadLetters:
         annotations, ttl = _read(entry)
         came_to, came_with = (_text(annotations.get(name)) for name in ("x-exchange", "x-routing-key"))
         first_key = came_with if came_with is not None else queue.name
-        reason = _REASONS.get(reason, reason)
-        deaths = _deaths(annotations, queue.name, reason, came_to or "", first_key)
+        named = _REASONS.get(reason, reason)
+        deaths = _deaths(annotations, queue.name, named, came_to or "", first_key)
         if deaths is None:
             return False
         if ttl is not None and entry.expires is not None:  # which it has no more, so that it does not die again at once
@@ -98,7 +104,7 @@ class DeadLetters:
         dead = _moved(entry, reason)
         marks: dict[Symbol, Any] = {_DEATHS: deaths, Symbol("x-exchange"): exchange_name, Symbol("x-routing-key"): key}
         for which in ("last",) if _DEATHS in annotations else ("first", "last"):
-            marks[Symbol(f"x-{which}-death-reason")] = reason
+            marks[Symbol(f"x-{which}-death-reason")] = named
             marks[Symbol(f"x-{which}-death-queue")] = queue.name
             marks[Symbol(f"x-{which}-death-exchange")] = came_to or ""
         if error is not None:

@@ -10,6 +10,9 @@ are written, and a message that came and went in between costs nothing.
 
 While the disk refuses (`failure`), what was noted waits in memory and is tried again; all connections are cut, for
 their peers wait for answers that must not be written, and new ones are refused.
+
+What a killed process leaves: `tests/broker/store/test_model.py` in mid-commit, `tests/faults/test_store_kill.py` at any
+time.
 """
 
 from __future__ import annotations

@@ -32,12 +32,13 @@ class ResumableSender(Protocol):
 
 
 class SenderResumption:
-    """The deliveries of a sender whose link was lost; made when first needed.
+    """The deliveries of a sender whose link was lost.
 
-    `unresumed` decides which are sent again. Never those sent settled, those of a transaction, and streamed bodies.
+    It is made when first needed: at the first loss, when a store brings deliveries back, or when a transaction is
+    rolled back before one of its messages was sent.
 
-    That is at the first loss, when a store brings deliveries back, or when a transaction is rolled back before one of
-    its messages was sent.
+    `interrupted` gives up those of a transaction. `unresumed` decides which others are sent again; never those sent
+    settled and streamed bodies. A request is repeated by who waits for its reply (`Repeating`).
 
     Attributes:
         recovered: messages that an earlier connection left.

@@ -43,10 +43,10 @@ class LoginKeeper(TokenKeeper):
     def __init__(self, connection: ConnectionCore, settings: LoginTokens) -> None:
         self._connection = connection
         self._settings = settings
-        self._renewal = Renewal(connection, settings, AUDIENCE, settings.scope)
+        self._keepal = Renewal(connection, settings, AUDIENCE, settings.scope)
 
     async def login(self, endpoint: Endpoint) -> tuple[Mechanism, ...]:
-        renewal = self._renewal
+        renewal = self._keepal
         renewal.failure = None
         try:
             token = await renewal.fetch()
@@ -66,13 +66,13 @@ class LoginKeeper(TokenKeeper):
 
     @property
     def seconds_left(self) -> float | None:
-        left = self._renewal.seconds_left
+        left = self._keepal.seconds_left
         return left if math.isfinite(left) else None
 
     def connected(self) -> None:
         tell = self._way()
         if tell is not None:
-            self._connection.start(self._renew, tell)
+            self._connection.start(self._keep, tell)
 
     def _way(self) -> Callable[[Token], Awaitable[None]] | None:
         """Return what tells the peer a new token on the connection; None: it has no such thing."""
@@ -89,9 +89,9 @@ class LoginKeeper(TokenKeeper):
 
         await self._connection.default_session().ask(UpdateSecret(token.value, "renewed"))
 
-    async def _renew(self, tell: Callable[[Token], Awaitable[None]]) -> None:
+    async def _keep(self, tell: Callable[[Token], Awaitable[None]]) -> None:
         """Renew the token for as long as this connection lasts, or until the token has ended without another."""
-        connection, renewal = self._connection, self._renewal
+        connection, renewal = self._connection, self._keepal
         generation = connection.generation
         while await renewal.sleep(generation):
             try:
@@ -112,7 +112,7 @@ class LoginKeeper(TokenKeeper):
                     renewal.renewed(token)
 
     def explained(self, error: AmqpError | None, link: LinkCore | None = None) -> AmqpError | None:
-        renewal = self._renewal
+        renewal = self._keepal
         if link is not None or error is None:
             return error
         if renewal.failure is None and isinstance(error, ConnectionClosed) and error.condition in _OVER:

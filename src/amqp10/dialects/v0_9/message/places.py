@@ -14,6 +14,9 @@ if they agree with what can be read beside them. The other way a message annotat
 has no field for: type, app-id, cluster-id, a delivery-mode other than 2, headers that are tables or arrays, and what is
 not UTF-8.
 
+Only a message without an address, or with one that is none, and properties larger than a frame are refused
+(`ToBasic._route`).
+
 `to_basic` maps outgoing messages, and `from_basic` incoming ones; here is what both need.
 """
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .message import QueuedMessage
 
 
-class ReadyMessages:
+class WaitingMessages:
     """The messages of a queue that wait, the oldest first; one that left out of turn stays until it is come upon.
 
     Attributes:
