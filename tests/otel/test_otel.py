@@ -570,6 +570,32 @@ async def test_a_dead_letter_of_the_emulator(how: str, seen: Seen, caplog: pytes
     assert [getattr(each, "amqp_reason", None) for each in said] == [reasons.get(how, "sold-out")]
 
 
+@pytest.mark.parametrize("azure", [None, AzureConfig([QueueConfig("orders", max_delivery_count=1)])])
+async def test_a_fault_of_telemetry(
+    azure: AzureConfig | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A tracer that raises is a line of the log: the message is a dead letter, once, and everybody goes on."""
+
+    def fail(*_: object) -> None:
+        raise OSError("no room for spans")
+
+    monkeypatch.setattr("amqp10.broker._log.dead_letter_observers", [fail])
+    for module in ("_queues.queue", "azure._service_bus.entity"):
+        monkeypatch.setattr(f"amqp10.broker.{module}.dead_letter_observers", [fail])
+    dead = "dead-letter" if azure is None else "orders/$DeadLetterQueue"
+    async with Broker(azure=azure) as broker, broker.connect() as connection:
+        async with connection.sender("orders") as sender:
+            await sender.send("x")
+        async with connection.receiver("orders") as receiver, connection.receiver(dead) as letters:
+            (await receiver.receive()).reject()
+            (await letters.receive()).accept()
+            async with connection.sender("orders") as sender:  # the same connection goes on
+                await sender.send("y")
+            with await receiver.receive() as message:
+                assert message.body == "y"
+    assert "no room for spans" in caplog.text
+
+
 def test_nothing_is_imported() -> None:
     """`import amqp10` loads nothing of OpenTelemetry."""
     program = "import sys, amqp10; sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"

@@ -29,11 +29,11 @@ SAYS_NOTHING = b"\x00\x53\x75\xa0\x00"
 
 # Two bytes begin a section in its usual encoding: a described value, its descriptor a smallulong (§1.2, §3.2).
 _DESCRIBED = b"\x00\x53"
-_HEADER, _DELIVERY_ANNOTATIONS, _PROPERTIES = 0x70, 0x71, 0x73
+_HEADER, _DELIVERY_ANNOTATIONS, _PROPERTIES, _FOOTER = 0x70, 0x71, 0x73, 0x78
 _LIST0, _LIST8, _LIST32 = 0x45, 0xC0, 0xD0
 _SHORT_HEADER = 32
 # What a section behind the header begins with, where nothing is amiss.
-_AFTER_HEADER = frozenset(bytes((*_DESCRIBED, code)) for code in range(_DELIVERY_ANNOTATIONS, 0x79))
+_AFTER_HEADER = frozenset(bytes((*_DESCRIBED, code)) for code in range(_DELIVERY_ANNOTATIONS, _FOOTER + 1))
 _NULL = 0x40
 _SHORT = frozenset((0xA0, 0xA1, 0xA3))  # binary, string and symbol whose size is the octet behind (§1.6)
 # The delivery annotation of a message that was rejected (§3.2.2).
@@ -265,19 +265,22 @@ _ODD: Final = _Front(_UNKNOWN, annotated=True, expires=True)
 
 def _front_of(payload: bytes) -> _Front:
     """Look at the front of a message without decoding it."""
-    header, annotated, at = 0, False, 0
+    header, annotated, at, before = 0, False, 0, _HEADER - 1
     try:
         while payload[at] == 0 and payload[at + 1] == _DESCRIBED[1]:
             section, kind = payload[at + 2], payload[at + 3]
+            if not before < section <= _FOOTER:  # out of its order, or no section
+                break
+            before = section
             if section >= _PROPERTIES:
                 expires = section == _PROPERTIES and _may_say_expiry(payload, at + 3)
                 if header or annotated or expires:
                     return _Front(header, annotated, expires)
                 return _PLAIN
-            if section == _HEADER and at == 0:
+            if section == _HEADER:
                 header = at = _end_of_header(payload)
                 continue
-            annotated = annotated or (section == _DELIVERY_ANNOTATIONS and at == header)
+            annotated = annotated or section == _DELIVERY_ANNOTATIONS
             if kind & 0xFE == _LIST8:  # or a map of that size
                 at += 5 + payload[at + 4]
             elif kind & 0xFE == _LIST32:

@@ -550,7 +550,8 @@ class Queue(Node):
                 )
                 if entry.message_format == 0:
                     for observe in dead_letter_observers:
-                        observe("amqp", self.name, entry.payload, str(error.condition) if error is not None else reason)
+                        cause = str(error.condition) if error is not None else reason
+                        attempt("a span of a dead letter", observe, "amqp", self.name, entry.payload, cause)
 
     def _forget(self, entry: QueuedMessage) -> None:
         self.depth -= 1

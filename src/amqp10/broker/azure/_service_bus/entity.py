@@ -882,7 +882,7 @@ class Entity(AzureNode):
         text = f"a message of {self.name!r:.200} is a dead letter: {reason:.500}"
         notice("message_dead_lettered", logging.INFO, text, queue=self.name, reason=reason, failures=dead.attempts)
         for observe in dead_letter_observers:
-            observe("servicebus", self.name, dead.outgoing(), reason)
+            attempt("a span of a dead letter", observe, "servicebus", self.name, dead.outgoing(), reason)
 
     def pass_to(self, targets: Iterable[Entity], pass_on: PassOn) -> None:
         """Keep no messages from now on: `pass_on` puts them into some of these; senders wait for room in all."""
