@@ -283,7 +283,7 @@ class Facade:
 
     def _wait(self, timeout: float | None, name: str, /, *args: Any, **keywords: Any) -> Any:
         """Wait for a coroutine of the object."""
-        arguments, named = _unwrap(args), {key: _unwrap(value) for key, value in keywords.items()}
+        arguments, named = _unwrap(args), {key: _unwrap(given) for key, given in keywords.items()}
         work = partial(getattr(self._inner, name), *arguments, **named)
         return _wrap(self._loop, self._loop.run(work, timeout, name))
 
@@ -300,7 +300,7 @@ class Facade:
 
     def _do(self, name: str, /, *args: Any, **keywords: Any) -> Any:
         """Call a method of the object that does not wait."""
-        arguments, named = _unwrap(args), {key: _unwrap(value) for key, value in keywords.items()}
+        arguments, named = _unwrap(args), {key: _unwrap(given) for key, given in keywords.items()}
         return _wrap(self._loop, self._loop.do(getattr(self._inner, name), *arguments, **named))
 
     def _get(self, name: str) -> Any:
@@ -440,7 +440,7 @@ class Native:
             return _wrap(self._loop, value)
 
         def call(*args: Any, timeout: float | None = None, **keywords: Any) -> Any:
-            arguments, named = _unwrap(args), {key: _unwrap(value) for key, value in keywords.items()}
+            arguments, named = _unwrap(args), {key: _unwrap(given) for key, given in keywords.items()}
 
             async def work() -> Any:
                 result = value(*arguments, **named)

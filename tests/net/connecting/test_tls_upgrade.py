@@ -74,6 +74,7 @@ def server_context(authority: CertificateAuthority, *names: str) -> ssl.SSLConte
     files = authority.server(*names)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(files.certificate, files.key)
+    context.num_tickets = 0  # a client that closes before it has read them resets the connection
     return context
 
 
