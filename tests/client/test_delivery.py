@@ -165,6 +165,8 @@ async def test_settling_twice_does_nothing(serve: Serve, caplog: pytest.LogCaptu
         (record,) = caplog.records
         assert record.levelname == "WARNING"
         assert "Rejected() does nothing, for the first outcome counts: Accepted()" in record.getMessage()
+        delivery.reject("shop:broken", "a traceback" * 1000)
+        assert len(caplog.records[-1].getMessage()) < 500
         await anyio.wait_all_tasks_blocked()
         assert sent.remote_state == ACCEPTED
         assert len(peer.outcomes) == 1

@@ -146,6 +146,19 @@ async def test_no_right_to_make_tables(database: str, store: PostgreSQLLeases) -
             owner.execute("DROP ROLE worker")
 
 
+async def test_dropped(database: str, store: PostgreSQLLeases) -> None:
+    """Tables that are lost while it is used are an error once; then they are made again."""
+    import psycopg
+
+    await store.write(GROUP, [Lease("0", "me")])
+    with psycopg.connect(database, autocommit=True) as owner:
+        owner.execute("DROP TABLE amqp10_leases, amqp10_checkpoints")
+    with pytest.raises(StoreError, match='"amqp10_leases" does not exist'):
+        await store.leases(GROUP)
+    assert await store.leases(GROUP) == []
+    assert len(await store.write(GROUP, [Lease("0", "me")])) == 1
+
+
 async def test_killed(postgresql: MortalPostgreSQL, store: PostgreSQLLeases) -> None:
     """A server that is killed is a StoreError; when it is back, all is there that was written."""
     [written] = await store.write(GROUP, [Lease("0", "me")])

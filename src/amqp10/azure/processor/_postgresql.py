@@ -175,6 +175,7 @@ class PostgreSQLLeases:
                         run(_SCHEMA)
                     result = work(run)
             except self._failed as error:
+                self._made = False  # perhaps another database has taken over, or somebody dropped them
                 raise StoreError(f"PostgreSQL: {error}") from error
             self._made = True
             return result

@@ -359,7 +359,8 @@ class Delivery(IncomingDelivery):
     def _came_late(self, state: DeliveryState) -> None:
         """Say in the log that an outcome does nothing. `release` after any outcome is how programs clean up."""
         if self.state != state and not isinstance(state, Released):
-            _log.warning("%r: %r does nothing, for the first outcome counts: %r", self, state, self.state)
+            # An outcome says as much as the program wants, a traceback perhaps.
+            _log.warning("%r: %.200r does nothing, for the first outcome counts: %.200r", self, state, self.state)
 
     def __enter__(self) -> Message:
         try:
