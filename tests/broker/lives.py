@@ -244,7 +244,7 @@ class Consumer(End):
 
     def grant(self, credit: int) -> None:
         """Let some messages come."""
-        if self.line is not None and self.link is not None and not self.link.detach_sent and not self.link._ended:
+        if self.line is not None and self.link is not None and not self.link.detach_sent:
             self.receiver.flow(credit)
 
     def act(self) -> None:
@@ -288,7 +288,7 @@ class Consumer(End):
         outcome = RELEASED if release else ACCEPTED
         (self.released if release else self.accepted)[self.held[delivery]] += 1
         link: Any = delivery.link
-        if self.line is None or link.detach_sent or link._ended:
+        if self.line is None or link.detach_sent:
             delivery.state = outcome  # the map of the next attach says it
             return
         link.settle(delivery, outcome)

@@ -171,7 +171,7 @@ class Walk:
         """Make what the owner may still say, in any order."""
         calls: list[Call] = self.answers() if side == "server" else []
         for session in self.sessions[side]:
-            calls += [session.end, partial(session.end, NO)]
+            calls += [session.end, partial(session.end, NO), partial(self.attach_late, session)]
         for link in self.links[side]:
             if link.terms is not None:  # else it is refused
                 calls += [link.detach, partial(link.detach, closed=False), partial(link.detach, error=NO)]
@@ -186,6 +186,11 @@ class Walk:
         calls += [mine.close, partial(mine.close, NO), mine.flush, mine.data_to_send, partial(mine.tick, 5.0)]
         self.random.shuffle(calls)
         return [*calls, mine.events, mine.data_to_send]
+
+    @staticmethod
+    def attach_late(session: Session) -> None:
+        with suppress(LocalProtocolError):  # its owner looks first
+            session.attach_sender(LinkTerms("late", Source("queue"), Target("queue")))
 
     @staticmethod
     def grant(link: ReceiverLink, credit: int) -> None:

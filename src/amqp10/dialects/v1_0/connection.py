@@ -255,8 +255,7 @@ class ConnectionEndpoint(ConnectionCore, Machine[ConnectionState]):
 
     def send_close(self, error: Error | None) -> None:
         for session in self.sessions():
-            session.flush()
-            session.end_locally()
+            session.stop_writing()
         with_error = error is not None and self.may(Step.SEND_CLOSE_WITH_ERROR)
         self.advance(Step.SEND_CLOSE_WITH_ERROR if with_error else Step.SEND_CLOSE)
         self.engine.write_frame(0, Close(error=error))

@@ -12,7 +12,7 @@ from ...errors import AmqpError, LocalProtocolError, RemoteProtocolError
 from ...messaging import Error, outlives_link
 from .._kit.machine import RECEIVED, Machine
 from .._kit.machine import Step as AnyStep
-from .states import LINK, LinkState, Step
+from .states import LINK, LINK_ENDS, LinkState, Step
 from .unsettled_map import cut, well_formed
 from .wire.frames import encode_frame
 from .wire.performatives import Attach, Detach, Flow, Transfer
@@ -29,8 +29,7 @@ MAP_HEAD = 16
 LEAST_FRAME = 512
 SENDER_MODES = ("unsettled", "settled", "mixed")
 RECEIVER_MODES = ("first", "second")
-# A link starts in DETACHED without a step; entered by a step, DETACHED is the end of the link.
-_DETACH_SENT = frozenset({LinkState.DETACH_PIPE, LinkState.DETACH_SENT, LinkState.ENDED})
+_DETACH_SENT = frozenset({LinkState.DETACH_PIPE, LinkState.DETACH_SENT, LinkState.ENDED, LinkState.OVER})
 
 
 class SessionFault(Exception):
@@ -78,14 +77,14 @@ class LinkEndpoint(Link, Machine[LinkState]):
     """One end of a link. Handles are -1 until they are known.
 
     Attributes:
-        detach_sent: our detach is sent; further input for the link is dropped.
+        detach_sent: our detach is sent, or never will be; further input for the link is dropped.
         gone: the link is closed, or its session is over: its deliveries can no longer be settled on the wire.
         resumes: this side's attach had an unsettled map, which may be empty (§2.6.13).
         errant: our detach told a fault of the peer: any further input but its detach ends the session (§2.6.5).
     """
 
     noun = "link"
-    transitions: ClassVar[dict[tuple[LinkState, Step], LinkState]] = LINK
+    transitions: ClassVar[dict[tuple[LinkState, Step], LinkState]] = LINK | LINK_ENDS
     session: SessionCore
     # On the class until they are true: an object with more than thirty attributes is slower to access.
     errant: bool = False
@@ -108,7 +107,6 @@ class LinkEndpoint(Link, Machine[LinkState]):
         self.properties: Any = {}
         self.state = LinkState.DETACHED
         self.detach_sent: bool = False
-        self._ended = False  # for good, by its detaches or with its session: a new attach makes a new endpoint
 
     @property
     def name(self) -> str:
@@ -121,7 +119,7 @@ class LinkEndpoint(Link, Machine[LinkState]):
             raise LocalProtocolError(f"the link {self._name!r} does not wait for an answer")
         if terms.name != self._name:
             raise LocalProtocolError(f"the answer to link {self._name!r} must have its name, not {terms.name!r}")
-        if self._ended:
+        if self.state is LinkState.OVER:
             return  # the link ended meanwhile: `LinkEnded` is among the same events
         if self.session.terms is None:
             raise LocalProtocolError(f"the session of the link {self._name!r} is to be answered first")
@@ -137,7 +135,7 @@ class LinkEndpoint(Link, Machine[LinkState]):
             raise
 
     def refuse(self, error: Error) -> None:
-        if self._ended:
+        if self.state is LinkState.OVER:
             return
         if self.remote is None or self.terms is not None or self.session.terms is None:
             raise LocalProtocolError(f"the link {self._name!r} does not wait for an answer")
@@ -220,8 +218,7 @@ class LinkEndpoint(Link, Machine[LinkState]):
         return self.terms is None or self.attached
 
     def entered(self, state: LinkState) -> None:
-        over = self._ended or self._refused or self.session.ended_locally
-        self.attached = state is LinkState.ATTACHED and not over
+        self.attached = state is LinkState.ATTACHED and not (self._refused or self.session.ended_locally)
         self.detach_sent = state in _DETACH_SENT
 
     def illegal(self, step: AnyStep) -> Exception:
@@ -324,7 +321,7 @@ class LinkEndpoint(Link, Machine[LinkState]):
         """Abort a delivery sent in part, and drop one received in part, before a detach."""
 
     def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
-        if self.detach_sent or self._ended:
+        if self.detach_sent:
             return
         if self.terms is None:
             raise LocalProtocolError(f"the link {self._name!r} was not attached")
@@ -370,7 +367,6 @@ class LinkEndpoint(Link, Machine[LinkState]):
 
     def _end(self, closed: bool, cause: AmqpError | None) -> None:
         self._drop_numbers()
-        if not self._ended:
-            self._ended = True
-            self.entered(self.state)
+        if self.state is not LinkState.OVER:
+            self.advance(Step.END_LINK)
             self.session.engine.emit(LinkEnded(self, closed, cause))

@@ -121,7 +121,7 @@ class SessionCore(Session):
 
     Attributes:
         channel: our channel; -1 until it is known.
-        ended_locally: nothing more is written on this session: our end or close was sent.
+        ended_locally: nothing more is written on this session: our end or close was sent, or the transport is lost.
         window: the session's windows.
         pending_parts: what waits for the peer's window, in order (`resumption.sender.OutgoingPart`).
         outgoing, incoming: unsettled deliveries, by delivery-id.

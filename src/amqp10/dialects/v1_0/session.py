@@ -21,7 +21,7 @@ from .endpoints.receiver import ReceiverEndpoint
 from .endpoints.sender import SenderEndpoint
 from .link import LinkEndpoint, SessionFault, attach_terms, drop_name
 from .resumption.sender import OutgoingPart
-from .states import SESSION, SessionState, Step
+from .states import SESSION, SESSION_ENDS, SessionState, Step
 from .window import SessionWindow
 from .wire.performatives import Attach, Begin, Detach, Disposition, End, Flow, Transfer
 
@@ -35,13 +35,25 @@ if TYPE_CHECKING:
 
 # Frames still taken between our end and the peer's: those about links and deliveries that we began.
 _ABOUT_OURS = frozenset({Disposition, Detach})
+# A session starts in UNMAPPED without a step; entered by a step, UNMAPPED is the end of the session.
+_ENDED_LOCALLY = frozenset(
+    {
+        SessionState.END_SENT,
+        SessionState.DISCARDING,
+        SessionState.UNMAPPED,
+        SessionState.CLOSING,
+        SessionState.OVER,
+    }
+)
+_DROPS_INPUT = frozenset({SessionState.DISCARDING, SessionState.OVER})
 
 
 class SessionEndpoint(SettlingSession, Machine[SessionState]):
     """One session. `channel` is ours, `remote_channel` the peer's; each -1 until it is known."""
 
     noun = "session"
-    transitions: ClassVar[dict[tuple[SessionState, Step], SessionState]] = SESSION
+    transitions: ClassVar[dict[tuple[SessionState, Step], SessionState]] = SESSION | SESSION_ENDS
+    ended_locally: bool
     next_delivery_id: int
     last_outcome: object
 
@@ -59,7 +71,6 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
         self._by_name: dict[LinkName, dict[LinkEndpoint, None]] = {}  # links with a handle
         self._free_handles: list[int] = []  # a heap of released handles, all below those never used
         self._end_asked = False
-        self._dropped = False
         self._end_error: Error | None = None
         self._delayed: list[Composite] = []  # answers to what the peer pipelined after a begin that is not answered yet
 
@@ -83,7 +94,7 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
 
     def begin(self, terms: SessionTerms | None = None) -> None:
         terms = terms if terms is not None else SessionTerms()
-        if self._dropped:
+        if self.state is SessionState.OVER:
             return  # it ended while the answer was on its way: `SessionUnmapped` is among the same events
         if self.terms is not None:
             raise LocalProtocolError("the session was begun already")
@@ -125,7 +136,14 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
             self.end(self._end_error)
 
     def entered(self, state: SessionState) -> None:
-        self.begun = state is SessionState.MAPPED and not (self.ended_locally or self._dropped)
+        self.begun = state is SessionState.MAPPED
+        self.ended_locally = state in _ENDED_LOCALLY
+        if self.ended_locally:
+            self.pending_parts.clear()
+            self._dispositions.clear()
+            self.last_outcome = self
+            for link in self._by_handle.values():
+                link.entered(link.state)
 
     def write(self, frame: Composite) -> None:
         if self.state is SessionState.BEGIN_RCVD:
@@ -138,11 +156,7 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
     def receive(self, frame: Composite, payload: bytes | Pieces) -> None:
         """Receive one frame on this session, by the table of §2.5 and §2.6."""
         kind = type(frame)
-        if (
-            self.ended_locally
-            and kind is not End
-            and (self.state is SessionState.DISCARDING or kind not in _ABOUT_OURS)
-        ):
+        if self.ended_locally and kind is not End and (self.state in _DROPS_INPUT or kind not in _ABOUT_OURS):
             return
         try:
             if kind is Transfer:
@@ -171,8 +185,7 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
         if self.terms is None:
             self.begin()
         self._end(Error(fault.condition, fault.description))
-        self._drop(cause)
-        self.engine.emit(SessionUnmapped(self, cause))
+        self.over(cause)
 
     # Transfers out (§2.5.6: each frame takes a transfer-id and a place in the peer's window)
 
@@ -283,7 +296,7 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
         self._expected_id = (number + 1) & SERIAL_MASK
 
     def let_go(self, count: int, starved: bool) -> None:
-        if self.window.let_go(count, starved) and self.state is SessionState.MAPPED and not self._dropped:
+        if self.window.let_go(count, starved) and self.state is SessionState.MAPPED:
             self.send_flow()
 
     def _unattached(self, handle: int, what: str) -> SessionFault:
@@ -346,7 +359,7 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
         return link
 
     def _attach(self, link: LinkEndpoint, terms: LinkTerms, resuming: Iterable[Any] | None) -> None:
-        if self.state not in (SessionState.BEGIN_SENT, SessionState.MAPPED):
+        if self.state not in (SessionState.BEGIN_SENT, SessionState.MAPPED, SessionState.CLOSING):
             raise LocalProtocolError(f"no link can attach in session state {self.state.name}")
         named = self._by_name.get((terms.name, link.is_sender), ())
         if not all(other.detach_sent for other in named):
@@ -441,8 +454,6 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
     # Ending
 
     def end(self, error: Error | None = None) -> None:
-        if self._dropped:
-            return
         if self.state is SessionState.BEGIN_SENT:  # the end has to wait for the peer's begin (§2.5.5)
             self._end_asked, self._end_error = True, error
         elif self.state in (SessionState.MAPPED, SessionState.END_RCVD):
@@ -450,10 +461,9 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
 
     def _end(self, error: Error | None) -> None:
         self.flush()
+        self.write(End(error=error))  # before the step: nothing is written after it
         with_error = error is not None and self.may(Step.SEND_END_WITH_ERROR)
         self.advance(Step.SEND_END_WITH_ERROR if with_error else Step.SEND_END)
-        self.write(End(error=error))
-        self.end_locally()
 
     def _receive_end(self, frame: End) -> None:
         if self.terms is None:  # begin and end came together: the table has no such state, but the intent is clear
@@ -464,40 +474,29 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
         cause: AmqpError | None = None
         if error is not None:
             cause = SessionEnded(error.condition, error.description, error.info)
-        elif was is SessionState.MAPPED:
+        elif was in (SessionState.MAPPED, SessionState.CLOSING):
             cause = SessionEnded()
         if self.state is SessionState.END_RCVD:
             self._end(None)
         self.connection.unmap(self)
         self.over(cause)  # has no effect if we ended the session after a fault of the peer, which was told then
 
-    def end_locally(self) -> None:
-        """Write nothing more on this session: our end or close was sent."""
-        self.ended_locally = True
-        self.entered(self.state)
-        self.pending_parts.clear()
-        self._dispositions.clear()
-        self.last_outcome = self
-        for link in self._by_handle.values():
-            link.entered(link.state)
+    def stop_writing(self) -> None:
+        """Write nothing more on this session, because our close of the connection is next."""
+        self.flush()
+        if self.may(Step.CLOSE_CONNECTION):
+            self.advance(Step.CLOSE_CONNECTION)
 
     def over(self, cause: AmqpError | None) -> None:
-        """End the session, for its own reason or its connection's."""
-        if self._dropped:
+        """End the session for its owner, for its own reason or its connection's; do nothing the second time."""
+        if self.state is SessionState.OVER:
             return
-        self._drop(cause)
-        self.engine.emit(SessionUnmapped(self, cause))
-
-    def _drop(self, cause: AmqpError | None) -> None:
-        self._dropped = True
-        self.entered(self.state)
+        self.advance(Step.FINISH)
         for link in list({id(x): x for t in (self._by_handle, self._by_remote_handle) for x in t.values()}.values()):
             link.over(cause)
         for link in self._by_remote_handle.values():
             drop_name(self.connection.links_by_name, link)
-        self.pending_parts.clear()
         self.make_posted()  # into the `unsettled` of their links, which the owners may still read
         self.outgoing.clear()
         self.incoming.clear()
-        self._dispositions.clear()
-        self.last_outcome = self
+        self.engine.emit(SessionUnmapped(self, cause))

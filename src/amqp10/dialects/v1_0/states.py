@@ -6,8 +6,8 @@ The tables do not know which side they describe: client and server, sender and r
 `V1Engine`, `ConnectionEndpoint`, `SessionEndpoint` and `LinkEndpoint` are machines on them (`_kit.machine`).
 
 How the three hang together: a session begins while the connection is between its opens and its closes, and a link
-attaches while its session is mapped, or about to be. What ends one ends what is below it, without a step of the
-lower tables: a closed connection says nothing of its sessions, nor an ended session of its links.
+attaches while its session is mapped, or about to be. What ends one ends what is below it: the tables beside the
+specification's (`TRANSPORT_LOST`, `SESSION_ENDS`, `LINK_ENDS`) have the steps for that.
 """
 
 from __future__ import annotations
@@ -40,10 +40,13 @@ class Step(AnyStep):
     SEND_END = SENT, "end"
     SEND_END_WITH_ERROR = SENT, "end with an error"
     RECEIVE_END = RECEIVED, "end"
+    CLOSE_CONNECTION = HAPPENED, "our close"
+    FINISH = HAPPENED, "end of the session, or of its connection"
     SEND_ATTACH = SENT, "attach"
     RECEIVE_ATTACH = RECEIVED, "attach"
     SEND_DETACH = SENT, "detach"
     RECEIVE_DETACH = RECEIVED, "detach"
+    END_LINK = HAPPENED, "end of the link, or of its session"
 
 
 class TransportState(Enum):
@@ -77,7 +80,7 @@ class ConnectionState(Enum):
 
 
 class SessionState(Enum):
-    """§2.5.5; the names are the specification's."""
+    """§2.5.5; the names are the specification's, but for the last two."""
 
     UNMAPPED = "no begin, or both ends, are exchanged"
     BEGIN_SENT = "our begin is out"
@@ -86,12 +89,14 @@ class SessionState(Enum):
     END_SENT = "we ended, the peer may still send"
     END_RCVD = "the peer ended, we may still send"
     DISCARDING = "we ended with an error: what still comes is dropped"
+    CLOSING = "the connection closes: nothing more is sent"
+    OVER = "the owner knows that the session is over"
 
 
 class LinkState(Enum):
     """§2.6.3 to §2.6.6 describe these in prose; the names follow those of sessions.
 
-    A link that attaches again, after ENDED, is a new endpoint: that is how it is resumed (§2.6.5), too.
+    A link that attaches again, after OVER, is a new endpoint: that is how it is resumed (§2.6.5), too.
     """
 
     DETACHED = "no attach is exchanged"
@@ -103,6 +108,7 @@ class LinkState(Enum):
     DETACH_RCVD = "the peer detached, we owe our detach"
     DETACH_OWED = "the peer attached and detached, we owe both"
     ENDED = "both detaches are exchanged"
+    OVER = "the owner knows that the link is over"
 
 
 _T, _C, _S, _L = TransportState, ConnectionState, SessionState, LinkState
@@ -156,6 +162,14 @@ SESSION: Final[dict[tuple[SessionState, Step], SessionState]] = {
     (_S.END_RCVD, Step.SEND_END): _S.UNMAPPED,
     (_S.DISCARDING, Step.RECEIVE_END): _S.UNMAPPED,
 }
+# §2.5.5 has no steps for these.
+SESSION_ENDS: Final[dict[tuple[SessionState, Step], SessionState]] = {
+    **{(state, Step.CLOSE_CONNECTION): _S.CLOSING for state in (_S.BEGIN_SENT, _S.BEGIN_RCVD, _S.MAPPED)},
+    (_S.CLOSING, Step.SEND_BEGIN): _S.CLOSING,  # the owner's answer, too late to be sent
+    (_S.CLOSING, Step.RECEIVE_END): _S.CLOSING,
+    (_S.OVER, Step.RECEIVE_END): _S.OVER,  # we ended it for a fault of the peer, which the owner was told then
+    **{(state, Step.FINISH): _S.OVER for state in SessionState if state is not _S.OVER},
+}
 
 LINK: Final[dict[tuple[LinkState, Step], LinkState]] = {
     (_L.DETACHED, Step.SEND_ATTACH): _L.ATTACH_SENT,
@@ -170,4 +184,9 @@ LINK: Final[dict[tuple[LinkState, Step], LinkState]] = {
     (_L.ATTACHED, Step.RECEIVE_DETACH): _L.DETACH_RCVD,
     (_L.DETACH_SENT, Step.RECEIVE_DETACH): _L.ENDED,
     (_L.DETACH_RCVD, Step.SEND_DETACH): _L.ENDED,
+}
+# §2.6 has no steps for these.
+LINK_ENDS: Final[dict[tuple[LinkState, Step], LinkState]] = {
+    (_L.OVER, Step.RECEIVE_DETACH): _L.OVER,  # we detached it for a fault of the peer, which the owner was told then
+    **{(state, Step.END_LINK): _L.OVER for state in LinkState if state is not _L.OVER},
 }

@@ -70,7 +70,7 @@ class ReceiverEndpoint(ResumingReceiver):
     def flow(
         self, credit: int, *, drain: bool = False, echo: bool = False, properties: Mapping[Any, Any] | None = None
     ) -> None:
-        if self.terms is None or self.detach_sent or self._ended:
+        if self.terms is None or self.detach_sent:
             raise LocalProtocolError(f"the link {self._name!r} is not attached")
         if not 0 <= credit <= 0xFFFF_FFFF:
             raise LocalProtocolError(f"credit must be in 0..{0xFFFF_FFFF}, not {credit}")
@@ -436,7 +436,7 @@ class ReceiverEndpoint(ResumingReceiver):
     def settle(self, delivery: IncomingDelivery, state: DeliveryState | None, *, settled: bool | None = None) -> None:
         if delivery.local_settled:
             return
-        if self.detach_sent or self._ended or self.terms is None:
+        if self.detach_sent or self.terms is None:
             raise LocalProtocolError(f"the link {self._name!r} is gone: the delivery is the sender's to send again")
         number = delivery.delivery_id
         if number is None:

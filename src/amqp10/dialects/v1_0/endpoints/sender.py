@@ -355,7 +355,7 @@ class SenderEndpoint(ResumingSender):
         if delivery.local_settled:
             return
         number = delivery.delivery_id
-        over = self.gone if self.lingers else self.detach_sent or self._ended
+        over = self.gone if self.lingers else self.detach_sent
         if not delivery.remote_settled and number is not None and not over:
             if delivery.on_wire:
                 self.session.dispose(False, number, True, state)
