@@ -130,8 +130,8 @@ class Consumer:
             waiting.extend(kept)
         return before - len(self.incoming) - len(self.collected)
 
-    def wake(self) -> None:
-        """Wake the task that waits."""
+    def wake_waiting(self) -> None:
+        """Wake the task that waits for something to take."""
         if self.waiter is not None:
             self.waiter.set()
 

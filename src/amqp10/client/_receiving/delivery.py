@@ -500,10 +500,10 @@ def settle_committed(delivery: Delivery) -> None:
 def wake_if_settled(delivery: IncomingDelivery) -> None:
     """Wake the task that waits for the delivery to be settled, if its outcome has settled it."""
     if delivery.local_settled:
-        wake(delivery)
+        wake_waiter(delivery)
 
 
-def wake(delivery: IncomingDelivery) -> None:
+def wake_waiter(delivery: IncomingDelivery) -> None:
     """Wake the task that waits for the delivery to be settled, if one does."""
     if isinstance(delivery.waiter, anyio.Event):
         delivery.waiter.set()

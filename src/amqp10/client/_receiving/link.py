@@ -35,7 +35,7 @@ from .delivery import (
     is_taken_back,
     listed,
     takes_accepted,
-    wake,
+    wake_waiter,
 )
 from .resumption import ReceiverResumption, has_outcome
 
@@ -285,11 +285,11 @@ class ReceiverCore(ClientLink, AcquiringCore):
             self.credit.refill()  # after a drain, for one: whoever waits here wants more
 
     def on_deliveries(self) -> None:
-        """Wake the task that receives: the engine has put something in the deque."""
-        self.arrived()
+        """Hand out what the engine has put in the deque."""
+        self._hand_out()
 
-    def arrived(self) -> None:
-        """Wake the task that receives; on a receiver that is closed, give back what came."""
+    def _hand_out(self) -> None:
+        """Wake the task that receives, which takes what came; on a receiver that is closed, give it back."""
         if self.closed:
             self.release_buffered()
         elif self.consumer.waiter is not None:
@@ -299,7 +299,7 @@ class ReceiverCore(ClientLink, AcquiringCore):
         if self.store is not None:
             self.store.settled(deliveries)
         for delivery in deliveries:
-            wake(delivery)
+            wake_waiter(delivery)
         if self.resumption is not None:
             wasted = self.resumption.settled(deliveries)
             if wasted:  # it resumed them only to be done with them
@@ -329,7 +329,7 @@ class ReceiverCore(ClientLink, AcquiringCore):
             resumption.resume_none()
         if self.acquirer is not None:
             self.credit.granted = 0  # it was credit of a transaction that can only be rolled back
-            self.consumer.wake()
+            self.consumer.wake_waiting()
         if self.closed and not self.has_unfinished_work():
             self.end_for_good(error)
 
@@ -356,7 +356,7 @@ class ReceiverCore(ClientLink, AcquiringCore):
     def on_resumed(self, deliveries: Sequence[Any]) -> None:
         """Go on with these, which live on; hand out those that nobody took."""
         if self._resumption().resumed(deliveries):
-            self.arrived()
+            self._hand_out()
 
     def on_unresumed(self, deliveries: Sequence[Any]) -> None:
         """Make these stale: the peer no longer has them, or not for this link."""
@@ -413,11 +413,11 @@ class ReceiverCore(ClientLink, AcquiringCore):
             self.resumption.over()
 
     def begin_closing(self) -> None:
-        self.consumer.wake()
+        self.consumer.wake_waiting()
         link = self.link
         if link is not None and (self.over or self.closed):
             for delivery in link.unsettled.values():
-                wake(delivery)
+                wake_waiter(delivery)
 
     def has_unfinished_work(self) -> bool:
         """Outcomes that were given are told when the link is resumed; what nobody took the peer has back anyway."""

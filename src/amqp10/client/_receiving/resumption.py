@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ...messaging import TransactionalState
 from .._links.link import DeliveriesStale
-from .delivery import Delivery, Stale, is_taken_back, wake, wake_if_settled
+from .delivery import Delivery, Stale, is_taken_back, wake_if_settled, wake_waiter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -183,7 +183,7 @@ class ReceiverResumption:
         for delivery in deliveries:
             self.undelivered.pop(delivery, None)
             delivery.link = stale
-            wake(delivery)
+            wake_waiter(delivery)
 
     def _credit_used(self, deliveries: Iterable[IncomingDelivery]) -> None:
         """Record that these have used their credit, or need none now."""

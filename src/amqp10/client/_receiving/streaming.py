@@ -304,7 +304,7 @@ class StreamReceiverCore(ReceiverCore):
         while self._opening and self._opening[0].has_head():
             self.consumer.incoming.append(self._opening.popleft())
         if self.consumer.incoming:
-            self.consumer.wake()
+            self.consumer.wake_waiting()
 
     def _unfinished(self) -> bool:
         latest = self._latest
