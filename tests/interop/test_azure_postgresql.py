@@ -146,6 +146,20 @@ async def test_no_right_to_make_tables(database: str, store: PostgreSQLLeases) -
             owner.execute("DROP ROLE worker")
 
 
+async def test_stalled(database: str, store: PostgreSQLLeases) -> None:
+    """A statement that takes longer than the connections allow is a StoreError, and leaves nothing half done."""
+    import psycopg
+
+    assert await store.leases(GROUP) == []
+    with psycopg.connect(database) as other, opened(database, options="-c statement_timeout=100ms") as pool:
+        impatient = PostgreSQLLeases(pool)
+        other.execute("LOCK TABLE amqp10_leases IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(StoreError, match="statement timeout"):
+            await impatient.write(GROUP, [Lease("0", "me")])
+        other.rollback()
+        assert await store.leases(GROUP) == []
+
+
 async def test_dropped(database: str, store: PostgreSQLLeases) -> None:
     """Tables that are lost while it is used are an error once; then they are made again."""
     import psycopg
