@@ -195,7 +195,11 @@ class Life:
         self.clock = clock
         self.router = Router(clock=clock, limits=Limits(), **settings)  # type: ignore[arg-type]
         self.store = Store(str(path), clock, self.wall)
-        load(self.store, self.router, self.wall)
+        try:
+            load(self.store, self.router, self.wall)
+        except BaseException:
+            self.store.file.close()  # which Python 3.13 warns of
+            raise
 
     def wall(self) -> float:
         return DAY + self.clock.now
