@@ -265,22 +265,21 @@ _ODD: Final = _Front(_UNKNOWN, annotated=True, expires=True)
 
 def _front_of(payload: bytes) -> _Front:
     """Look at the front of a message without decoding it."""
-    header, annotated, at, before = 0, False, 0, _HEADER - 1
+    header, annotated, at = 0, False, 0
     try:
         while payload[at] == 0 and payload[at + 1] == _DESCRIBED[1]:
             section, kind = payload[at + 2], payload[at + 3]
-            if not before < section <= _FOOTER:  # out of its order, or no section
+            if section < _HEADER:  # no section: it is read, and refused
                 break
-            before = section
             if section >= _PROPERTIES:
                 expires = section == _PROPERTIES and _may_say_expiry(payload, at + 3)
                 if header or annotated or expires:
                     return _Front(header, annotated, expires)
                 return _PLAIN
-            if section == _HEADER:
+            if section == _HEADER and at == 0:
                 header = at = _end_of_header(payload)
                 continue
-            annotated = annotated or section == _DELIVERY_ANNOTATIONS
+            annotated = annotated or (section == _DELIVERY_ANNOTATIONS and at == header)
             if kind & 0xFE == _LIST8:  # or a map of that size
                 at += 5 + payload[at + 4]
             elif kind & 0xFE == _LIST32:
