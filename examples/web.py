@@ -11,11 +11,12 @@ import trio
 
 from amqp10 import AmqpError, Connection, Message, Reconnect, Sender
 
+LARGEST = 256 * 1024
 URL = sys.argv[1] if len(sys.argv) > 1 else "amqp://localhost:5672"
 
 
 class Shop:
-    """POST an order: 202 when the broker has it, 503 when it cannot take it in ten
+    """POST /orders: 202 when the broker has the order, 503 when it cannot take it in ten
     seconds.
     """
 
@@ -24,8 +25,10 @@ class Shop:
     async def __call__(self, scope, receive, send) -> None:
         if scope["type"] == "lifespan":
             await self.live(receive, send)
-        else:
-            status = await self.order((await receive())["body"])
+        elif scope["type"] == "http":
+            status = 404
+            if (scope["method"], scope["path"]) == ("POST", "/orders"):
+                status = await self.order(await whole_body(receive))
             await send({"type": "http.response.start", "status": status, "headers": []})
             await send({"type": "http.response.body", "body": b""})
 
@@ -42,7 +45,9 @@ class Shop:
             await receive()  # lifespan.shutdown
         await send({"type": "lifespan.shutdown.complete"})
 
-    async def order(self, body: bytes) -> int:
+    async def order(self, body: bytes | None) -> int:
+        if body is None:
+            return 413
         message = Message(body, content_type="application/json", durable=True)
         try:
             with anyio.fail_after(10):  # a sender waits while the broker is away
@@ -50,6 +55,16 @@ class Shop:
         except (TimeoutError, AmqpError):
             return 503
         return 202
+
+
+async def whole_body(receive) -> bytes | None:
+    """Return the body, which comes in parts; None if it is too large."""
+    body, more = b"", True
+    while more and len(body) <= LARGEST:
+        event = await receive()
+        body += event.get("body", b"")
+        more = event.get("more_body", False)
+    return body if len(body) <= LARGEST else None
 
 
 async def main() -> None:

@@ -6,6 +6,7 @@ import json
 import re
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -13,6 +14,8 @@ import pytest
 from amqp10 import TLS, AuthenticationFailed, Connection, ConnectionClosed, EndpointError
 from amqp10.broker import Broker, BrokerLimits, Permissions, User, read_config, read_users
 from amqp10.testing import CertificateAuthority
+
+from ..kit.hosts import until
 
 pytestmark = pytest.mark.capability("configuration")
 
@@ -194,3 +197,19 @@ async def test_a_certificate_is_replaced(tmp_path: Path) -> None:
                 assert after.mechanism == "SCRAM-SHA-512-PLUS"
                 async with before.sender("q") as sender:
                     await sender.send("x")
+
+
+@pytest.mark.parametrize("arguments", [{"x-max-length": 1}, {"x-queue-type": "quorum"}, {"x-expires": 1}], ids=str)
+def test_queues_before_the_loop(arguments: dict[str, Any]) -> None:
+    """A broker is made where no event loop runs yet, as the command line does; what ends with time begins with it."""
+    broker = Broker(queues={"orders": arguments})
+
+    async def run() -> None:
+        async with broker:
+            if "x-expires" in arguments:
+                await until(lambda: not broker.queues)
+            async with broker.connect() as connection, connection.sender("orders") as sender:
+                await sender.send("x")
+            assert broker.queue("orders").depth == 1
+
+    anyio.run(run, backend="trio")

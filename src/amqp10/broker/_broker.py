@@ -258,6 +258,7 @@ class Broker:
             raise ValueError(f"max_message_size must be {MOST_STORED} or less with a store, not {max_message_size}")
         self._store_path = fspath(store) if store is not None else None
         self._stores: list[Store] = []  # while the broker runs
+        self._alarm: anyio.Event | None = None
         self._handshake_timeout = handshake_timeout
         self._close_timeout = close_timeout
         limits = limits if limits is not None else BrokerLimits()
@@ -346,7 +347,6 @@ class Broker:
         )
         self._entered = False
         self._tasks: TaskGroup | None = None  # while the broker runs
-        self._alarm: anyio.Event | None = None
 
     # Opening
 

@@ -5,6 +5,7 @@ Queues that links make on demand have none of this, and pay for none of it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -54,9 +55,9 @@ class DeclaredQueue(Queue):
         self._rejects = arguments.overflow != "drop-head"
         self._limited = arguments.most is not None or arguments.most_bytes is not None
         self._dead_letter_expired = self._dead_letter_expired or arguments.dead_letter is not None
-        self._used = self._clock()  # last, by what is no consumer
+        self._used: float | None = None  # last, by what is no consumer; None: since `expire` was called first
         if arguments.expires is not None and self._alarm is not None:
-            self._alarm(self, self._used + arguments.expires)
+            self._alarm(self, -math.inf)  # its clock may not run yet: a broker is made before its event loop
 
     # Messages
 
@@ -162,6 +163,8 @@ class DeclaredQueue(Queue):
         expires = self._arguments.expires
         if expires is None or self.deleted or self.users:
             return following
+        if self._used is None:
+            self._used = now
         deadline = self._used + expires
         if deadline <= now:
             self._ended(self)
