@@ -11,6 +11,8 @@ from amqp10 import Connection, ConnectionInterrupted, ConnectionRestored, Encode
 from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
 
+from ..kit.hosts import until
+
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 PATIENT = Reconnect(initial_delay=0.2, max_delay=0.2, jitter=0, on_stale="ignore")
@@ -39,3 +41,22 @@ async def test_an_outcome_that_cannot_be_encoded(stream: bool) -> None:
                     async with connection.sender("q") as sender:
                         await sender.send("y")
                     assert connection.open
+
+
+@pytest.mark.parametrize("outcome", ["accepted", None])
+async def test_outcomes_that_are_never_told(caplog: pytest.LogCaptureFixture, outcome: str | None) -> None:
+    """The peer does not come back: who leaves then is told by the log that what was settled here comes again."""
+    async with Broker() as broker, FaultProxy(broker.url) as proxy:
+        connection = Connection(proxy.url, reconnect=PATIENT, close_timeout=0.2)
+        async with connection, connection.receiver("q") as receiver:
+            async with connection.sender("q") as sender:
+                await sender.send("x")
+            delivery = await receiver.receive()
+            proxy.stall()
+            proxy.cut()
+            await until(lambda: receiver.core.interrupted)
+            if outcome is not None:
+                delivery.accept()
+    counts = [getattr(each, "amqp_count", None) for each in caplog.records if "come again" in each.getMessage()]
+    assert counts == ([1] if outcome else [])
+    assert [each.levelname for each in caplog.records if "not tried again" in each.getMessage()] in ([], ["INFO"])

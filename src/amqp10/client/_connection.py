@@ -295,7 +295,8 @@ class ClientConnection(ConnectionCore, EngineOwner):
         if self.recovery is not None:
             self.recovery.given_up(error)
         if cause is not None:
-            level = logging.INFO if self.recovery is None else None  # the error is raised to whoever uses it
+            # Not worth a warning: without `recovery` the error is raised to whoever uses it, and who leaves expects the end.
+            level = logging.INFO if self.recovery is None or self.closed else None
             self.observers.tell(ConnectionGivenUp(cause), level)
         self.observers.end()
 

@@ -137,7 +137,8 @@ class ConnectionRestored(ConnectionEvent):
 class ConnectionGivenUp(ConnectionEvent):
     """The connection is over for a fault: it is not tried, or not again. One that is left in order tells nothing.
 
-    Without `reconnect` it is logged at level INFO, for whoever uses the connection gets the error.
+    Without `reconnect` it is logged at level INFO, for whoever uses the connection gets the error; so is the end of one
+    that is left while it is away.
     """
 
     level: ClassVar[int] = logging.WARNING

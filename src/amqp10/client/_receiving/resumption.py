@@ -102,9 +102,13 @@ class ReceiverResumption:
         return [delivery for delivery in link.unsettled.values() if id(delivery) not in resumable]
 
     def over(self) -> None:
-        """Forget all: the link does not come back."""
+        """Forget all, and say what comes again: the link does not come back, nor can outcomes be told any more."""
+        receiver = self._receiver
+        pending = receiver.pending
+        if pending and (not receiver.closed or has_outcome(pending)):
+            receiver.connection.observers.tell(DeliveriesStale(receiver.face, len(pending), receiver.loss))
         self.undelivered.clear()
-        self._receiver.pending.clear()
+        pending.clear()
 
     # The link is attached again
 
