@@ -55,6 +55,7 @@ def test_exactly_once_within_a_broker_and_between_two(
     store = str(tmp_path / "store")
     assert amqp10("bridge", *there, "--until-empty", "--exactly-once", "--store", store).err.startswith("2 moved; ")
     assert amqp10("receive", other, address, "-n", "2").out == "one\ntwo\n"
+    assert amqp10("bridge", *there, "--until-empty", "--exactly-once").err.startswith("without --store")
     assert amqp10("bridge", *there, "--store", store).code == 2
 
 

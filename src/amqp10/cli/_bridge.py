@@ -213,6 +213,8 @@ def bridge(
             container_id=container_id, reconnect=reconnect, delivery_store=kept, close_timeout=close_timeout
         )
 
+    if exactly_once and not store and ends[0] != ends[1]:
+        click.echo("without --store, a bridge that is killed may leave messages twice: nothing is kept of it", err=True)
     reports: list[BridgeReport] = []
 
     async def run() -> None:

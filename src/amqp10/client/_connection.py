@@ -295,7 +295,7 @@ class ClientConnection(ConnectionCore, EngineOwner):
         if self.recovery is not None:
             self.recovery.given_up(error)
         if cause is not None:
-            # Not worth a warning: without `recovery` the error is raised to whoever uses it, and who leaves expects the end.
+            # No warning: without `recovery` the error is raised to whoever uses it, and who leaves expects the end.
             level = logging.INFO if self.recovery is None or self.closed else None
             self.observers.tell(ConnectionGivenUp(cause), level)
         self.observers.end()

@@ -336,11 +336,12 @@ class Worker:
                         await self._stopped.wait()
                     if self.running:
                         text = f"the handlers of {self.running} messages took over {self.drain_timeout:g} s"
-                        self._notice(
-                            *("handlers_cancelled", logging.WARNING),
-                            f"{text}: they are cancelled, the messages released",
-                            count=self.running,
-                        )
+                        end = "they are cancelled, the messages released"
+                        if self._threads is not None:
+                            end = (
+                                "nothing can cancel a plain function, so they are waited for; a second signal ends all"
+                            )
+                        self._notice("handlers_cancelled", logging.WARNING, f"{text}: {end}", count=self.running)
                     self._group.cancel_scope.cancel()
             except BaseExceptionGroup as group:
                 if len(group.exceptions) == 1:
