@@ -145,6 +145,10 @@ bench-real-brokers: $(VENV)/.bench  ## orders through the embedded broker, Artem
 	$(BIN)/python benchmarks/real_brokers.py --json benchmarks/results/real_brokers_run.json
 	$(BIN)/python benchmarks/report.py
 
+bench-azure: $(VENV)/.dev  ## the emulator of Azure with JavaScript and sessions, and our client beside Microsoft's (three minutes)
+	$(BIN)/python benchmarks/azure_emulator.py --json benchmarks/results/azure_run.json
+	$(BIN)/python benchmarks/report.py
+
 bench-full: $(VENV)/.bench  ## beside Go, Rust and JavaScript, too; write the docs' table and plot from it (half an hour)
 	$(BIN)/python benchmarks/run.py --native --variants asyncio,compiled,compiled+asyncio --sizes 100,1024,65536 --reps 3 \
 		--json benchmarks/results/full_run.json

@@ -2,6 +2,7 @@
 
 make bench-real                                  real_run.json
 make bench-real-brokers                          real_brokers_run.json
+make bench-azure                                 azure_run.json
 make bench-full                                  full_run.json; for the others `run.py --native --variants asyncio` with
 ... --broker URL --label "Artemis 2.55.0" --json benchmarks/results/artemis_run.json      and broker_j_run.json likewise
 ... --transport tls --json benchmarks/results/tls_run.json                           and websocket, websocket_run.json
@@ -35,6 +36,7 @@ TRANSPORTS = {"TLS": RESULTS / "tls_run.json", "WebSocket": RESULTS / "websocket
 LARGE = RESULTS / "large_run.json"
 REAL = RESULTS / "real_run.json"
 REAL_BROKERS = RESULTS / "real_brokers_run.json"
+AZURE = RESULTS / "azure_run.json"
 ALL_CLIENTS = RESULTS / "all_clients_run.json"
 PAGE = HERE.parent / "docs" / "reference" / "benchmarks.md"
 PLOT = PAGE.with_name("benchmarks.svg")
@@ -91,6 +93,15 @@ REAL_BROKER_NAMES = {
     "amqp10+compiled": "amqp10 compiled, embedded",
     "artemis": "Artemis 2.55",
     "rabbitmq": "RabbitMQ 4.3",
+}
+AZURE_CLIENTS = {"azure-js": "@azure/service-bus", "rhea": "rhea", "amqp10": "amqp10.azure"}
+AZURE_CASES = {
+    "send": "send",
+    "delete": "receive and delete",
+    "lock": "receive, complete",
+    "through": "through: send beside receive and delete",
+    "events-send": "send events",
+    "events-receive": "receive events",
 }
 MIB_PER_S_OF = (OURS, "amqp10+asyncio", "go-amqp")
 # As the harness with all clients calls them; its raw results are a list.
@@ -497,6 +508,87 @@ def page_0_9_1(run: dict[str, Any]) -> str:
     return "\n".join([*lines, ""])
 
 
+def page_azure(run: dict[str, Any]) -> str:
+    """The part on the emulator of Azure, and on our client beside Microsoft's on it."""
+
+    def median(runs: list[dict[str, float]], figure: str) -> float:
+        return statistics.median(each[figure] for each in runs)
+
+    starts, held = run["starts"], run["sessions"]
+    lines = [
+        "## The emulator of Azure",
+        "",
+        "[The emulator](../embedded/azure.md) as a process of its own, `amqp10 broker --azure Config.json`:",
+        f"`make bench-azure`. Messages have an id and {run['size']} octets of data. The queue has no",
+        "sessions, but for the last part.",
+        "",
+        f"- {run['date']}, {run['runs']} runs of {run['count']:,} messages that took turns; medians. Before",
+        "  them each client had half as many to warm up.",
+        f"- Load average before, between and after the runs: {', '.join(f'{load:.1f}' for load in run['loads'])}, on",
+        f"  {run['cpus']} CPUs, which emulator and clients share. Above 2 that is a busy machine: seconds and messages",
+        "  a second are worse than on an idle one. Read CPU, and the ratios of it.",
+        f"- Machine: {run['machine']}; {run['setting']}.",
+        "- The emulator is one process of Python, and its CPU is that of the same run. A million by that is the most",
+        "  messages that it passes in a second, however quick the client is.",
+        "- The SDKs and `amqp10.azure` send batches of 100, one after the other, and receive up to 100 at a time.",
+        "  rhea, on which the JavaScript SDK is built, sends messages one by one, and without an id, up to",
+        "  2000 on their way, and has 1000 credit. It tells what a client in JavaScript can do without an SDK.",
+        "",
+        f"**Start**: {median(starts, 'seconds'):.2f} s from starting the process to the first connection that it",
+        f"answers, {median(starts, 'cpu'):.2f} s of CPU. In a process that has imported the package,",
+        f"`async with Broker(azure=...)` takes {median(starts, 'inside') * 1000:.1f} ms.",
+        "",
+        "| JavaScript | client | CPU µs of the client | of the emulator | the emulator's most a second | messages/s |",
+        "|---|---|--:|--:|--:|--:|",
+    ]
+    for case, peers in run["figures"]["javascript"].items():
+        for peer, runs in peers.items():
+            cpu, emulator, rate = (median(runs, name) for name in ("cpu", "emulator", "rate"))
+            cells = [AZURE_CASES[case], AZURE_CLIENTS[peer], f"{cpu:.1f}", f"{emulator:.1f}", f"{1e6 / emulator:,.0f}"]
+            lines.append(f"| {' | '.join(cells)} | {rate:,.0f} |")
+    lines += [
+        "",
+        "In brackets: how many times that of `amqp10.azure`.",
+        "",
+        "| Python | client | CPU µs of the client | of the emulator | messages/s |",
+        "|---|---|--:|--:|--:|",
+    ]
+    for case, peers in run["figures"]["python"].items():
+        for peer, runs in peers.items():
+            cpu, emulator, rate = (median(runs, name) for name in ("cpu", "emulator", "rate"))
+            times = f"{cpu / median(peers[OURS], 'cpu'):.1f}"
+            cells = [AZURE_CASES[case], AZURE_CLIENTS.get(peer, peer), f"{cpu:.1f} ({times})", f"{emulator:.1f}"]
+            lines.append(f"| {' | '.join(cells)} | {rate:,.0f} |")
+    lines += [
+        "",
+        "azure-servicebus completes one message at a time. `complete_many` of `amqp10.azure` completes 100",
+        "together, and so does the program in JavaScript.",
+        "",
+        *page_azure_sessions(held),
+    ]
+    return "\n".join(lines)
+
+
+def page_azure_sessions(held: dict[str, float]) -> list[str]:
+    """The part on sessions."""
+    if not held:
+        return []
+    kib = (held["idle"] - held["before"]) / held["count"] * 1024
+    return [
+        f"**Sessions**: {held['count']:,} of them, with a message each, accepted one after another by",
+        f"@azure/service-bus, in {held['seconds'] / held['count'] * 1000:.1f} ms each, and held by it.",
+        "It has an AMQP session for each, of which the emulator takes 256 on a connection: hence 200 on each.",
+        "RSS of the emulator, MiB:",
+        "",
+        "| before | messages sent | all accepted | all messages completed | all closed |",
+        "|--:|--:|--:|--:|--:|",
+        "| " + " | ".join(f"{held[name]:.1f}" for name in ("before", "created", "accepted", "idle", "closed")) + " |",
+        "",
+        f"That is {kib:.1f} KiB for a session that is held and has no messages.",
+        "",
+    ]
+
+
 def main() -> int:
     """Write the page and its plots, or compare them with the results."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -517,6 +609,8 @@ def main() -> int:
     brokers = [json.loads(each.read_text()) for each in BROKERS if each.exists()]
     if brokers:
         parts.append(page_brokers(brokers))
+    if AZURE.exists():
+        parts.append(page_azure(json.loads(AZURE.read_text())))
     text = "\n".join([*parts, page_0_9_1(json.loads(FIGURES_0_9_1.read_text()))])
     files = {PAGE: text, PLOT: plot(run, 100, figures), PLOT_REAL: plot_real(real)}
     if arguments.check:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ STORE = RUN.with_name("store.py")
 CODEC = RUN.with_name("codec.py")
 REAL = RUN.with_name("real.py")
 REAL_CLIENTS = RUN.with_name("real_clients.py")
+AZURE = RUN.with_name("azure_emulator.py")
 LEGACY = RUN.with_name("amqp091.py")
 LATENCY = RUN.with_name("latency.py")
 SCALE = RUN.with_name("scale.py")
@@ -133,6 +135,35 @@ def test_real_clients() -> None:
         assert f"| {workload} | CPU µs/message | times amqp10 |" in done.stdout
     assert done.stdout.count("| amqp10+asyncio |") == 9
     assert done.stdout.count("| bare |") == 1
+
+
+def azure(found: Path, *options: str) -> tuple[Any, str]:
+    """Run a little of the benchmark of the emulator of Azure; what it found, and what it said of who is not here."""
+    command = [sys.executable, str(AZURE), "--count", "20", "--sessions", "3", "--reps", "1", "--json", str(found)]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(found.read_text()), done.stderr
+
+
+def test_azure(tmp_path: Path) -> None:
+    """The emulator with our client and Microsoft's for Python, counted at both ends."""
+    pytest.importorskip("azure.servicebus")
+    pytest.importorskip("azure.eventhub")
+    facts, _ = azure(tmp_path / "found.json", "--parts", "start,python", "--cases", "lock,events-send")
+    assert len(facts["starts"]) == 1
+    for mode, sdk in {"lock": "azure-servicebus", "events-send": "azure-eventhub"}.items():
+        assert {peer: len(runs) for peer, runs in facts["figures"]["python"][mode].items()} == {"amqp10": 1, sdk: 1}
+
+
+@pytest.mark.slow
+def test_azure_javascript(tmp_path: Path) -> None:
+    """The emulator with Microsoft's client for JavaScript and rhea, and with sessions."""
+    facts, said = azure(tmp_path / "found.json", "--parts", "javascript,sessions", "--cases", "delete,through")
+    if "JavaScript: left out" in said:
+        pytest.skip(said)
+    for mode in ("delete", "through"):
+        assert [len(runs) for runs in facts["figures"]["javascript"][mode].values()] == [1, 1]
+    assert (facts["sessions"]["count"], facts["sessions"]["sessions"]) == (3, 3)
 
 
 def test_latency() -> None:
