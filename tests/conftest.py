@@ -106,8 +106,15 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """With several workers, those that need the same real broker share one, and with that the broker.
 
     It is a fixture of the test, or named by its class or by a parameter. The few that need two are with the first here.
+    Those of a file about an SDK of Azure share one, too: what its behaviors did is found out for all of them at once,
+    and so are its programs built.
     """
-    if item.get_closest_marker("interop") is None or item.get_closest_marker("xdist_group") is not None:
+    if item.get_closest_marker("xdist_group") is not None:
+        return
+    if item.path.stem.startswith("test_azure") and item.path.parent.name == "interop":
+        item.add_marker(pytest.mark.xdist_group(item.path.stem.removeprefix("test_")))
+        return
+    if item.get_closest_marker("interop") is None:
         return
     assert isinstance(item, pytest.Function)
     named = f"{item.fixturenames} {getattr(item.cls, 'broker', '')} "
