@@ -262,7 +262,9 @@ async def test_the_application_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
                 await sender.send("x")
                 await other.send("y")
             async with connection.receiver("well") as receiver:
-                (await receiver.receive()).accept()
+                delivery = await receiver.receive()
+                assert delivery.message.body == "y"
+                delivery.accept()
 
 
 # Cycles

@@ -248,6 +248,7 @@ async def test_failure_stops() -> None:
             await until(lambda: first.partitions == {"1", "2", "3"} and len(one.events) == 6)
             async with EventProcessor(hub, two, store=store, **QUICK):
                 await two.wait(lambda events: ("0", 1) in events)
+    assert {partition for partition, _ in one.events} == {"1", "2", "3"}
 
 
 async def test_stolen() -> None:
