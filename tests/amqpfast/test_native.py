@@ -86,4 +86,4 @@ async def test_refused() -> None:
                 await connection.native.list("none")
             assert caught.value.condition == "amqp:not-found"
             with pytest.raises(Unsupported):
-                await connection.core.default_session().request(DeclareQueue("q"))
+                await connection._core.default_session().request(DeclareQueue("q"))

@@ -156,13 +156,13 @@ async def test_several_that_are_late(monkeypatch: pytest.MonkeyPatch) -> None:
 
         hosts.prepare = prepare
         await hosts.cut()
-        await until(lambda: len(hosts.peers) == 2 and held and one.core.awaiting_peer and other.core.awaiting_peer)
-        assert len(connection.core._scopes) == 1
+        await until(lambda: len(hosts.peers) == 2 and held and one._core.awaiting_peer and other._core.awaiting_peer)
+        assert len(connection._core._scopes) == 1
         hosts.peer.on_event = lambda event: False
         hosts.peer.handle(held)
         hosts.peer.pump.wake()
         await until(lambda: one.open and other.open)
-        await until(lambda: not connection.core._scopes)
+        await until(lambda: not connection._core._scopes)
         with anyio.fail_after(60):
             await one.send("x")
         assert len(hosts.peers) == 2

@@ -89,7 +89,7 @@ async def test_queues_that_are_deleted(monkeypatch: pytest.MonkeyPatch, own: boo
         hosts.peer.pump.wake()
         await until(lambda: min(harsh.refused["bad-1"], harsh.refused["bad-2"]) > 5)
         for link in good:
-            assert link.core.generation <= 2
+            assert link._core.generation <= 2
             await works(hosts, link)
         assert len(hosts.peers) == 1
         harsh.bad.clear()
@@ -102,8 +102,8 @@ async def test_queues_that_are_deleted(monkeypatch: pytest.MonkeyPatch, own: boo
         for link in links:
             await works(hosts, link)
         await stack.aclose()
-        assert not connection.core.recovery.sessions  # type: ignore[union-attr]
-        assert not connection.core.links
+        assert not connection._core.recovery.sessions  # type: ignore[union-attr]
+        assert not connection._core.links
 
 
 async def test_links_that_are_bad_after_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ async def test_links_that_are_bad_after_a_loss(monkeypatch: pytest.MonkeyPatch) 
         await hosts.cut()
         await until(lambda: min(harsh.refused[each] for each in harsh.bad) > 3)
         for link in links:
-            if link.core.session is connection.core._default:
+            if link._core.session is connection._core._default:
                 await works(hosts, link)
         assert sum(link.open for link in links) == 3
         harsh.bad.clear()
@@ -149,7 +149,7 @@ async def test_a_new_link_that_is_bad(monkeypatch: pytest.MonkeyPatch, error: Er
             await connection.sender("bad").__aenter__()
         for link in good:
             await works(hosts, link)
-        assert all(link.core.session is connection.core._default for link in good)
+        assert all(link._core.session is connection._core._default for link in good)
 
 
 async def test_giving_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +167,7 @@ async def test_giving_up(monkeypatch: pytest.MonkeyPatch) -> None:
             await bad.send("x")
         for link in (good, other):
             await works(hosts, link)
-        await until(lambda: len(connection.core.recovery.sessions) == 1)  # type: ignore[union-attr]
+        await until(lambda: len(connection._core.recovery.sessions) == 1)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("back", [True, False])
@@ -184,8 +184,8 @@ async def test_leaving_the_session(monkeypatch: pytest.MonkeyPatch, back: bool) 
             if back:
                 harsh.bad.clear()
                 await until(lambda: links[1].open)
-                assert links[1].core.session is not session
-        assert all(link.core.over for link in links)
+                assert links[1]._core.session is not session
+        assert all(link._core.over for link in links)
         await anyio.wait_all_tasks_blocked()
-        await until(lambda: not connection.core.recovery.sessions)  # type: ignore[union-attr]
+        await until(lambda: not connection._core.recovery.sessions)  # type: ignore[union-attr]
         assert connection.open

@@ -31,7 +31,7 @@ async def test_wrong_wishes() -> None:
 async def test_what_it_asks_for() -> None:
     """A copy, unsettled; the source that was given stays as it was."""
     given = Source("q", filters=[Selector("a = 1")])
-    terms = Connection("amqp://localhost").browser(given).core.terms
+    terms = Connection("amqp://localhost").browser(given)._core.terms
     source = terms.source
     assert source is not None
     assert (source.address, source.distribution_mode, source.filter) == ("q", "copy", given.filter)

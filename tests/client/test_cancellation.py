@@ -65,7 +65,7 @@ async def test_the_helper_send(serve: Serve, monkeypatch: pytest.MonkeyPatch) ->
 
             async def connect(*args: Any) -> Any:
                 await anyio.lowlevel.checkpoint()
-                return connection.core.supervisor.given
+                return connection._core.supervisor.given
 
             monkeypatch.setattr(amqp10.client._connecting.supervisor, "connect", connect)
             await cancel.run(lambda: send("amqp://localhost", "q", "a", "b", close_timeout=1))
@@ -84,7 +84,7 @@ async def test_the_helper_receive(serve: Serve, monkeypatch: pytest.MonkeyPatch)
 
             async def connect(*args: Any) -> Any:
                 await anyio.lowlevel.checkpoint()
-                return connection.core.supervisor.given
+                return connection._core.supervisor.given
 
             store = Store(peer, ["a", "b", "c"])
             peer.on_event = store.on_event

@@ -135,19 +135,19 @@ async def check(hosts: Hosts, connection: Connection, sender: Sender, receiver: 
     assert hosts.peer.bodies()[-1] == "fresh"
     await until(lambda: not sender.unsettled)
     for lists in (
-        sender.core.pending,
-        sender.core.waiters,
-        sender.core.queue.waiting,
-        receiver.core.pending,
-        receiver.core.undelivered,
+        sender._core.pending,
+        sender._core.waiters,
+        sender._core.queue.waiting,
+        receiver._core.pending,
+        receiver._core.undelivered,
     ):
         assert not lists
-    sender.core.unreported.clear()  # a stream that nobody waits for
+    sender._core.unreported.clear()  # a stream that nobody waits for
     if receiver.credit == 0 and not receiver.buffered:
         with anyio.move_on_after(0.01):
             await receiver.receive()  # whoever waits wants more
     await anyio.wait_all_tasks_blocked()
-    assert receiver.credit + receiver.core.consumer.taken + receiver.buffered >= CREDIT
+    assert receiver.credit + receiver._core.consumer.taken + receiver.buffered >= CREDIT
     assert receiver.credit <= CREDIT
     await hosts.credit("r")
     assert hosts.peer.links["r"].credit == receiver.credit
@@ -158,4 +158,4 @@ async def check(hosts: Hosts, connection: Connection, sender: Sender, receiver: 
         bodies.append(delivery.message.body)
         delivery.accept()
     assert bodies == ["new", "fresh"] or (took and bodies == ["fresh"])
-    assert set(connection.core.links) == {sender.core, receiver.core}
+    assert set(connection._core.links) == {sender._core, receiver._core}

@@ -25,7 +25,7 @@ async def fill(broker: Broker, connection: Connection, shared: bool = False) -> 
 async def idle(broker: Broker, connection: Connection) -> None:
     """Nothing is left of what was cut: no link, no session but the one in use, no note of a receiver."""
     await anyio.wait_all_tasks_blocked()
-    assert connection.core.subscriptions == {}
+    assert connection._core.subscriptions == {}
     assert [each.consumers for each in broker.topic("topic.t").subscriptions] in ([], [0])
 
 

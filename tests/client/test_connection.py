@@ -233,7 +233,7 @@ async def test_a_fault_of_our_own_is_not_hidden(serve: Serve) -> None:
         with pytest.raises(ZeroDivisionError):
             async with connection, connection.receiver("q") as receiver:
                 await anyio.wait_all_tasks_blocked()
-                receiver.core.on_deliveries = lambda: 1 / 0
+                receiver._core.on_deliveries = lambda: 1 / 0
                 peer.send("q", 1)
                 await anyio.wait_all_tasks_blocked()
                 with pytest.raises(ConnectionLost, match="ZeroDivisionError"):

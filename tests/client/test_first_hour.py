@@ -157,7 +157,7 @@ async def test_silent_server(scheme: str, other: str) -> None:
 
 async def test_usual_limit() -> None:
     """It is 20 s, and has to be some time."""
-    assert Connection("amqp://localhost").core.supervisor._attempt_timeout == 20.0
+    assert Connection("amqp://localhost")._core.supervisor._attempt_timeout == 20.0
     with pytest.raises(ValueError, match="connect_timeout is more than 0 seconds, or None for no limit, not 0"):
         Connection("amqp://localhost", connect_timeout=0)
 

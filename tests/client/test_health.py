@@ -117,13 +117,13 @@ async def test_lost_and_restored(
 async def test_blocked() -> None:
     """A broker that takes no messages for now (0-9-1) makes it unready, and no more."""
     async with Broker(dialects=["0-9-1"]) as broker, Connection(broker.url, dialect="0-9-1") as connection:
-        connection.core._on_peer_blocked(SimpleNamespace(reason="low on memory"))  # type: ignore[arg-type]
+        connection._core._on_peer_blocked(SimpleNamespace(reason="low on memory"))  # type: ignore[arg-type]
         assert (connection.health().state, connection.health().ready, connection.health().live) == (
             "blocked",
             False,
             True,
         )
-        connection.core._on_peer_blocked(SimpleNamespace(reason=None))  # type: ignore[arg-type]
+        connection._core._on_peer_blocked(SimpleNamespace(reason=None))  # type: ignore[arg-type]
         assert connection.health().state == "open"
         assert connection.health().window is None
         assert connection.health().counts["connection_blocked"] == 1
@@ -194,7 +194,7 @@ async def test_messages_that_are_no_objects(monkeypatch: pytest.MonkeyPatch, clo
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(sender.send_many, range(50))
             await until(lambda: len(hosts.peer.received) == 50)
-            link: Any = sender.core.link
+            link: Any = sender._core.link
             assert link.posted == 50
             assert connection.health().unsettled == 50
             clock.now += 4

@@ -169,9 +169,9 @@ async def test_a_peer_that_reads_nothing(serve: Serve) -> None:
     here, there = memory_streams()
     watch = Watch()
     async with serve(close_timeout=LIMIT) as (_, connection):
-        assert connection.core.supervisor.given is not None
-        real, facts = connection.core.supervisor.given
-        connection.core.supervisor.given = here, facts
+        assert connection._core.supervisor.given is not None
+        real, facts = connection._core.supervisor.given
+        connection._core.supervisor.given = here, facts
         async with anyio.create_task_group() as tasks:
 
             async def relay(source: ByteStream, sink: ByteStream) -> None:

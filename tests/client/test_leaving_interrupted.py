@@ -31,7 +31,7 @@ async def test_nested_blocks_without_a_connection(monkeypatch: pytest.MonkeyPatc
                     await until(lambda: hosts.peer.received)
                     hosts.down = {"a"}
                     await hosts.cut()
-                    await until(lambda: sender.core.interrupted)
+                    await until(lambda: sender._core.interrupted)
                     left = anyio.current_time()
         assert anyio.current_time() - left < LIMIT + SLACK
 
@@ -97,7 +97,7 @@ async def test_links_that_are_left_open(monkeypatch: pytest.MonkeyPatch) -> None
                 await sender.submit("x")
             hosts.down = {"a"}
             await hosts.cut()
-            await until(lambda: receiver.core.interrupted)
+            await until(lambda: receiver._core.interrupted)
             left = anyio.current_time()
         assert anyio.current_time() - left < LIMIT + SLACK
         for sender in senders:

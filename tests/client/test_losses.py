@@ -36,7 +36,7 @@ async def test_the_outcome_of_a_settled_one_while_it_is_away(monkeypatch: pytest
             assert not delivery.on_wire
             hosts.down = {"a"}
             await hosts.cut()
-            await until(lambda: sender.core.interrupted)
+            await until(lambda: sender._core.interrupted)
             with anyio.fail_after(60):
                 assert await delivery.outcome() == ACCEPTED
             hosts.down = set()
@@ -53,7 +53,7 @@ async def test_an_attach_in_the_moment_of_the_watch(monkeypatch: pytest.MonkeyPa
         hosts.prepare = holding
         await hosts.cut()
         await until(lambda: held)
-        assert len(connection.core._scopes) == 1  # it looks after the one that is not answered yet
+        assert len(connection._core._scopes) == 1  # it looks after the one that is not answered yet
         async with anyio.create_task_group() as tasks:
             other = connection.sender("other")
             tasks.start_soon(other.__aenter__)
@@ -61,7 +61,7 @@ async def test_an_attach_in_the_moment_of_the_watch(monkeypatch: pytest.MonkeyPa
             hosts.peer.act(held[0])
             hosts.peer.pump.wake()
             await until(lambda: sender.open)
-            await until(lambda: not connection.core._scopes)  # and after no other
+            await until(lambda: not connection._core._scopes)  # and after no other
             assert not other.open
             hosts.peer.act(held[1])
             hosts.peer.pump.wake()
@@ -136,15 +136,15 @@ async def test_settled_waits_while_it_is_away(monkeypatch: pytest.MonkeyPatch, h
                 await anyio.wait_all_tasks_blocked()
                 hosts.down = {"a"}
                 await hosts.cut()
-                await until(lambda: receiver.core.interrupted)
+                await until(lambda: receiver._core.interrupted)
                 if how == "give up":
-                    await until(lambda: receiver.core.over)
+                    await until(lambda: receiver._core.over)
                     with anyio.fail_after(60):
                         await until(lambda: raised)
             with anyio.fail_after(60):
                 await until(lambda: raised)
-        assert receiver.core.pending == []
-        assert not receiver.core.undelivered
+        assert receiver._core.pending == []
+        assert not receiver._core.undelivered
 
 
 async def test_a_link_that_is_lost_with_messages_that_nobody_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +157,7 @@ async def test_a_link_that_is_lost_with_messages_that_nobody_waits_for(monkeypat
                 await until(lambda: hosts.peers[0].received)
                 hosts.prepare = lambda peer: setattr(peer, "refusal", Error(Symbol("amqp:unauthorized-access")))
                 await hosts.cut()
-                await until(lambda: sender.core.over)
+                await until(lambda: sender._core.over)
                 assert sender.unsettled == 1
 
 
@@ -171,12 +171,12 @@ async def test_a_link_that_is_stolen_by_its_own_ghost(monkeypatch: pytest.Monkey
 
         hosts.prepare = prepare
         await hosts.cut()
-        await until(lambda: len(hosts.peers) == 2 and sender.core.awaiting_peer)
+        await until(lambda: len(hosts.peers) == 2 and sender._core.awaiting_peer)
         await hosts.cut()
         await until(lambda: sender.open)
-        generation = sender.core.generation
+        generation = sender._core.generation
         detach(hosts, "q", "amqp:link:stolen")
-        await until(lambda: sender.core.generation > generation)  # it is back at once
+        await until(lambda: sender._core.generation > generation)  # it is back at once
         await sender.send("x")
         detach(hosts, "q", "amqp:link:stolen")
         with pytest.raises(LinkDetached, match="stolen"):
@@ -190,7 +190,7 @@ async def test_a_link_that_was_resumed_and_then_stolen(monkeypatch: pytest.Monke
         await hosts.cut()
         await hosts.link("q", of=1)
         await until(lambda: receiver.open)
-        assert receiver.core.resuming
+        assert receiver._core.resuming
         detach(hosts, "q", "amqp:link:stolen")
         with pytest.raises(LinkDetached, match="stolen"):
             await receiver.receive()
@@ -283,7 +283,7 @@ async def test_outcomes_are_told_before_a_session_is_left() -> None:
         async with anyio.create_task_group() as tasks:
 
             async def later() -> None:
-                await until(lambda: session.core.closed)
+                await until(lambda: session._core.closed)
                 proxy.refusing = False
 
             async with connection.session() as session:
@@ -291,7 +291,7 @@ async def test_outcomes_are_told_before_a_session_is_left() -> None:
                 delivery = await receiver.receive()
                 proxy.refusing = True
                 proxy.cut()
-                await until(lambda: receiver.core.interrupted)
+                await until(lambda: receiver._core.interrupted)
                 delivery.accept()
                 tasks.start_soon(later)
         await until(lambda: broker.queue("q").dequeued == 1)
@@ -307,4 +307,4 @@ async def test_leaving_with_an_outcome_out_and_no_connection(monkeypatch: pytest
                 await sender.submit("x")
                 hosts.down = {"a"}
                 await hosts.cut()
-                await until(lambda: sender.core.interrupted)
+                await until(lambda: sender._core.interrupted)

@@ -67,7 +67,7 @@ async def test_what_cannot_be_committed(name: str, monkeypatch: pytest.MonkeyPat
     async with links(name) as (_, connection, sender, receiver):
         await sender.send(Message(b"settled", to="/queues/q"))
         delivery = await receiver.receive()
-        link = sender.core.link
+        link = sender._core.link
         with pytest.raises(TransactionRolledBack):
             async with connection.transaction() as transaction:
                 await sender.send(Message(b"1", to="/queues/q"), transaction=transaction)

@@ -30,7 +30,7 @@ async def test_tags_of_earlier_attachments(name: str) -> None:
     """What is sent again keeps its tag, and what is sent after it gets none of those: each has its outcome."""
     async with Broker() as broker, Connection(broker.url, dialect=name) as connection:
         async with connection.sender("orders") as sender:
-            link = sender.core.link
+            link = sender._core.link
             assert link is not None
             payload = Message("again").encode()
             # Deliveries of an earlier attachment whose first ones are settled; the dialects count from 0 or from 1.
@@ -40,9 +40,9 @@ async def test_tags_of_earlier_attachments(name: str) -> None:
             new = [link.send(payload) for _ in range(12)]
             assert list(link.unsettled.values()) == [*old, *new]
             assert [link.unsettled[delivery.tag] for delivery in (*old, *new)] == [*old, *new]
-            connection.core.wake()
+            connection._core.wake()
             with anyio.fail_after(60):
-                await sender.core.until(lambda: not link.unsettled)
+                await sender._core.until(lambda: not link.unsettled)
             assert all(delivery.remote_settled for delivery in (*old, *new))
 
 

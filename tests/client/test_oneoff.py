@@ -69,7 +69,7 @@ async def test_what_cannot_be_decoded_is_rejected(serve: Callable[..., Any], mon
     async with serve() as (peer, connection):
 
         async def connect(*args: Any) -> Any:
-            return connection.core.supervisor.given
+            return connection._core.supervisor.given
 
         monkeypatch.setattr(amqp10.client._connecting.supervisor, "connect", connect)
         sent: list[Any] = []

@@ -54,7 +54,7 @@ async def test_outcomes_that_are_never_told(caplog: pytest.LogCaptureFixture, ou
             delivery = await receiver.receive()
             proxy.stall()
             proxy.cut()
-            await until(lambda: receiver.core.interrupted)
+            await until(lambda: receiver._core.interrupted)
             if outcome is not None:
                 delivery.accept()
     counts = [getattr(each, "amqp_count", None) for each in caplog.records if "come again" in each.getMessage()]

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.capability("many in flight")
 
 
 def pipeline_of(window: int) -> Pipeline:
-    return Pipeline(Connection("amqp://localhost").sender("q").core, window, settled=False)
+    return Pipeline(Connection("amqp://localhost").sender("q")._core, window, settled=False)
 
 
 def delivery(settled: bool = False) -> SentDelivery:

@@ -338,7 +338,7 @@ async def test_what_the_dialect_cannot(serve: Serve, monkeypatch: pytest.MonkeyP
     """What a dialect does not have raises Unsupported before a byte is written."""
     async with serve() as (peer, connection), connection, connection.receiver("q") as receiver:
         await anyio.wait_all_tasks_blocked()
-        monkeypatch.setattr(type(connection.core), "capabilities", frozenset())
+        monkeypatch.setattr(type(connection._core), "capabilities", frozenset())
         with pytest.raises(Unsupported, match="drain"):
             await receiver.drain()
         for link in (

@@ -132,7 +132,7 @@ async def test_a_drain_that_is_cancelled(serve: Serve, credit: int, answer: str)
                 scope.cancel()
             return False
 
-        on_peers_flow = receiver.core.on_flow
+        on_peers_flow = receiver._core.on_flow
 
         def on_flow(drained: bool, wasted: int) -> None:
             on_peers_flow(drained, wasted)
@@ -140,7 +140,7 @@ async def test_a_drain_that_is_cancelled(serve: Serve, credit: int, answer: str)
                 scope.cancel()
 
         peer.on_event = on_event
-        receiver.core.on_flow = on_flow
+        receiver._core.on_flow = on_flow
         with scope:
             await receiver.drain()
         if answer == "comes after that":

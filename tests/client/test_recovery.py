@@ -270,7 +270,7 @@ async def test_manual_credit_is_granted_anew(monkeypatch: pytest.MonkeyPatch) ->
         await receiver.receive()  # the other one nobody takes
         hosts.down = {"a"}
         await hosts.cut()
-        await until(lambda: receiver.core.interrupted)
+        await until(lambda: receiver._core.interrupted)
         receiver.add_credit(10)
         hosts.down = set()
         link = await hosts.link("q", of=1)

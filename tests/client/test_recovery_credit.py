@@ -164,7 +164,7 @@ async def test_a_delivery_that_is_resumed_only_to_be_aborted(monkeypatch: pytest
                 await hosts.cut()
                 await until(lambda: receiver.open)
                 await anyio.wait_all_tasks_blocked()
-                spare = receiver.core.consumer.taken if credit else 0
+                spare = receiver._core.consumer.taken if credit else 0
                 assert receiver.credit + spare == 4
                 assert receiver.credit == hosts.peer.links["q"].credit
             assert not receiver.unsettled

@@ -117,9 +117,9 @@ async def test_a_queue_that_is_made_again(monkeypatch: pytest.MonkeyPatch) -> No
         hosts.peer.pump.wake()
         await sender.send("x")
         assert refused == 3
-        recovery = connection.core.recovery
+        recovery = connection._core.recovery
         assert recovery is not None
-        assert recovery.attempts_of(sender.core).failures == 3  # each pause was longer than the one before
+        assert recovery.attempts_of(sender._core).failures == 3  # each pause was longer than the one before
         assert hosts.peer.bodies() == ["x"]
 
 
@@ -266,9 +266,9 @@ async def test_who_attached_has_given_up(monkeypatch: pytest.MonkeyPatch) -> Non
                 await until(lambda: len(held) == 1)
                 await hosts.cut()
                 await until(lambda: len(held) == 2)
-                assert connection.core._scopes
+                assert connection._core._scopes
                 tasks.cancel_scope.cancel()
-            await until(lambda: not connection.core._scopes)
+            await until(lambda: not connection._core._scopes)
             assert connection.open
         assert len(hosts.peers) == 2
 

@@ -165,7 +165,7 @@ async def test_an_outcome_of_a_transaction_on_a_link_that_was_lost(monkeypatch: 
                 async with connection.transaction() as transaction:
                     delivery.accept(transaction=transaction)
                     detach(hosts, "q")
-                    await until(lambda: receiver.core.generation and receiver.open)
+                    await until(lambda: receiver._core.generation and receiver.open)
 
 
 @pytest.mark.parametrize("alone", [False, True])

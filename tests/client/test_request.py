@@ -209,8 +209,8 @@ async def test_death_of_a_link_wakes_every_request() -> None:
                 for _ in range(3):
                     tasks.start_soon(ask)
                 await anyio.wait_all_tasks_blocked()
-                requester.replies.core.engine_link.fail("test:gone", "gone")  # type: ignore[union-attr]
-                connection.core.handle(connection.core.in_engine.events())
+                requester.replies._core.engine_link.fail("test:gone", "gone")  # type: ignore[union-attr]
+                connection._core.handle(connection._core.in_engine.events())
             assert len(set(causes)) == 1
             assert requester.pending == 0
 

@@ -197,5 +197,5 @@ async def test_replies_during_an_outage(monkeypatch: pytest.MonkeyPatch) -> None
             assert len(responder._senders) == 1
             await answer(1)
             assert "second" in hosts.peer.bodies()
-            senders = [link for link in connection.core.links if link.kind == "sender"]
+            senders = [link for link in connection._core.links if link.kind == "sender"]
             assert len(senders) == len(responder._senders) == 1

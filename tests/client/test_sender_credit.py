@@ -45,7 +45,7 @@ async def test_a_newcomer_does_not_overtake(serve: Serve) -> None:
             tasks.start_soon(sender.send, Message("first"))
             await anyio.wait_all_tasks_blocked()
             came = anyio.Event()
-            handle = connection.core.handle
+            handle = connection._core.handle
 
             def late(events: Any) -> None:
                 handle(events)
@@ -53,7 +53,7 @@ async def test_a_newcomer_does_not_overtake(serve: Serve) -> None:
                     came.set()
                     tasks.start_soon(sender.send, Message("second"))
 
-            connection.core.pump._on_events = late
+            connection._core.pump._on_events = late
             peer.links["q"].flow(1)
             peer.pump.wake()
             await anyio.wait_all_tasks_blocked()
@@ -144,13 +144,13 @@ async def test_woken_and_cancelled(serve: Serve) -> None:
             await anyio.wait_all_tasks_blocked()
             tasks.start_soon(sender.send, "next")
             await anyio.wait_all_tasks_blocked()
-            handle = connection.core.handle
+            handle = connection._core.handle
 
             def cancelling(events: Any) -> None:
                 scope.cancel()
                 handle(events)
 
-            connection.core.pump._on_events = cancelling
+            connection._core.pump._on_events = cancelling
             peer.links["q"].flow(1)
             peer.pump.wake()
             await anyio.wait_all_tasks_blocked()

@@ -113,7 +113,7 @@ async def test_misuse(serve: Serve) -> None:
 async def test_a_dialect_without_streaming(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says so before anything is written."""
     async with serve() as (_, connection), connection, connection.sender("q") as sender:
-        monkeypatch.setattr(type(connection.core), "capabilities", frozenset())
+        monkeypatch.setattr(type(connection._core), "capabilities", frozenset())
         with pytest.raises(Unsupported, match="streaming"):
             sender.stream()
         with pytest.raises(Unsupported, match="streaming"):
@@ -248,7 +248,7 @@ async def test_send_waits_for_the_window(serve: Serve) -> None:
             while len(got) < len(chunk) + 12:
                 await anyio.wait_all_tasks_blocked()
                 assert len(reader.delivery.stream.parts) <= 4
-                assert not sender.core.session.in_engine.pending_parts
+                assert not sender._core.session.in_engine.pending_parts
                 got += reader.read()
             assert got == b"\x00\x53\x70\x45" + data_head(len(chunk)) + chunk
             await anyio.wait_all_tasks_blocked()
@@ -262,7 +262,7 @@ async def test_memory_is_bounded(serve: Serve) -> None:
     """64 MiB to a peer that reads slowly: what is anywhere between is bounded by its window and the output."""
     chunk = bytes(1 << 20)
     async with reading(serve, window=32) as (reader, sender):
-        engine, session = sender.connection.core._engine, sender.core.session.in_engine
+        engine, session = sender.connection._core._engine, sender._core.session.in_engine
         most = got = 0
 
         async def send() -> None:
@@ -286,8 +286,8 @@ async def test_memory_is_bounded(serve: Serve) -> None:
 async def test_send_waits_for_the_output(serve: Serve) -> None:
     """A window that never closes is no reason to pile up what the transport does not take."""
     async with serve(session=SessionTerms(incoming_window=0x7FFF_FFFF)) as (peer, connection):
-        assert connection.core.supervisor.given is not None
-        stream: Any = connection.core.supervisor.given[0]
+        assert connection._core.supervisor.given is not None
+        stream: Any = connection._core.supervisor.given[0]
         gate, pushed = anyio.Event(), stream.send
         gate.set()
 
@@ -302,7 +302,7 @@ async def test_send_waits_for_the_output(serve: Serve) -> None:
             async def watch() -> None:
                 nonlocal most
                 await anyio.wait_all_tasks_blocked()
-                most = connection.core._engine.output_size
+                most = connection._core._engine.output_size
                 gate.set()
 
             gate = anyio.Event()

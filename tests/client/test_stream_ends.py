@@ -127,7 +127,7 @@ async def test_a_peer_that_knows_no_aborts_and_takes_no_other_link(serve: Serve)
         async with connection.session() as session:
             peer.refusal = None
             async with session.sender("q") as sender:
-                session.core.in_engine.remote = replace(session.core.in_engine.remote, handle_max=0)
+                session._core.in_engine.remote = replace(session._core.in_engine.remote, handle_max=0)
                 with pytest.raises(RuntimeError):
                     async with sender.stream() as body:
                         await body.send(b"never")
@@ -227,7 +227,7 @@ async def test_a_state_that_is_no_outcome(serve: Serve) -> None:
             states.append("accepted")
 
         def outgoing() -> Any:
-            return next(iter(sender.core.link.unsettled.values()))
+            return next(iter(sender._core.link.unsettled.values()))
 
         tasks.start_soon(stream)
         await anyio.wait_all_tasks_blocked()

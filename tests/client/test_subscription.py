@@ -63,15 +63,15 @@ def answering(
 async def test_sources() -> None:
     """Durable ones never expire, or in time; the others go with their link. All are topics."""
     connection = Connection("amqp://localhost", container_id="c")
-    terms = connection.subscription("t", "s").core.terms
+    terms = connection.subscription("t", "s")._core.terms
     source = terms.source
     assert source is not None
     assert (terms.name, source.address, source.durable, source.expiry_policy) == ("s", "t", "unsettled-state", "never")
     assert source.capabilities == ("topic",)
-    timed = connection.subscription("t", "s", timeout=9).core.terms.source
+    timed = connection.subscription("t", "s", timeout=9)._core.terms.source
     assert timed is not None
     assert (timed.durable, timed.expiry_policy, timed.timeout) == ("unsettled-state", "link-detach", 9)
-    volatile = connection.subscription("t", "s", durable=False, shared=True, global_=True).core.terms.source
+    volatile = connection.subscription("t", "s", durable=False, shared=True, global_=True)._core.terms.source
     assert volatile is not None
     assert (volatile.durable, volatile.expiry_policy) == ("none", "link-detach")
     assert volatile.capabilities == ("topic", "shared", "global")
@@ -80,7 +80,7 @@ async def test_sources() -> None:
 async def test_a_source_that_says_more() -> None:
     """Filters and capabilities of both count; the source that was given stays as it was."""
     given = Source("t", filters=[Selector("a = 1")], capabilities=(Symbol("mine"), Symbol("topic")))
-    terms = Connection("amqp://localhost", container_id="c").subscription(given, "s", filters=[NoLocal()]).core.terms
+    terms = Connection("amqp://localhost", container_id="c").subscription(given, "s", filters=[NoLocal()])._core.terms
     source = terms.source
     assert source is not None
     assert source.filter is not None
@@ -109,7 +109,7 @@ async def test_names_of_shared_links(durable: bool, global_: bool, names: list[s
             await made[2].detach()
             await links.enter_async_context(made[0])
             assert made[0].name == names[1]
-        assert connection.core.subscriptions == {}
+        assert connection._core.subscriptions == {}
 
 
 async def test_wrong_wishes() -> None:
@@ -160,7 +160,7 @@ async def test_not_kept(serve: Serve, asked: dict[str, Any], answer: dict[str, A
         assert not any(isinstance(event, CreditChanged) for event in happened)
         (ended,) = (event for event in happened if isinstance(event, LinkEnded))
         assert ended.closed is False  # it may be another's, with messages in it
-        assert connection.core.subscriptions == {}
+        assert connection._core.subscriptions == {}
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ async def test_exclusive_not_confirmed(serve: Serve) -> None:
                 pytest.fail("it has entered")
         assert not any(isinstance(event, CreditChanged) for event in happened)
         async with connection.receiver("q", priority=4) as receiver:
-            assert receiver.core.terms.properties == {"priority": 4, "rabbitmq:priority": 4}
+            assert receiver._core.terms.properties == {"priority": 4, "rabbitmq:priority": 4}
         answering(peer, {Symbol("exclusive"): True})
         async with connection.receiver("q", exclusive=True) as receiver:
             assert receiver.open

@@ -269,8 +269,8 @@ async def test_login_settings() -> None:
 
     tokens = LoginTokens(source, user=None, allow_insecure=True)
     connection = Connection("amqp://u:ignored@h", tokens=tokens)
-    keeper = connection.core.tokens
-    endpoint = connection.core.supervisor.endpoint
+    keeper = connection._core.tokens
+    endpoint = connection._core.supervisor.endpoint
     assert keeper is not None
     assert endpoint is not None
     found = await keeper.login(endpoint)

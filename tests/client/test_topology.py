@@ -83,7 +83,7 @@ async def test_what_was_unbound(dialect: str) -> None:
             await sender.send("routed again")
         async with connection.receiver("q") as receiver:
             assert (await receiver.receive()).message.body == "routed again"
-        made = connection.core.recovery
+        made = connection._core.recovery
         assert made is not None
         assert [key[:2] for key in made.topology._made] == [("queue", "q"), ("binding", "amq.direct")]
 
@@ -109,7 +109,7 @@ async def test_what_is_refused_is_not_waited_for(dialect: str) -> None:
                 await other.native.delete_queue("q")
                 await receiver.receive()
         assert any("could not be declared again" in note for note in caught.value.__notes__)
-        connection.core.observers.end()
+        connection._core.observers.end()
         refused = [event async for event in events if isinstance(event, DeclarationRefused)]
         assert [(event.what, type(event.cause)) for event in refused] == [("queue q", RequestRefused)]
 

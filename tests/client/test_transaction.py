@@ -168,8 +168,8 @@ async def test_many_transactions_share_the_coordinator_link() -> None:
             for number in range(30):
                 tasks.start_soon(work, number)
         assert broker.queue("q").depth == 20
-        assert connection.core._default is not None
-        assert len(connection.core._default._senders) == 2
+        assert connection._core._default is not None
+        assert len(connection._core._default._senders) == 2
 
 
 # Coordinators that do not do as they should
@@ -283,7 +283,7 @@ async def test_lost_before_the_commit(memory_peer: MemoryPeer) -> None:
         async with Connection(memory_peer.url, close_timeout=0.1) as connection:
             with pytest.raises(TransactionRolledBack):
                 async with connection.transaction():
-                    await connection.core.until(lambda: connection.core.over)
+                    await connection._core.until(lambda: connection._core.over)
 
 
 @pytest.mark.in_memory

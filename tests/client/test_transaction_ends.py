@@ -91,7 +91,7 @@ async def test_working(memory_peer: MemoryPeer, how: str, cause: type[Exception]
         async with Connection(memory_peer.url, close_timeout=0.2) as connection:
             with pytest.raises(TransactionRolledBack) as caught:
                 async with connection.transaction() as transaction:
-                    await transaction.core._coordinator.core.until(lambda: transaction.core._coordinator.core.over)
+                    await transaction._core._coordinator._core.until(lambda: transaction._core._coordinator._core.over)
             assert isinstance(caught.value.__cause__, cause)
             assert transaction.state == "rolled-back"
 
@@ -249,11 +249,11 @@ async def test_outcomes_are_merged() -> None:
             batch = await receiver.receive_batch(100, max_wait=30)
             assert len(batch) == 100
             async with connection.transaction() as transaction:
-                before = connection.core.in_engine.output_size
+                before = connection._core.in_engine.output_size
                 for delivery in batch:
                     delivery.accept(transaction=transaction)
-                connection.core.in_engine.flush()
-                assert connection.core.in_engine.output_size - before < 200
+                connection._core.in_engine.flush()
+                assert connection._core.in_engine.output_size - before < 200
 
 
 @pytest.mark.spec("4.4.2", "after a rollback the delivery can be given another outcome")
@@ -297,7 +297,7 @@ async def test_profiles() -> None:
             with pytest.raises(Unsupported, match="RabbitMQ has no transactions"):
                 async with connection.transaction():
                     pass
-            assert connection.core._default is None
+            assert connection._core._default is None
         async with broker.connect(profile="artemis") as connection, connection.sender("q") as sender:
             await sender.send("x")
             async with connection.receiver("q", credit=0) as receiver:
@@ -411,13 +411,13 @@ async def test_what_is_held_back() -> None:
     async with broker_and_connection() as (broker, connection), connection.session() as session:
         async with session.sender("q") as sender:
             async with connection.transaction() as transaction:
-                link = sender.core.link
+                link = sender._core.link
                 assert link is not None
                 window = link.session.window  # type: ignore[attr-defined]
                 open_window, window.remote_incoming_window = window.remote_incoming_window, 0
-                state = transaction.core.post(sender.core)
+                state = transaction._core.post(sender._core)
                 delivery = link.send(Message("x").encode(), state=state)
-                transaction.core.add(delivery)
+                transaction._core.add(delivery)
                 assert not delivery.on_wire
                 await transaction.rollback()
                 window.remote_incoming_window = open_window
@@ -440,13 +440,13 @@ async def test_what_is_sent_in_part(aborts: bool) -> None:
     async with Broker() as broker, broker.connect(profile=profile) as connection:
         async with connection.session() as session, session.sender("q") as sender:
             async with connection.transaction() as transaction, anyio.create_task_group() as tasks:
-                link = sender.core.link
+                link = sender._core.link
                 assert link is not None
                 window = link.session.window  # type: ignore[attr-defined]
                 window.remote_incoming_window = 1
-                sent = link.send(Message(b"x" * 400_000).encode(), state=transaction.core.post(sender.core))
+                sent = link.send(Message(b"x" * 400_000).encode(), state=transaction._core.post(sender._core))
                 delivery = cast("SentDelivery", sent)
-                transaction.core.add(delivery)
+                transaction._core.add(delivery)
                 assert not delivery.on_wire
                 tasks.start_soon(wait, delivery)
                 await anyio.wait_all_tasks_blocked()

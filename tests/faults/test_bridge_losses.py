@@ -91,7 +91,7 @@ async def test_what_a_lost_link_says_of_the_end(monkeypatch: pytest.MonkeyPatch)
         nonlocal drains
         drains += 1
         if drains == 1:
-            receiver.core.generation += 1
+            receiver._core.generation += 1
         else:
             await drain(receiver)
 

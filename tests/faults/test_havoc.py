@@ -110,11 +110,11 @@ class Havoc:
                     )
                 )
             self.receivers[0].add_credit(CREDIT)
-            tasks_before = len(self.connection.core._scopes)
+            tasks_before = len(self.connection._core._scopes)
             await self.rage()
             await self.calm_down()
-            assert len(self.connection.core._scopes) == tasks_before
-        assert not self.connection.core._scopes
+            assert len(self.connection._core._scopes) == tasks_before
+        assert not self.connection._core._scopes
 
     async def rage(self) -> None:
         async with anyio.create_task_group() as background:
@@ -263,7 +263,7 @@ class Havoc:
     async def _transaction(self, sender: Sender) -> None:
         both = self.body(), self.body()
         try:
-            async with Transaction(sender.core.connection, sender.core.on_session) as transaction:
+            async with Transaction(sender._core.connection, sender._core.on_session) as transaction:
                 for body in both:
                     await sender.submit(body, transaction=transaction)
                 if self.random.random() < 0.2:
@@ -285,7 +285,7 @@ class Havoc:
 
     async def receive(self, receiver: Receiver) -> None:
         while True:
-            if receiver.core.credit.automatic and self.random.random() < 0.05:
+            if receiver._core.credit.automatic and self.random.random() < 0.05:
                 with anyio.move_on_after(self.random.choice([0.001, 1])):
                     await receiver.drain()
             with anyio.move_on_after(self.random.choice([0.005, 0.05, 1])) as scope:
@@ -295,7 +295,7 @@ class Havoc:
                     batch = await receiver.receive_batch(self.random.randint(1, CREDIT), max_wait=0.01)
             if scope.cancelled_caught:
                 continue
-            if not receiver.core.credit.automatic:
+            if not receiver._core.credit.automatic:
                 receiver.add_credit(len(batch))
             if self.random.random() < 0.3:
                 await anyio.sleep(self.random.uniform(0, 0.02))
@@ -372,23 +372,23 @@ class Havoc:
 
     async def calm_down(self) -> None:
         await self.until(lambda: all(link.open for link in [*self.senders, *self.receivers]))
-        await self.until(lambda: not self.connection.core._scopes)
+        await self.until(lambda: not self.connection._core._scopes)
         await anyio.wait_all_tasks_blocked()
         await self.until(lambda: not any(sender.unsettled for sender in self.senders))
         for sender in self.senders:
-            assert not sender.core.pending
+            assert not sender._core.pending
             # A stream is not sent again; one that nobody waits for any more would be told when the sender is left.
-            assert all(delivery.streamed for delivery in sender.core.unreported)
-            sender.core.unreported.clear()
-            assert not sender.core.waiters
-            assert not sender.core.queue.waiting
+            assert all(delivery.streamed for delivery in sender._core.unreported)
+            sender._core.unreported.clear()
+            assert not sender._core.waiters
+            assert not sender._core.queue.waiting
             assert sender.credit > 0
         for receiver in self.receivers:
-            assert not receiver.core.pending
-            assert not receiver.core.undelivered
+            assert not receiver._core.pending
+            assert not receiver._core.undelivered
             assert not receiver.unsettled
-            assert receiver.core.consumer.waiter is None
-            spare = receiver.core.consumer.taken if receiver.core.credit.automatic else 0
+            assert receiver._core.consumer.waiter is None
+            spare = receiver._core.consumer.taken if receiver._core.credit.automatic else 0
             assert receiver.credit + receiver.buffered + spare == CREDIT
         (visit,) = self._visits()
         there = {
@@ -399,7 +399,7 @@ class Havoc:
         links: list[Any] = [*self.senders, *self.receivers]
         # The peer may have to read yet what was granted to a link that was attached again last.
         await self.until(lambda: all(link.credit == there[link.name].credit for link in links))
-        others = set(self.connection.core.links) - {link.core for link in links}
+        others = set(self.connection._core.links) - {link._core for link in links}
         assert all(isinstance(core.terms.target, Coordinator) for core in others)
         assert self.sure <= self.done.keys()
         assert not self.never & self.done.keys()

@@ -77,8 +77,8 @@ async def test_an_older_connection_that_does_not_say_so(direction: str) -> None:
     """Whoever else attaches a link has it, as the specification demands."""
     async with Broker() as broker, Connection(broker.url, container_id="same") as older, thief(broker.url) as newer:
         async with link(newer, direction) as held, link(older, direction):
-            await until(lambda: held.core.over)
-            assert held.core.cause.condition == "amqp:link:stolen"
+            await until(lambda: held._core.over)
+            assert held._core.cause.condition == "amqp:link:stolen"
 
 
 @pytest.mark.slow

@@ -212,7 +212,7 @@ class Census:
 
 def take_census(connection: Connection, broker: Broker, senders: list[Sender]) -> Census:
     (visit,) = broker._door._visits
-    engines: Any = connection.core._engine, visit._engine
+    engines: Any = connection._core._engine, visit._engine
     ends = [engine.connection for engine in engines]
     links = [[link for each in end._by_local_channel.values() for link in each._by_handle.values()] for end in ends]
     here, there = links
@@ -221,7 +221,7 @@ def take_census(connection: Connection, broker: Broker, senders: list[Sender]) -
         sessions=(len(ends[0]._by_local_channel), len(ends[1]._by_local_channel)),
         handles=(len(here), len(there)),
         unsettled=(sum(len(link.unsettled) for link in here), sum(len(link.unsettled) for link in there)),
-        waiting=sum(len(sender.core.queue.waiting) + len(sender.core.waiters) for sender in senders),
+        waiting=sum(len(sender._core.queue.waiting) + len(sender._core.waiters) for sender in senders),
     )
 
 
@@ -238,7 +238,7 @@ def check_credit(broker: Broker, senders: list[Sender], receivers: list[Receiver
     for sender in senders:
         assert sender.credit > 0
     for receiver in receivers:
-        assert receiver.credit + receiver.buffered + receiver.core.consumer.taken == CREDIT
+        assert receiver.credit + receiver.buffered + receiver._core.consumer.taken == CREDIT
 
 
 def ours_in_memory() -> int:
@@ -340,8 +340,8 @@ async def calm(broker: Broker, senders: list[Sender], receivers: list[Receiver])
     with anyio.fail_after(60):
         while True:
             await anyio.sleep(0.01)
-            standing = len(broker._door._visits) == 1 and all(link.open and not link.core.interrupted for link in ours)
-            watched = any(link.connection.core._scopes for link in ours)
+            standing = len(broker._door._visits) == 1 and all(link.open and not link._core.interrupted for link in ours)
+            watched = any(link.connection._core._scopes for link in ours)
             if standing and not watched and not any(sender.unsettled for sender in senders):
                 break
         for _ in range(100):  # rounds of the event loop, in which what was written last gets where it was to go

@@ -108,9 +108,9 @@ async def test_act(memory_peer: MemoryPeer, act: Act) -> None:
                                 await receiver.receive()
                         levels: dict[type, Any] = {Detach: receiver, End: session, Close: connection}
                         level = levels[act.answer]
-                        await level.core.until(lambda: level.core.over)
+                        await level._core.until(lambda: level._core.over)
                         with pytest.raises(RemoteProtocolError) as caught:
-                            raise level.core.gone()
+                            raise level._core.gone()
     assert caught.value.condition == act.condition
     told = {Detach: LinkDetached, End: SessionEnded}[act.first[0]] if act.first else RemoteProtocolError
     assert type(waiting.value) is told
@@ -240,7 +240,7 @@ async def test_a_window_that_is_overrun(memory_peer: MemoryPeer) -> None:
             async with Connection(memory_peer.url, close_timeout=0.2) as connection:
                 async with connection.receiver("q", stream=True) as receiver:
                     delivery = await receiver.receive()
-                    await receiver.core.until(lambda: receiver.core.over)
+                    await receiver._core.until(lambda: receiver._core.over)
                     async for _ in delivery.body():
                         pass
         assert caught.value.condition == "amqp:session:window-violation"

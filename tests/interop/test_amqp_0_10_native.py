@@ -93,7 +93,7 @@ async def test_alternate_exchange(server: Server) -> None:
             assert facts.arguments == {"x-dead-letter-exchange": "amq.fanout"}
         else:  # who looks first whether it is there has it made
             async with connection.session() as session:
-                await session.core.request(Invoke(QueueDeclare(name, "amq.fanout")))
+                await session._core.request(Invoke(QueueDeclare(name, "amq.fanout")))
         async with connection.sender(name) as sender, connection.receiver(name) as receiver:
             await sender.send("dies")
             (await receiver.receive()).reject("amqp:decode-error", "why")
@@ -110,7 +110,7 @@ async def test_queues_of_a_session(server: Server) -> None:
     declare = Invoke(QueueDeclare(name, exclusive=True, auto_delete=True))
     async with connected(server) as (connection, native):
         async with connection.session() as session:
-            await session.core.request(declare)
+            await session._core.request(declare)
             async with session.receiver(name), session.sender(name) as sender:
                 await sender.send("m")
             async with session.receiver(name) as receiver:

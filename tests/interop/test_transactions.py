@@ -208,8 +208,8 @@ async def test_a_connection_that_dies(peer: Peer) -> None:
                 with pytest.raises(TransactionRolledBack):
                     async with dying.transaction() as transaction:
                         await sender.send("never", transaction=transaction)
-                        dying.core.in_engine.receive_eof()
-                        dying.core.handle(dying.core.in_engine.events())
+                        dying._core.in_engine.receive_eof()
+                        dying._core.handle(dying._core.in_engine.events())
         async with connection.receiver(address) as receiver:
             assert await receiver.receive_batch(1, max_wait=0.5) == []
 

@@ -49,9 +49,9 @@ async def main():
     async with Connection(sys.argv[1], reconnect=Reconnect(initial_delay=0.2)) as connection:
         async with connection.sender("q") as sender:
             events = connection.events()
-            connection.core.supervisor.drop()
+            connection._core.supervisor.drop()
             await anext(events)  # it is interrupted
-            last = connection.core._engine
+            last = connection._core._engine
             child = os.fork()
             if child == 0:
                 try:
@@ -60,7 +60,7 @@ async def main():
                     print(error, flush=True)
                 if sys.argv[2] == "trio":  # in a child of asyncio nothing runs on
                     await anyio.sleep(0.5)
-                print(connection.core._engine is last, flush=True)
+                print(connection._core._engine is last, flush=True)
                 os._exit(0)
             os.waitpid(child, 0)  # and nothing else meanwhile: the child of a trio has its epoll
             await sender.send("from the parent")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import anyio
 
 from ..client import Connection
-from ..client.internals import close_deadlines, leave_all, only
+from ..client.internals import close_deadlines, core_of, leave_all, only
 from ..engine import Address, parse_address
 from ..errors import LocalProtocolError
 from ..messaging import Source, Target
@@ -272,7 +272,7 @@ class Bridge:
             with anyio.CancelScope(deadline=this.links_by):
                 await self._over.wait()
             await mover.wind_up(outcomes_by)
-            await leave_all([link.core for link in self._links], this.links_by)
+            await leave_all([core_of(link) for link in self._links], this.links_by)
         for link in self._links:
             if isinstance(link, Outlet):  # what has no outcome is in the report
                 link.report_all()

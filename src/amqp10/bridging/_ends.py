@@ -24,6 +24,7 @@ from ..client.internals import (
     Sender,
     SenderCore,
     SentDelivery,
+    core_of,
 )
 from ..engine import ReceiverSettleMode
 from ..errors import AmqpError, DeliveryUncertain
@@ -41,21 +42,21 @@ class End(Link):
     @property
     def over(self) -> bool:
         """The link is over, and will not be attached again."""
-        return self.core.over
+        return self._core.over
 
     @property
     def losses(self) -> int:
         """How often the link was interrupted."""
-        return self.core.generation
+        return self._core.generation
 
     @property
     def store(self) -> LinkStore | None:
         """What keeps its unsettled deliveries."""
-        return self.core.store
+        return self._core.store
 
     async def restored(self) -> None:
         """Wait while the link is being restored."""
-        await self.core.ready()
+        await self._core.ready()
 
 
 class ExactCore(ClientLink):
@@ -157,25 +158,25 @@ class EndingCore(ReceiverCore):
 class Ending(End, Receiver):
     """What `Intake` and `CopyIntake` share: credit by hand."""
 
-    core: EndingCore
+    _core: EndingCore
 
     @property
     def ahead(self) -> int:
         """Deliveries that the source may still send, and those that wait here."""
-        core = self.core
+        core = self._core
         if core.interrupted:
             return core.credit.granted + len(core.undelivered) + self.buffered
         return self.credit - core.taking_again + self.buffered
 
     def withdraw(self) -> None:
         """Take the credit back that is out; what is on its way comes all the same."""
-        core = self.core
+        core = self._core
         if core.open and core.link is not None and core.link.attached and not core.credit.drain_running:
             core.credit.flow(0)
 
     def give_back(self, deliveries: Iterable[Delivery]) -> None:
         """Put deliveries back unchanged before those that wait here; all are released when the link is left."""
-        self.core.consumer.incoming.extendleft(reversed(list(deliveries)))
+        self._core.consumer.incoming.extendleft(reversed(list(deliveries)))
 
 
 class IntakeCore(ExactCore, EndingCore):
@@ -212,7 +213,7 @@ class IntakeCore(ExactCore, EndingCore):
 class Intake(Ending):
     """The receiving end, at the source."""
 
-    core: IntakeCore
+    _core: IntakeCore
 
 
 class CopyIntakeCore(EndingCore, BrowserCore):
@@ -222,7 +223,7 @@ class CopyIntakeCore(EndingCore, BrowserCore):
 class CopyIntake(Ending, Browser):
     """The receiving end that leaves messages where they are."""
 
-    core: CopyIntakeCore
+    _core: CopyIntakeCore
 
 
 class OutletCore(ExactCore, SenderCore):
@@ -252,55 +253,55 @@ class OutletCore(ExactCore, SenderCore):
 class Outlet(End, Sender):
     """The sending end, at the target."""
 
-    core: OutletCore
+    _core: OutletCore
 
     async def room(self, size: int) -> None:
         """Wait until a message of that many bytes may be sent; `forward` or `let_others` follows, without a checkpoint.
 
         Cancelling: no credit is used.
         """
-        queue = self.core.queue
+        queue = self._core.queue
         queue.since_yield += size + MESSAGE_COST
         await queue.wait_sendable()
 
     def watch(self, waiter: Waiter) -> None:
         """Call `waiter.set()` when the link is over."""
-        self.core.waiters.add(waiter)
+        self._core.waiters.add(waiter)
 
     @property
     def cause(self) -> AmqpError | None:
         """Why the link is over; None for an orderly end."""
-        return self.core.cause if self.core.over else None
+        return self._core.cause if self._core.over else None
 
     def report_end(self) -> Exception:
         """Return the error of what is lost with the link, and record that the user knows of it."""
-        self.core.cause_reported = True
-        return self.core.lost()
+        self._core.cause_reported = True
+        return self._core.lost()
 
     def report_all(self) -> None:
         """Record that the user knows of the link's end, and of every message without an outcome."""
-        self.core.report_all()
+        self._core.report_all()
 
     def let_others(self) -> None:
         """Pass the turn on to other senders: there was room, and nothing to send."""
-        self.core.queue.pass_on()
+        self._core.queue.pass_on()
 
     def forward(
         self, payload: bytes, message_format: int, *, tag: bytes | None = None, transaction: Transaction | None = None
     ) -> SentDelivery:
         """Hand an encoded message to the wire as it is, when there is room; raises as `Sender.submit` does."""
-        core = self.core
+        core = self._core
         link, queue = core.link, core.queue
         assert link is not None
         try:
-            state = transaction.core.post(core) if transaction is not None else None
+            state = core_of(transaction).post(core) if transaction is not None else None
             delivery: Any = link.send(payload, tag=tag, message_format=message_format, state=state)
         except BaseException:
             queue.pass_on()
             raise
         core.last = delivery
         if transaction is not None:
-            transaction.core.add(delivery)
+            core_of(transaction).add(delivery)
         elif core.store is not None:
             core.store.submitted(delivery)
         core.connection.wake()
@@ -313,15 +314,15 @@ def intake(connection: Connection, source: Source, *, name: str | None, mode: Re
     """Make the receiving end for a source."""
     if copy:
         browser = connection.browser(source, credit=1)
-        copies = connection.core.link_type(CopyIntake)
-        return copies(CopyIntakeCore(connection.core, None, browser.core.terms, 0))
+        copies = core_of(connection).link_type(CopyIntake)
+        return copies(CopyIntakeCore(core_of(connection), None, core_of(browser).terms, 0))
     plain = connection.receiver(source, credit=0, name=name, receiver_settle_mode=mode)
-    core = IntakeCore(connection.core, None, plain.core.terms, 0)
-    core.store = plain.core.store
+    core = IntakeCore(core_of(connection), None, core_of(plain).terms, 0)
+    core.store = core_of(plain).store
     core.exact = name is not None
     core.in_flight = []
     core.keeps = lambda: False
-    return connection.core.link_type(Intake)(core)
+    return core_of(connection).link_type(Intake)(core)
 
 
 def outlet(
@@ -329,9 +330,9 @@ def outlet(
 ) -> Outlet:
     """Make the sending end for a target."""
     plain = connection.sender(target, name=name, receiver_settle_mode=mode)
-    core = OutletCore(connection.core, None, plain.core.terms)
-    core.store = plain.core.store
+    core = OutletCore(core_of(connection), None, core_of(plain).terms)
+    core.store = core_of(plain).store
     core.exact = name is not None
     core.unresumed = lambda deliveries: deliveries
     core.take_over = lambda deliveries: None
-    return connection.core.link_type(Outlet)(core)
+    return core_of(connection).link_type(Outlet)(core)

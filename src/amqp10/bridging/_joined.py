@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from ..client.internals import core_of
 from ..messaging import Source, Target
 from ._batches import BatchMover
 from ._ends import Ending, ExactCore, Intake, Outlet, intake, outlet
@@ -90,8 +91,9 @@ async def join(
         mover.recover(taking, giving)
     # The source first: what an earlier process had in flight is there before the target says its outcome.
     for link in list(links):
-        if isinstance(link.core, ExactCore):
-            link.core.transacted = guarantee == "transactions"
+        core = core_of(link)
+        if isinstance(core, ExactCore):
+            core.transacted = guarantee == "transactions"
         await stack.enter_async_context(link)
         if guarantee == "resume":
             check_kept(link)

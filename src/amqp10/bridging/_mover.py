@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from ..client.internals import known_outcome, not_accepted, report_unknown, shielded_until, unknown
+from ..client.internals import core_of, known_outcome, not_accepted, report_unknown, shielded_until, unknown
 from ..errors import AmqpError, DecodeError, EncodeError, LocalProtocolError
 from ..messaging import Accepted, Error, Rejected
 from ._again import Again
@@ -58,14 +58,14 @@ class Mover:
         self._stopped = False
         self._work: anyio.Event | None = None
         self._change: anyio.Event | None = None
-        source.core.forgotten = self._forgotten
-        source.core.settled = self._settled
-        target.core.unresumed = self._unresumed
-        target.core.at_stake = lambda deliveries: sum(delivery.handed_over for delivery in deliveries)
-        target.core.uncertain = self.fail
+        core_of(source).forgotten = self._forgotten
+        core_of(source).settled = self._settled
+        core_of(target).unresumed = self._unresumed
+        core_of(target).at_stake = lambda deliveries: sum(delivery.handed_over for delivery in deliveries)
+        core_of(target).uncertain = self.fail
         if isinstance(source, Intake):
-            source.core.at_stake = self._moving
-            source.core.uncertain = self.fail
+            core_of(source).at_stake = self._moving
+            core_of(source).uncertain = self.fail
 
     async def run(self) -> None:
         """Move, to the end; `failure` says whether it was a good one.
@@ -117,15 +117,15 @@ class Mover:
         if kept is None:
             return
         left = self.flight.recover([each.tag for each in kept.load()], anyio.current_time(), self.look)
-        source.core.in_flight = [transit.source for transit in left.values()]
-        source.core.keeps = lambda: kept.left
+        core_of(source).in_flight = [transit.source for transit in left.values()]
+        core_of(source).keeps = lambda: kept.left
 
         def take_over(deliveries: Iterable[SentDelivery]) -> None:
             for delivery in deliveries:
                 self.flight.sent(left[delivery.tag], delivery)
                 delivery.waiter = left[delivery.tag]
 
-        target.core.take_over = take_over
+        core_of(target).take_over = take_over
 
     # Taking
 
@@ -339,7 +339,7 @@ class Mover:
             if isinstance(delivery.waiter, Transit):
                 self.flight.settled(delivery.waiter, Phase.UNKNOWN)
         if lost:
-            self._target.core.forgot = True
+            core_of(self._target).forgot = True
             self.fail(uncertain("target", len(lost)))
         return [delivery for delivery in deliveries if not delivery.handed_over]
 
@@ -387,7 +387,7 @@ class Mover:
                 flight.duplicates += 1
         if lost:
             if isinstance(self._source, Intake):
-                self._source.core.forgot = True
+                core_of(self._source).forgot = True
             self.fail(uncertain("source", lost))
         self._freed = self.settings.most
         self._free()

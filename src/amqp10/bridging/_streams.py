@@ -16,6 +16,7 @@ from ..client.internals import (
     BodyWriter,
     StreamedDelivery,
     StreamReceiverCore,
+    core_of,
     is_stale,
     own_session,
 )
@@ -74,14 +75,14 @@ class StreamIntakeCore(EndingCore, StreamReceiverCore):
 class StreamIntake(Ending):
     """The receiving end, at the source."""
 
-    core: StreamIntakeCore
+    _core: StreamIntakeCore
 
 
 class PartWriter(BodyWriter):
     """Sends an encoded message part by part."""
 
     def __init__(self, sender: Outlet, first: bytes, message_format: int) -> None:
-        super().__init__(sender.core, Message(), None, False, None)
+        super().__init__(core_of(sender), Message(), None, False, None)
         self._first = first
         self._message_format = message_format
         self._one_section = True  # parts are sent as they are
@@ -156,5 +157,5 @@ def stream_intake(connection: Connection, source: Source) -> StreamIntake:
     """Make the receiving end for a source."""
     plain = connection.receiver(source, stream=True, credit=1)
     session = own_session(connection, SessionTerms(incoming_window=STREAM_WINDOW))
-    core = StreamIntakeCore(connection.core, session, plain.core.terms, 0, require_filters=True, own=True)
-    return connection.core.link_type(StreamIntake)(core)
+    core = StreamIntakeCore(core_of(connection), session, core_of(plain).terms, 0, require_filters=True, own=True)
+    return core_of(connection).link_type(StreamIntake)(core)

@@ -46,6 +46,7 @@ from ..profiles import profile as find_profile
 from ._connecting.supervisor import TransportSupervisor
 from ._core.close_deadline import CloseDeadlines, leave_all
 from ._core.connection import ConnectionCore, LinkCore, SessionCore, TokenKeeper
+from ._core.faces import core_of
 from ._environment import url_settings
 from ._errors import only
 from ._events import (
@@ -501,7 +502,7 @@ class Connection(LinkFactory):
             "profile": profile,
             **said,
         }
-        self.core: ClientConnection = self._made_core(url, settings)
+        self._core: ClientConnection = self._made_core(url, settings)
         self._native: Any = None
 
     def _made_core(self, url: Address, settings: ConnectionSettings) -> ClientConnection:
@@ -557,7 +558,7 @@ class Connection(LinkFactory):
                 "sasl": sasl,
                 "tls": tls,
             }
-            return Connection(endpoint, **there).core
+            return core_of(Connection(endpoint, **there))
 
         core.redirects = LinkRedirects(core, elsewhere)
         core.recovery = Restorer(core) if reconnect is not None else None
@@ -588,7 +589,7 @@ class Connection(LinkFactory):
         if settings.get("dialect") == "auto":
             raise ValueError("a stream that is given cannot be asked what is spoken on it: name the dialect")
         connection = cls(url, **settings)
-        connection.core.supervisor.given = stream, StreamFacts(secure=secure)
+        core_of(connection).supervisor.given = stream, StreamFacts(secure=secure)
         return connection
 
     # Facts
@@ -596,32 +597,32 @@ class Connection(LinkFactory):
     @property
     def open(self) -> bool:
         """It can be used now."""
-        return self.core.open
+        return self._core.open
 
     @property
     def close_timeout(self) -> float:
         """How long leaving may take, seconds."""
-        return self.core.close_timeout
+        return self._core.close_timeout
 
     @close_timeout.setter
     def close_timeout(self, seconds: float) -> None:
-        self.core.close_timeout = seconds
-        self.core.close_deadlines.interrupted()  # also for an exit that follows another one at once
+        self._core.close_timeout = seconds
+        self._core.close_deadlines.interrupted()  # also for an exit that follows another one at once
 
     @property
     def container_id(self) -> str:
         """The name of this container."""
-        return self.core.container_id
+        return self._core.container_id
 
     @property
     def dialect(self) -> str:
         """The name of the dialect spoken; "auto" while that is not known."""
-        return self.core.dialect
+        return self._core.dialect
 
     @property
     def capabilities(self) -> frozenset[str]:
         """What the dialect can do; asking for anything else raises `Unsupported`."""
-        return self.core.capabilities
+        return self._core.capabilities
 
     @property
     def native(self) -> Any:
@@ -631,7 +632,7 @@ class Connection(LinkFactory):
             Unsupported: it has nothing of its own, as AMQP 1.0.
         """
         if self._native is None:
-            dialect = self.core.supervisor.dialect
+            dialect = self._core.supervisor.dialect
             if dialect is None or dialect.native is None:
                 raise Unsupported(f"dialect {self.dialect!r} has no native API")
             module, _, name = dialect.native.partition(":")
@@ -641,7 +642,7 @@ class Connection(LinkFactory):
     @property
     def mechanism(self) -> str | None:
         """The SASL mechanism that was used; None before, and without a SASL layer."""
-        return self.core.mechanism
+        return self._core.mechanism
 
     @property
     def remote(self) -> ConnectionTerms:
@@ -650,7 +651,7 @@ class Connection(LinkFactory):
         Raises:
             LocalProtocolError: the connection is not open yet.
         """
-        return self.core.remote
+        return self._core.remote
 
     @property
     def remote_container_id(self) -> str:
@@ -665,7 +666,7 @@ class Connection(LinkFactory):
     @property
     def offered_capabilities(self) -> tuple[str, ...]:
         """The extensions that the peer offers (§2.7.1)."""
-        return self.core.offered_capabilities
+        return self._core.offered_capabilities
 
     @property
     def profile(self) -> Profile:
@@ -674,29 +675,29 @@ class Connection(LinkFactory):
         Raises:
             LocalProtocolError: the connection is not open yet, and no profile was named.
         """
-        return self.core.profile
+        return self._core.profile
 
     @property
     def url(self) -> str:
         """Where the connection is, without credentials; or was last, or will be tried first."""
-        return self.core.url
+        return self._core.url
 
     def events(self) -> Observer:
         """Return an async iterator of what happens from now on: interrupted, attempted, restored, given up.
 
         It ends when the connection is over. The logger `amqp10.connection` has the same, and `health` counts it.
         """
-        return self.core.observers.add()
+        return self._core.observers.add()
 
     def health(self) -> Health:
         """Return how the connection is now: state, silence, credit, what is unsettled, how often what happened.
 
         It is cheap: it waits for nothing, and looks at each link once. The page "Health and logs" has recipes.
         """
-        return self.core.health.look(self.core)
+        return self._core.health.look(self._core)
 
     def __repr__(self) -> str:
-        return f"<Connection {self.core.described()}: {self.core.state()}>"
+        return f"<Connection {self._core.described()}: {self._core.state()}>"
 
     # Sessions
 
@@ -718,10 +719,10 @@ class Connection(LinkFactory):
             ValueError: a limit is not valid.
         """
         terms = SessionTerms(incoming_window=incoming_window, handle_max=handle_max, properties=dict(properties or {}))
-        return Session(self.core.new_session(terms.checked()))
+        return Session(self._core.new_session(terms.checked()))
 
     def _place(self) -> tuple[ConnectionCore, None]:
-        return self.core, None
+        return self._core, None
 
     async def __aenter__(self) -> Self:
         """Connect, secure, authenticate, open.
@@ -738,7 +739,7 @@ class Connection(LinkFactory):
 
         Cancelling: the transport is closed, nothing is left behind.
         """
-        await self.core.__aenter__()
+        await self._core.__aenter__()
         return self
 
     async def __aexit__(
@@ -751,4 +752,4 @@ class Connection(LinkFactory):
 
         Cancelling: is not noticed; it takes `close_timeout` seconds at most, then the transport is cut.
         """
-        await self.core.__aexit__(exc_type, exc, traceback)
+        await self._core.__aexit__(exc_type, exc, traceback)

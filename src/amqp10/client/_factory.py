@@ -11,6 +11,7 @@ from ..engine import LinkTerms, ReceiverSettleMode, SenderSettleMode, SessionTer
 from ..errors import LocalProtocolError
 from ..messaging import OUTCOME_NAMES, Source, Target
 from ..types import Int, Symbol
+from ._core.faces import core_of
 from ._receiving.browser import Browser, BrowserCore
 from ._receiving.link import EXCLUSIVE, ReceiverCore
 from ._receiving.receiver import Receiver
@@ -86,7 +87,7 @@ class LinkFactory(ABC):
         ).checked()
         sender = connection.link_type(Sender)(SenderCore(connection, session, terms))
         if name is not None and connection.delivery_store is not None:
-            sender.core.store = LinkStore(connection.delivery_store, connection.container_id, name, "sender")
+            core_of(sender).store = LinkStore(connection.delivery_store, connection.container_id, name, "sender")
         return sender
 
     def receiver(

@@ -277,15 +277,15 @@ class Session(LinkFactory):
     """
 
     def __init__(self, core: SessionCore) -> None:
-        self.core = core
+        self._core = core
 
     def _place(self) -> tuple[ConnectionCore, SessionCore]:
-        return self.core.connection, self.core
+        return self._core.connection, self._core
 
     @property
     def open(self) -> bool:
         """It can be used now."""
-        return self.core.open
+        return self._core.open
 
     @property
     def remote(self) -> SessionTerms:
@@ -294,7 +294,7 @@ class Session(LinkFactory):
         Raises:
             LocalProtocolError: it has not begun yet.
         """
-        return self.core.remote
+        return self._core.remote
 
     async def __aenter__(self) -> Self:
         """Begin the session.
@@ -306,7 +306,7 @@ class Session(LinkFactory):
 
         Cancelling: the session is ended as soon as the peer's answer comes.
         """
-        await self.core.__aenter__()
+        await self._core.__aenter__()
         return self
 
     async def __aexit__(
@@ -316,7 +316,7 @@ class Session(LinkFactory):
 
         Cancelling: is not noticed; it takes `close_timeout` seconds at most.
         """
-        await self.core.__aexit__(exc_type, exc, traceback)
+        await self._core.__aexit__(exc_type, exc, traceback)
 
     def __repr__(self) -> str:
-        return f"<Session {self.core.described()}: {self.core.state()}>"
+        return f"<Session {self._core.described()}: {self._core.state()}>"

@@ -19,6 +19,7 @@ from ._core.close_deadline import shielded_until as shielded_until
 from ._core.connection import ConnectionCore as ConnectionCore
 from ._core.connection import LinkWrapper as LinkWrapper
 from ._core.connection import SessionCore as SessionCore
+from ._core.faces import core_of as core_of
 from ._environment import COUNT as COUNT
 from ._environment import PREFIX as PREFIX
 from ._environment import SECONDS as SECONDS
@@ -74,7 +75,7 @@ async def ask(on: Connection | Session, request: Request[R]) -> R:
 
     Cancelling: it may have been done.
     """
-    return await (on.core if isinstance(on, Session) else on.core.default_session()).request(request)
+    return await (core_of(on) if isinstance(on, Session) else core_of(on).default_session()).request(request)
 
 
 def engine_of(connection: Connection) -> Engine:
@@ -83,50 +84,50 @@ def engine_of(connection: Connection) -> Engine:
     Raises:
         LocalProtocolError: the connection was not opened.
     """
-    return connection.core.in_engine
+    return core_of(connection).in_engine
 
 
 def new_queue_name(connection: Connection) -> str:
     """Return a name for a queue that the server would name: "" unless it must be asked for again after a loss."""
-    return connection.core.new_queue_name()
+    return core_of(connection).new_queue_name()
 
 
 def restores(connection: Connection) -> bool:
     """Return whether the connection has `reconnect`."""
-    return connection.core.recovery is not None
+    return core_of(connection).recovery is not None
 
 
 def delivery_store(connection: Connection) -> DeliveryStore | None:
     """Return where the connection keeps unsettled deliveries."""
-    return connection.core.delivery_store
+    return core_of(connection).delivery_store
 
 
 def close_deadlines(connection: Connection) -> CloseDeadlines:
     """Return the deadlines that leaving links, sessions and the connection share."""
-    return connection.core.close_deadlines
+    return core_of(connection).close_deadlines
 
 
 def endpoint_of(connection: Connection) -> Endpoint | None:
     """Return where the connection is, was last, or will try first."""
-    return connection.core.supervisor.endpoint
+    return core_of(connection).supervisor.endpoint
 
 
 def set_link_wrapper(connection: Connection | None, wrapper: LinkWrapper | None) -> None:
     """Make links of other classes from now on: those of one connection, or of all; None: no longer."""
     if connection is not None:
-        connection.core.link_wrapper = wrapper
+        core_of(connection).link_wrapper = wrapper
     else:
         ConnectionCore.link_wrapper = None if wrapper is None else staticmethod(wrapper)
 
 
 def own_session(connection: Connection, terms: SessionTerms) -> SessionCore:
     """Make a session for one link that is made here, and begins and ends it."""
-    return connection.core.new_session(terms)
+    return core_of(connection).new_session(terms)
 
 
 def reply_receiver(session: Session, terms: LinkTerms, credit: int) -> ReplyReceiver:
     """Make a requester's receiver with terms of its own."""
-    return ReplyReceiver(ReplyCore(session.core.connection, session.core, terms, credit))
+    return ReplyReceiver(ReplyCore(core_of(session).connection, core_of(session), terms, credit))
 
 
 # Of a link
@@ -134,7 +135,7 @@ def reply_receiver(session: Session, terms: LinkTerms, credit: int) -> ReplyRece
 
 def terminus_of(link: Link) -> Source | Target | None:
     """Return the terminus at the peer that the link asks for; None for a transaction's coordinator."""
-    terminus = link.core.terms.target if link.core.kind == "sender" else link.core.terms.source
+    terminus = core_of(link).terms.target if core_of(link).kind == "sender" else core_of(link).terms.source
     return terminus if isinstance(terminus, Source | Target) else None
 
 
@@ -143,32 +144,32 @@ def take_at_once(receiver: Receiver) -> Delivery | None:
 
     None as well once every 64 deliveries, for other tasks are to run before the next.
     """
-    return receiver.core.take_at_once()
+    return core_of(receiver).take_at_once()
 
 
 def processing_of(receiver: Receiver) -> Processing | None:
     """Return what makes a block around the handling of deliveries; None where nobody asks for it."""
-    return receiver.core.processing
+    return core_of(receiver).processing
 
 
 def engine_link(link: Link) -> EngineLink | None:
     """Return the engine's link; None before it is attached."""
-    return link.core.engine_link
+    return core_of(link).engine_link
 
 
 def ended_cleanly(link: Link) -> bool:
     """Return whether the peer has answered our detach, and so has processed all that was said before it."""
-    return link.core.over and link.core.cause is None
+    return core_of(link).over and core_of(link).cause is None
 
 
 def link_store(link: Link) -> LinkStore | None:
     """Return what keeps the link's unsettled deliveries."""
-    return link.core.store
+    return core_of(link).store
 
 
 def session_is_kept(link: Link) -> bool:
     """Return whether the peer keeps the link's session for a while without its connection."""
-    session = link.core.session
+    session = core_of(link).session
     return session is not None and bool(session.remote.timeout)
 
 

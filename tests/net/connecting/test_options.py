@@ -115,7 +115,7 @@ def test_tls_of_a_plain_proxy() -> None:
 )
 def test_the_open_agrees_with_tls(settings: dict[str, Any], hostname: str) -> None:
     """The virtual host of the open is the name that TLS sends, unless it is said (§2.7.1 hostname)."""
-    lifeline = Connection("amqps://broker", **settings).core.supervisor
+    lifeline = Connection("amqps://broker", **settings)._core.supervisor
     assert lifeline.endpoint is not None
     assert lifeline._open(lifeline.endpoint, settings.get("tls")).hostname == hostname
     assert parse_url("amqps://broker").tls
@@ -144,7 +144,7 @@ def test_the_open_agrees_with_tls(settings: dict[str, Any], hostname: str) -> No
 )
 def test_virtual_hosts(url: str, settings: dict[str, Any], virtual_host: str | None) -> None:
     """Dialects before 1.0 are told the path, or a name that is not just the host's own."""
-    lifeline = Connection(url, **settings).core.supervisor
+    lifeline = Connection(url, **settings)._core.supervisor
     assert lifeline.endpoint is not None
     terms = lifeline._open(lifeline.endpoint, settings.get("tls"))
     assert terms.virtual_host == virtual_host

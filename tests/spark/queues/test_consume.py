@@ -259,7 +259,7 @@ async def test_a_link_that_the_peer_has_ended(broker_url: str, tmp_path: Path) -
             receiver = await taking.attach()
             assert receiver is not None
             await consumption._ensure_still_ours(connection, taking)
-            receiver.core.on_ended(amqp10.LinkDetached("the queue was deleted"))
+            receiver._core.on_ended(amqp10.LinkDetached("the queue was deleted"))
             with pytest.raises(amqp10.LinkDetached, match="the queue was deleted"):
                 await consumption._ensure_still_ours(connection, taking)
 

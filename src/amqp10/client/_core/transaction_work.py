@@ -28,13 +28,9 @@ class AcquiringCore(LinkCore):
 
 
 class TransactionFace:
-    """A transaction, as users hold it.
+    """A transaction, as users hold it; `core_of` gives what the links that take part know of it."""
 
-    Attributes:
-        core: for this package alone: what the links that take part know of it.
-    """
-
-    core: TransactionCore
+    _core: TransactionCore
 
 
 class TransactionCore(ABC):

@@ -1,7 +1,7 @@
 """What senders and receivers share: attaching, facts, detaching in bounded time (§2.6.3 to §2.6.6).
 
 Sender, Receiver    Link        what users hold
-  .core             ClientLink  the link itself: what its session, the restorer and its deliveries know, too
+  ._core            ClientLink  the link itself: what its session, the restorer and its deliveries know, too
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from ...types import Symbol, UInt
 from .._connecting.policy import is_unrelated_to_resume
 from .._core.close_deadline import shielded_until
 from .._core.connection import ConnectionCore, LinkCore, SessionCore
+from .._core.faces import core_of
 from .._events import ConnectionEvent, because, cause_fields
 from .redirects import MOST_HOPS
 
@@ -406,26 +407,26 @@ class Link(ABC):
     """One end of a link. `Sender` and `Receiver` are the two kinds."""
 
     def __init__(self, core: ClientLink) -> None:
-        self.core = core
+        self._core = core
         core.face = self
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.core.described()}: {self.core.state()}>"
+        return f"<{type(self).__name__} {self._core.described()}: {self._core.state()}>"
 
     @property
     def open(self) -> bool:
         """It can be used now."""
-        return self.core.open
+        return self._core.open
 
     @property
     def connection(self) -> UserConnection:
         """The connection that the link is on."""
-        return self.core.connection.face
+        return self._core.connection.face
 
     @property
     def name(self) -> str:
         """The link's name (§2.6.1): with the two containers and the direction it identifies the link."""
-        return self.core.terms.name
+        return self._core.terms.name
 
     @property
     def remote(self) -> LinkTerms:
@@ -434,17 +435,17 @@ class Link(ABC):
         Raises:
             LocalProtocolError: the link is not attached yet.
         """
-        return self.core.remote
+        return self._core.remote
 
     @property
     def settle_mode(self) -> SenderSettleMode:
         """How the sender settles, as agreed (§2.8.2): the sender's own word is the one in force."""
-        return self.core.terms.settle_mode if self.core.kind == "sender" else self.remote.settle_mode
+        return self._core.terms.settle_mode if self._core.kind == "sender" else self.remote.settle_mode
 
     @property
     def receiver_settle_mode(self) -> ReceiverSettleMode:
         """How the receiver settles, as agreed (§2.8.3): "second" only if both ends said so."""
-        both = self.core.terms.receiver_settle_mode, self.remote.receiver_settle_mode
+        both = self._core.terms.receiver_settle_mode, self.remote.receiver_settle_mode
         return "second" if both == ("second", "second") else "first"
 
     @property
@@ -468,14 +469,14 @@ class Link(ABC):
 
         Cancelling: is not noticed; it takes `close_timeout` seconds at most.
         """
-        await self.core.leave(closed=True)
+        await self._core.leave(closed=True)
 
     async def detach(self) -> None:
         """Detach, and let the peer keep its terminus for the next link of this name (§2.6.4); else as `close`.
 
         Cancelling: is not noticed; it takes `close_timeout` seconds at most.
         """
-        await self.core.leave(closed=False)
+        await self._core.leave(closed=False)
 
 
 def is_redirect(error: AmqpError | None) -> bool:
@@ -490,13 +491,15 @@ class LinkEvent(ConnectionEvent):
     link: Link
 
     def fields(self) -> dict[str, Any]:
-        terminus = self.link.core.terms.target if self.link.core.kind == "sender" else self.link.core.terms.source
+        core = core_of(self.link)
+        terminus = core.terms.target if core.kind == "sender" else core.terms.source
         address = getattr(terminus, "address", None)
-        return {"amqp_link": self.link.name, "amqp_link_kind": self.link.core.kind, "amqp_address": address}
+        return {"amqp_link": self.link.name, "amqp_link_kind": core.kind, "amqp_address": address}
 
     @property
     def _which(self) -> str:
-        return f"{self.link.core.kind} {LinkEvent.fields(self)['amqp_address']!r:.200} (link {self.link.name!r:.100})"
+        said = LinkEvent.fields(self)
+        return f"{said['amqp_link_kind']} {said['amqp_address']!r:.200} (link {self.link.name!r:.100})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ class Browser(Receiver):
     browser that is lost with its connection is over: what was seen would all be seen again.
     """
 
-    core: BrowserCore
+    _core: BrowserCore
 
     def __init__(self, core: BrowserCore) -> None:
         super().__init__(core)
@@ -91,7 +91,7 @@ class Browser(Receiver):
         Cancelling: no delivery is lost: one that came stays for the next call.
         """
         delivery = await super().receive()
-        self.core.seen(delivery)
+        self._core.seen(delivery)
         return delivery
 
     async def receive_batch(self, size: int, *, max_wait: float | None = None) -> list[Delivery]:
@@ -107,7 +107,7 @@ class Browser(Receiver):
         """
         batch = await super().receive_batch(size, max_wait=max_wait)
         for delivery in batch:
-            self.core.seen(delivery)
+            self._core.seen(delivery)
         return batch
 
     async def __anext__(self) -> Delivery:
@@ -121,7 +121,7 @@ class Browser(Receiver):
         """
         if not self.buffered:
             if self.credit <= 0:
-                self.core.credit.refill()
+                self._core.credit.refill()
             await self.drain()
             if not self.buffered:
                 raise StopAsyncIteration

@@ -37,6 +37,7 @@ from ...messaging import (
 )
 from ...messaging._message import Message, decoded
 from .._core.body_files import BodyTarget, save
+from .._core.faces import core_of
 
 if TYPE_CHECKING:
     from ...engine import LinkTerms
@@ -395,8 +396,8 @@ class Delivery(IncomingDelivery):
         if transaction is None:
             self._settle(outcome)
         else:
-            self._settle(transaction.core.state_for_outcome(self, outcome))
-            transaction.core.outcome_written(self)
+            self._settle(core_of(transaction).state_for_outcome(self, outcome))
+            core_of(transaction).outcome_written(self)
 
     def _has(self, outcome: Outcome) -> bool:
         """Return whether the dialect has that outcome."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 import anyio
 
+from .._core.faces import core_of
 from .._links.link import Link
 from .consumer import YIELD_AFTER_MESSAGES
 from .delivery import Delivery
@@ -35,7 +36,7 @@ class Receiver(Link):
     peer. Deliveries that were taken and not settled are the peer's to send again.
     """
 
-    core: ReceiverCore
+    _core: ReceiverCore
 
     def __init__(self, core: ReceiverCore) -> None:
         super().__init__(core)
@@ -55,7 +56,7 @@ class Receiver(Link):
         Cancelling: the link is detached as soon as the peer's answer to the attach comes; no credit was given, so no
             message is concerned.
         """
-        core = self.core
+        core = self._core
         await core.attach()
         if core.unfit is not None:
             await core.leave(closed=not core.outlives_link())
@@ -67,22 +68,22 @@ class Receiver(Link):
     @property
     def address(self) -> str | None:
         """The address of the peer's source; for a dynamic receiver, of the node that was made for it (§3.5.3)."""
-        return self.core.address
+        return self._core.address
 
     @property
     def credit(self) -> int:
         """How many deliveries the peer may still send."""
-        return self.core.credit.left
+        return self._core.credit.left
 
     @property
     def buffered(self) -> int:
         """How many deliveries are here and wait to be received."""
-        return self.core.buffered
+        return self._core.buffered
 
     @property
     def available(self) -> int:
         """How many messages the peer said to have waiting; 0 when it said nothing."""
-        return self.core.link.available if self.core.link is not None else 0
+        return self._core.link.available if self._core.link is not None else 0
 
     @property
     def active(self) -> bool | None:
@@ -91,12 +92,12 @@ class Receiver(Link):
         RabbitMQ says it since 4.3, of quorum queues, by the flow property `rabbitmq:active`; None: the peer has not
         said it. `ReceiverActivity` tells each change.
         """
-        return self.core.active
+        return self._core.active
 
     @property
     def unsettled(self) -> int:
         """How many deliveries, received or still buffered here, are not settled at both ends."""
-        return self.core.unsettled
+        return self._core.unsettled
 
     # Credit
 
@@ -117,7 +118,7 @@ class Receiver(Link):
         """
         if credit < 0:
             raise ValueError("credit is added, never taken back; drain() takes all of it back")
-        self.core.add_credit(credit, None if transaction is None else transaction.core)
+        self._core.add_credit(credit, None if transaction is None else core_of(transaction))
 
     async def drain(self) -> None:
         """Ask the peer to use the credit now or give it back; return when it has (§2.6.7).
@@ -132,8 +133,8 @@ class Receiver(Link):
 
         Cancelling: the credit that is left is the peer's again, as before.
         """
-        self.core.require("drain", "drain")
-        await self.core.credit.drain()
+        self._core.require("drain", "drain")
+        await self._core.credit.drain()
 
     # Receiving
 
@@ -153,7 +154,7 @@ class Receiver(Link):
         Cancelling: no delivery is lost: one that came stays for the next call. Up to 64 that wait here are still given
             before it is noticed.
         """
-        consumer = self.core.consumer
+        consumer = self._core.consumer
         incoming, turn = consumer.incoming, consumer.turn
         if not turn or not incoming:
             await consumer.wait()
@@ -162,7 +163,7 @@ class Receiver(Link):
         delivery: Delivery = incoming.popleft()
         consumer.taken = taken = consumer.taken + 1
         if taken >= consumer.refill_at:
-            self.core.credit.refill()
+            self._core.credit.refill()
         return delivery
 
     def __aiter__(self) -> AsyncIterator[Delivery]:
@@ -189,7 +190,7 @@ class Receiver(Link):
         """
         if size < 1:
             raise ValueError("a batch has room for one delivery at least")
-        core = self.core
+        core = self._core
         consumer = core.consumer
         consumer.check_free()
         incoming, buffered = consumer.incoming, core.buffered
@@ -218,6 +219,6 @@ class Receiver(Link):
 
         Cancelling: is not noticed; it takes `close_timeout` seconds at most.
         """
-        await self.core.leave(closed=not self.core.outlives_link())
-        if self.core.over:
-            self.core.consumer.incoming.clear()
+        await self._core.leave(closed=not self._core.outlives_link())
+        if self._core.over:
+            self._core.consumer.incoming.clear()

@@ -17,6 +17,7 @@ from ...engine import LinkTerms, ReceiverLink
 from ...errors import AmqpError, DecodeError, DeliveryUncertain, LocalProtocolError
 from ...messaging import ACCEPTED, Accepted, Error, Message, Rejected, Source
 from ...types import Symbol
+from .._core.faces import core_of
 from .._receiving.delivery import Delivery, settle_quietly
 from .._receiving.link import ReceiverCore
 from .._receiving.receiver import Receiver
@@ -150,7 +151,7 @@ class ReplyCore(ReceiverCore):
 class ReplyReceiver(Receiver):
     """The receiver of a requester; `Requester` takes what it brings."""
 
-    core: ReplyCore
+    _core: ReplyCore
 
     def __init__(self, core: ReplyCore) -> None:
         super().__init__(core)
@@ -204,12 +205,12 @@ class Requester:
     @property
     def pending(self) -> int:
         """How many requests wait for their replies."""
-        return len({id(waiting) for waiting in self.replies.core.waiting.values()})
+        return len({id(waiting) for waiting in core_of(self.replies).waiting.values()})
 
     @property
     def unmatched(self) -> int:
         """How many replies came that no request waited for: those to cancelled ones, mostly. They are accepted."""
-        return self.replies.core.unmatched
+        return core_of(self.replies).unmatched
 
     def __repr__(self) -> str:
         return f"<Requester by {self.sender!r}: {self.pending} pending>"
@@ -246,12 +247,13 @@ class Requester:
             correlation_id=correlation if correlation is not None else made,
         )
         keys = {key_of(request.correlation_id), key_of(request.message_id)}
-        table, waiting = self.replies.core.waiting, Waiting()
-        await self.replies.core.ready()
+        replies = core_of(self.replies)
+        table, waiting = replies.waiting, Waiting()
+        await replies.ready()
         if any(key in table for key in keys):
             raise LocalProtocolError(f"a request with the correlation-id {request.correlation_id!r} waits already")
-        if not self.replies.open:
-            raise self.replies.core.gone()  # before it is sent: nobody could hear the reply
+        if not replies.open:
+            raise replies.gone()  # before it is sent: nobody could hear the reply
         table.update(dict.fromkeys(keys, waiting))
         try:
             while True:
@@ -267,20 +269,20 @@ class Requester:
 
     async def _lost(self, waiting: Waiting) -> None:
         """Return to send the request again, or raise: its reply cannot come, or it may not have arrived."""
-        replies = self.replies
-        await replies.core.ready()
-        recovery = replies.core.connection.recovery
+        replies = core_of(self.replies)
+        await replies.ready()
+        recovery = replies.connection.recovery
         assert recovery is not None
         if not waiting.sure and (self._on_lost or recovery.settings.on_uncertain) == "raise":
             raise DeliveryUncertain("the connection was lost: it is not known what became of the request") from (
-                replies.core.loss or self.sender.core.loss
+                replies.loss or core_of(self.sender).loss
             )
         if not replies.open:
-            raise replies.core.gone()
+            raise replies.gone()
 
     async def _reply(self, waiting: Waiting, delivery: SentDelivery) -> Message | None:
         """Return the reply; None if the address that it was to come to is gone."""
-        sender = self.sender
+        sender, replies = core_of(self.sender), core_of(self.replies)
         settled = False
         try:
             while waiting.reply is None:
@@ -292,19 +294,19 @@ class Requester:
                     settled = True
                     if type(outcome) is not Accepted:
                         raise not_accepted(outcome, sender.connection.profile)
-                if not (self.replies.open or self.replies.core.interrupted) or self.replies.core.closed:
-                    raise self.replies.core.gone()
-                if not settled and sender.core.over:
-                    raise sender.core.lost()
+                if not (replies.open or replies.interrupted) or replies.closed:
+                    raise replies.gone()
+                if not settled and sender.over:
+                    raise sender.lost()
                 if not settled and delivery.waiter is None:
                     delivery.waiter = waiting
-                    sender.core.waiters.add(waiting)
+                    sender.waiters.add(waiting)
                 await waiting.wait()
             return waiting.reply
         finally:
             if delivery.waiter is waiting:
                 delivery.waiter = Repeating()  # nobody waits, and nothing is to be sent again
-            sender.core.waiters.discard(waiting)
+            sender.waiters.discard(waiting)
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
@@ -313,7 +315,7 @@ class Requester:
 
         Cancelling: is not noticed; it takes `close_timeout` seconds at most.
         """
-        self.sender.core.cause_reported = True  # requests without an outcome have raised, or were given up
+        core_of(self.sender).cause_reported = True  # requests without an outcome have raised, or were given up
         try:
             await self.sender.__aexit__(exc_type, exc, traceback)
         finally:

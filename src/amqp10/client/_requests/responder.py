@@ -12,6 +12,7 @@ import anyio
 
 from ...errors import LocalProtocolError
 from ...messaging import Message
+from .._core.faces import core_of
 
 if TYPE_CHECKING:
     from .._receiving.delivery import Delivery
@@ -155,7 +156,7 @@ class Responder:
         self._users[key] += 1
         try:
             sender = self._senders.get(key)
-            if sender is None or sender.core.over:  # one that was interrupted comes back, and sends then
+            if sender is None or core_of(sender).over:  # one that was interrupted comes back, and sends then
                 sender = await self._attach(key)
             self._senders.move_to_end(key)
             yield sender
@@ -167,7 +168,7 @@ class Responder:
     async def _attach(self, key: str | None) -> Sender:
         async with self._attaching:
             known = self._senders.get(key)
-            if known is not None and not known.core.over:
+            if known is not None and not core_of(known).over:
                 return known
             while len(self._senders) >= KEPT_SENDERS:
                 idle = next((each for each in self._senders if each not in self._users), None)
@@ -183,7 +184,7 @@ class Responder:
             return sender
 
     async def _leave(self, sender: Sender) -> None:
-        sender.core.cause_reported = True  # a reply without an outcome has raised, or was given up
+        core_of(sender).cause_reported = True  # a reply without an outcome has raised, or was given up
         await sender.__aexit__(None, None, None)
 
     async def __aexit__(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 from ...errors import Unsupported
 from ...messaging import Accepted, Message, Target
 from .._core.body_files import CHUNK, BodySource, chunks, size_of
+from .._core.faces import core_of
 from .._errors import fresh
 from .._links.link import Link
 from .body_writer import BodyWriter
@@ -39,7 +40,7 @@ class Sender(Link):
     TimeoutError. An exception of the block itself goes first.
     """
 
-    core: SenderCore
+    _core: SenderCore
 
     def __init__(self, core: SenderCore) -> None:
         super().__init__(core)
@@ -55,7 +56,7 @@ class Sender(Link):
 
         Cancelling: the link is detached as soon as the peer's answer to the attach comes.
         """
-        await self.core.attach()
+        await self._core.attach()
         return self
 
     # Facts
@@ -69,12 +70,12 @@ class Sender(Link):
     @property
     def credit(self) -> int:
         """How many messages may be sent now without waiting for the receiver (§2.6.7)."""
-        return self.core.link.credit if self.core.link is not None else 0
+        return self._core.link.credit if self._core.link is not None else 0
 
     @property
     def unsettled(self) -> int:
         """How many deliveries are out without an outcome."""
-        return self.core.unsettled
+        return self._core.unsettled
 
     @property
     def recovered(self) -> tuple[SentDelivery, ...]:
@@ -82,7 +83,7 @@ class Sender(Link):
 
         They are resumed, or sent again, by this one; `await delivery.outcome()` says what became of each.
         """
-        return self.core.resumption.recovered if self.core.resumption is not None else ()
+        return self._core.resumption.recovered if self._core.resumption is not None else ()
 
     # Sending
 
@@ -106,7 +107,7 @@ class Sender(Link):
         Cancelling: while it waits to send, nothing was sent and no credit used. After that the message is on its way
             and stays so; only the waiting ends. Use `submit` to keep hold of the delivery.
         """
-        core = self.core
+        core = self._core
         core.connection.check_loop()
         # A task that sends alone has its message written at once. Where several tasks send, one write serves them all:
         # after a crowd the first lone call still waits for others.
@@ -119,7 +120,7 @@ class Sender(Link):
         delivery = await self.submit(message, settled=settled, transaction=transaction)
         outcome = await delivery.outcome()
         if type(outcome) is not Accepted:
-            raise not_accepted(outcome, self.core.connection.profile)
+            raise not_accepted(outcome, self._core.connection.profile)
 
     async def submit(
         self, message: object, *, settled: bool = False, transaction: Transaction | None = None
@@ -143,7 +144,7 @@ class Sender(Link):
         Cancelling: nothing was sent and no credit used.
         """
         payload = message.encode() if isinstance(message, Message) else encoded_body(message)
-        core = self.core
+        core = self._core
         queue = core.queue
         link: SenderLink = core.link  # type: ignore[assignment] # there is one as soon as the sender is open
         queue.since_yield = run = queue.since_yield + len(payload) + MESSAGE_COST
@@ -163,10 +164,10 @@ class Sender(Link):
                 if core.store is not None:
                     core.store.submitted(delivery)
             else:
-                state = transaction.core.post(core)
+                state = core_of(transaction).post(core)
                 delivery = link.send(payload, settled=settled or core.presettled, state=state)
                 core.last = delivery
-                transaction.core.add(delivery)
+                core_of(transaction).add(delivery)
         except BaseException:
             queue.pass_on()
             raise
@@ -201,7 +202,7 @@ class Sender(Link):
 
         Cancelling: as for `send`.
         """
-        core = self.core
+        core = self._core
         if message_format and core.connection.dialect != "1.0":
             raise Unsupported(
                 f"dialect {core.connection.dialect!r} has no message-format, and {message_format} is asked"
@@ -211,10 +212,10 @@ class Sender(Link):
         link = await queue.wait_sendable()
         settled = settled or core.presettled
         try:
-            state = None if transaction is None else transaction.core.post(core)
+            state = None if transaction is None else core_of(transaction).post(core)
             core.last = delivery = link.send(payload, settled=settled, message_format=message_format, state=state)
             if transaction is not None:
-                transaction.core.add(delivery)
+                core_of(transaction).add(delivery)
             elif core.store is not None:
                 core.store.submitted(delivery)
         except BaseException:
@@ -259,7 +260,7 @@ class Sender(Link):
         Cancelling: no further message is sent; what is in flight stays so, and closing the sender waits for it.
         """
         check_messages(messages)
-        core = self.core
+        core = self._core
         core.connection.check_loop()
         pipeline = Pipeline(core, window, settled=settled or core.presettled)
         if transaction is None and core.store is None:
@@ -302,8 +303,8 @@ class Sender(Link):
             raise ValueError("the message of a stream has no body yet: it is sent by the stream")
         if size is not None and size < 0:
             raise ValueError(f"size must not be negative, not {size}")
-        self.core.require("streaming", "streaming")
-        return BodyWriter(self.core, message, size, settled or self.core.presettled, transaction)
+        self._core.require("streaming", "streaming")
+        return BodyWriter(self._core, message, size, settled or self._core.presettled, transaction)
 
     async def send_stream(
         self,
@@ -358,7 +359,7 @@ class Sender(Link):
 
         Cancelling: is not noticed; it takes `close_timeout` seconds at most.
         """
-        core = self.core
+        core = self._core
         await core.leave(closed=not core.outlives_link())
         for delivery in core.unreported:
             error = unknown(delivery)

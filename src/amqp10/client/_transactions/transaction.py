@@ -45,6 +45,7 @@ from ...messaging import (
 from ...profiles import TransactionSupport
 from .._core.close_deadline import shielded_until
 from .._core.connection import ConnectionCore, LinkCore, SessionCore
+from .._core.faces import core_of
 from .._core.transaction_work import AcquiringCore, TransactionCore, TransactionFace, TransactionState
 from .._errors import fresh
 from .._receiving.delivery import settle_committed
@@ -117,7 +118,7 @@ class ClientTransaction(TransactionCore):
     @contextmanager
     def _bounded(self) -> Iterator[None]:
         """Do the block whoever cancels, in `close_timeout` seconds."""
-        connection = self._coordinator.core.connection
+        connection = core_of(self._coordinator).connection
         with connection.close_deadlines.exit(connection.close_timeout) as this, shielded_until(this.links_by):
             yield
 
@@ -127,15 +128,15 @@ class ClientTransaction(TransactionCore):
         """Raise unless work on that link can be part of this."""
         if self.state != "active":
             raise LocalProtocolError("the transaction is not active: it takes work in its own block only")
-        coordinator = self._coordinator
-        if coordinator.core.over and coordinator.core.cause is not None:
-            lost = f"it is rolled back, for its coordinator was lost: {coordinator.core.cause}"
-            raise TransactionRolledBack(description=lost) from coordinator.core.lost()
-        if link.connection is not coordinator.core.connection:
+        coordinator = core_of(self._coordinator)
+        if coordinator.over and coordinator.cause is not None:
+            lost = f"it is rolled back, for its coordinator was lost: {coordinator.cause}"
+            raise TransactionRolledBack(description=lost) from coordinator.lost()
+        if link.connection is not coordinator.connection:
             raise LocalProtocolError("the link and the transaction are on different connections")
-        ours, theirs = coordinator.core.engine_link, link.engine_link
+        ours, theirs = coordinator.engine_link, link.engine_link
         together = ours is not None and theirs is not None and ours.session is theirs.session
-        if not (together or coordinator.spans_sessions or self._support.spans_sessions):
+        if not (together or self._coordinator.spans_sessions or self._support.spans_sessions):
             raise LocalProtocolError("the link and the transaction are on different sessions")
 
     def post(self, sender: LinkCore) -> TransactionalState:
@@ -164,7 +165,7 @@ class ClientTransaction(TransactionCore):
             raise LocalProtocolError("the delivery is settled already: its outcome can be part of no transaction")
         name = type(outcome).__name__.lower()
         if name not in self._support.outcomes:
-            title = self._coordinator.core.connection.profile.title
+            title = core_of(self._coordinator).connection.profile.title
             raise Unsupported(f"{title} does not apply the outcome {name} in a transaction: give it outside of one")
         return self._accepted if type(outcome) is Accepted else TransactionalState(self.posted.txn_id, outcome)
 
@@ -223,10 +224,10 @@ class ClientTransaction(TransactionCore):
         for delivery in self._sent:
             outcome = await self._outcome_of(delivery)
             if type(outcome) is not Accepted:
-                raise not_accepted(outcome, self._coordinator.core.connection.profile)
+                raise not_accepted(outcome, core_of(self._coordinator).connection.profile)
         self._check_unanswered()
         if not self._coordinator.open:
-            raise self._coordinator.core.gone()
+            raise core_of(self._coordinator).gone()
 
     def _check_unanswered(self) -> None:
         """Raise the loss of a link: whether the peer heard before that what was said on it is not known."""
@@ -264,7 +265,7 @@ class ClientTransaction(TransactionCore):
     async def _discharge(self, *, fail: bool) -> SentDelivery:
         """Ask for the end."""
         # What is settled waits to be merged; it has to be said before.
-        self._coordinator.core.connection.in_engine.flush()
+        core_of(self._coordinator).connection.in_engine.flush()
         return await self._coordinator.submit(Message(AmqpValue(Discharge(self.posted.txn_id, fail))))
 
     async def _verdict(self, discharge: SentDelivery) -> None:
@@ -283,18 +284,18 @@ class ClientTransaction(TransactionCore):
             outcome = found
         if isinstance(outcome, Returned):
             self._end("committed")
-            raise not_accepted(outcome, self._coordinator.core.connection.profile)
+            raise not_accepted(outcome, core_of(self._coordinator).connection.profile)
         if type(outcome) is not Accepted:
             self._end("rolled-back")
             rolled_back = _refused(TransactionRolledBack, outcome)
             if isinstance(outcome, Undone):
-                raise rolled_back from not_accepted(outcome.cause, self._coordinator.core.connection.profile)
+                raise rolled_back from not_accepted(outcome.cause, core_of(self._coordinator).connection.profile)
             raise rolled_back
         self._end("committed")
 
     async def _found_out(self, discharge: SentDelivery) -> Outcome | None:
         """Return what became of it, where the next connection can tell; None: nobody knows."""
-        connection = self._coordinator.core.connection
+        connection = core_of(self._coordinator).connection
         if connection.in_engine.finds_out:
             await connection.ready()
         return known_outcome(discharge)
@@ -373,25 +374,25 @@ class Transaction(TransactionFace):
             "rolled-back", or "in-doubt" when no answer came to the commit.
     """
 
-    core: ClientTransaction
+    _core: ClientTransaction
 
     def __init__(self, connection: ConnectionCore, session: SessionCore | None) -> None:
-        self.core = ClientTransaction(connection, session)
+        self._core = ClientTransaction(connection, session)
 
     @property
     def id(self) -> bytes | None:
         """What the coordinator calls it; None while it is not declared."""
-        return self.core.id
+        return self._core.id
 
     @property
     def state(self) -> TransactionState:
         """How far it has come."""
-        return self.core.state
+        return self._core.state
 
     @property
     def active(self) -> bool:
         """It can take work: it is declared, and neither committed nor rolled back."""
-        return self.core.state == "active"
+        return self._core.state == "active"
 
     async def __aenter__(self) -> Self:
         """Ask the coordinator to declare it.
@@ -405,7 +406,7 @@ class Transaction(TransactionFace):
 
         Cancelling: once the coordinator was asked, what it declared is rolled back; in `close_timeout` seconds at most.
         """
-        await self.core.__aenter__()
+        await self._core.__aenter__()
         return self
 
     async def commit(self) -> None:
@@ -424,7 +425,7 @@ class Transaction(TransactionFace):
         Cancelling: until the coordinator is asked, it is rolled back. After that its answer is waited for, in
             `close_timeout` seconds at most; `state` says how it ended.
         """
-        await self.core.commit()
+        await self._core.commit()
 
     async def rollback(self) -> None:
         """Undo it: messages sent in it are forgotten, and what was settled in it is as if it had not been.
@@ -434,7 +435,7 @@ class Transaction(TransactionFace):
 
         Cancelling: is not noticed; it takes `close_timeout` seconds at most.
         """
-        await self.core.rollback()
+        await self._core.rollback()
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
@@ -446,7 +447,7 @@ class Transaction(TransactionFace):
 
         Cancelling: see `commit` and `rollback`.
         """
-        await self.core.__aexit__(exc_type, exc, traceback)
+        await self._core.__aexit__(exc_type, exc, traceback)
 
     def __repr__(self) -> str:
         return f"<Transaction {self.id.hex() if self.id is not None else ''} {self.state}>"
@@ -474,7 +475,7 @@ class CoordinatorSender(Sender):
 
     def give_up(self) -> None:
         """Detach at once: the peer rolls back what is open on it (§4.1)."""
-        core = self.core
+        core = self._core
         if core.open:
             core.open = False
             core.closed = True
