@@ -56,8 +56,8 @@ async def test_queues_of_their_own(dialect: str) -> None:
                 async with connection.sender("q") as sender:
                     await sender.send(body)
         assert broker.queue("q").depth == broker.queue("q", "staging").depth == 1
-        for hostname, body in ((None, "usual"), ("vhost:staging", "staging")):
-            async with Connection(broker.url, dialect=dialect, hostname=hostname) as connection:
+        for path, body in (("", "usual"), ("/staging", "staging")):
+            async with Connection(broker.url + path, dialect=dialect) as connection:
                 async with connection.receiver("q") as receiver:
                     with await receiver.receive() as message:
                         assert message.body == body

@@ -60,6 +60,27 @@ def test_a_login_that_is_refused(amqp10: Commands) -> None:
         assert "secret" not in right.out
 
 
+def test_json_of_what_failed(amqp10: Commands) -> None:
+    """The object is there as well, with why it failed, and as far as it came."""
+    with BackgroundBroker(auto_create=False) as broker:
+        refused = amqp10("check", broker.url, "none", "--json")
+    found = json.loads(refused.out)
+    assert (refused.code, found["dialect"], found["roles"]) == (5, "1.0", ["receive"])
+    assert "there is no node 'none'" in found["error"]
+    assert refused.err == f"amqp10: {found['error']}\n"
+    nobody = amqp10("check", broker.url, "--json")
+    found = json.loads(nobody.out)
+    assert (nobody.code, found["dialect"], found["broker"]) == (3, None, None)
+    assert found["error"].startswith("connection lost: cannot connect to ")
+
+
+def test_what_the_address_was_attached_for(amqp10: Commands) -> None:
+    """A refusal says for what it was attached, and which option asks for the other role."""
+    with BackgroundBroker(auto_create=False) as broker:
+        assert "attached to receive; `--for send`" in amqp10("check", broker.url, "none").err
+        assert "attached to send; `--for receive`" in amqp10("check", broker.url, "none", "--for", "send").err
+
+
 def test_nobody_there(amqp10: Commands) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

@@ -57,7 +57,10 @@ def test_wrong_usage(amqp10: Commands, arguments: tuple[str, ...]) -> None:
         '{"ttl": 1e300}',
         '{"ttl": NaN}',
         '{"body": ' + "[" * 100_000 + "]" * 100_000 + "}",
-        '{"body": ' + "[" * 700 + "]" * 700 + "}",
+        '{"body": ' + "[" * 990 + "]" * 990 + "}",
+        *(
+            ['{"body": ' + "[" * 700 + "]" * 700 + "}"] if sys.version_info < (3, 12) else []
+        ),  # a level is one call there
         '{"body": {"$map": [[1, "a"], [1, "b"]]}}',
     ],
 )

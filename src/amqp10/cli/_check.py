@@ -10,10 +10,11 @@ import anyio
 import click
 
 from ..client import Connection
+from ..errors import AmqpError
 from ..messaging import Source
 from ..net import visible
 from ..types import Symbol
-from ._main import Failure, start
+from ._main import Failure, code_of, start, words
 from ._options import Peer, with_peer
 
 
@@ -23,19 +24,21 @@ class Checked:
 
     Attributes:
         url: where it was asked, without the password.
-        dialect: the protocol that is spoken.
-        broker: what the broker says that it is, with its version.
+        address: the address to attach to.
+        roles: what to attach to it for, "receive" and "send".
+        dialect: the protocol that is spoken; None as long as no connection is open.
+        broker: what the broker says that it is, with its version; None as long as no connection is open.
         seconds: how long it took, with the login and the links.
-        address: the address that was attached to.
-        roles: what it was attached for, "receive" and "send".
+        error: why it cannot be worked with; None if it can.
     """
 
     url: str
-    dialect: str
-    broker: str
-    seconds: float
     address: str | None
     roles: list[str]
+    dialect: str | None = None
+    broker: str | None = None
+    seconds: float = 0.0
+    error: str | None = None
 
     def __str__(self) -> str:
         address = f"; {self.address}: {' and '.join(self.roles)}" if self.address is not None else ""
@@ -44,12 +47,16 @@ class Checked:
 
 async def check_address(connection: Connection, address: str, roles: list[str]) -> None:
     """Attach to an address and detach again. Nothing is sent, and no message is asked for."""
-    if "receive" in roles:
-        async with connection.receiver(Source(address), credit=0):
-            pass
-    if "send" in roles:
-        async with connection.sender(address):
-            pass
+    for role in roles:
+        try:
+            async with (
+                connection.receiver(Source(address), credit=0) if role == "receive" else connection.sender(address)
+            ):
+                pass
+        except AmqpError as error:
+            other = "send" if role == "receive" else "receive"
+            error.add_note(f"it was attached to {role}; `--for {other}` asks for the other role")
+            raise
 
 
 def product_of(connection: Connection) -> str:
@@ -90,19 +97,28 @@ def check(peer: Peer, address: str | None, role: str, timeout: float, as_json: b
       3 no connection, no answer     5 ADDRESS was refused
     """
     roles = [] if address is None else ["receive", "send"] if role == "both" else [role]
-    began = monotonic()
+    found = Checked(peer.shown, address, roles)
 
-    async def run() -> Checked:
-        with anyio.move_on_after(timeout):
-            async with peer.connect(connect_timeout=None, close_timeout=min(timeout, 1.0)) as connection:
-                if address is not None:
-                    await check_address(connection, address, roles)
-                broker = product_of(connection)
-                return Checked(peer.shown, connection.dialect, broker, monotonic() - began, address, roles)
-        raise Failure(f"no answer from {peer.shown} in {timeout:g} s", 3)
+    async def run() -> int:
+        began = monotonic()
+        code = 0
+        try:
+            with anyio.fail_after(timeout):
+                async with peer.connect(connect_timeout=None, close_timeout=min(timeout, 1.0)) as connection:
+                    found.dialect, found.broker = connection.dialect, product_of(connection)
+                    if address is not None:
+                        await check_address(connection, address, roles)
+        except TimeoutError:
+            found.error, code = f"no answer from {peer.shown} in {timeout:g} s", 3
+        except AmqpError as error:
+            found.error, code = words(error), code_of(error) or 1
+        found.seconds = monotonic() - began
+        return code
 
-    found = start(run)
+    code = start(run)
     if as_json:
         click.echo(json.dumps(asdict(found)))
-    elif not quiet:
+    if found.error is not None:
+        raise Failure(found.error, code)
+    if not (as_json or quiet):
         click.echo(str(found))

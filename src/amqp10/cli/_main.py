@@ -85,6 +85,14 @@ EXAMPLES = {
 }
 """What `--help` of each command ends with."""
 
+OPTIONS = {
+    "allow_insecure=True": "allow-insecure",
+    "tls_upgrade=True": "tls-upgrade",
+    "TLS(ca=...)": "tls-ca FILE",
+    "TLS(certificate=..., key=...)": "tls-certificate FILE and --tls-key FILE",
+}
+"""What errors say to try in a program, and the option that does it here."""
+
 
 class Failure(Exception):
     """A command failed for a reason of its own; `code` is the exit code."""
@@ -171,14 +179,15 @@ def code_of(error: BaseException) -> int | None:
 
 
 def words(error: BaseException, options: str = "--") -> str:
-    """Describe an error in one line: its own words, after its kind if they do not tell it.
+    """Describe an error in one line: its kind, its own words, and what the notes on it say to try.
 
     Args:
         options: what the options of that connection begin with.
     """
-    text = " ".join(str(error).split())
-    if isinstance(error, InsecureTransport):
-        text = text.replace("allow_insecure=True", f"{options}allow-insecure")
+    notes = (f"; {note}" for note in getattr(error, "__notes__", ()))
+    text = " ".join("".join((str(error), *notes)).split())
+    for argument, option in OPTIONS.items():
+        text = text.replace(argument, options + option)
     kind = spaced(type(error).__name__)
     return f"{kind}: {text}" if text else kind
 

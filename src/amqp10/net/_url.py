@@ -1,9 +1,8 @@
 """AMQP URLs: `amqp://user:password@host:port`, `amqps://...`, WebSockets as `ws://host:port/path?query` and `wss://...`,
 and Unix sockets as `amqp+unix:///path/of.sock`.
 
-User and password are percent-decoded, and for SASL whatever the scheme. A path after the host is the virtual host in
-dialects before 1.0, as in RabbitMQ's URIs (%2F is a slash); 1.0 has no use for it. That of a WebSocket, and its query,
-are the HTTP server's.
+User and password are percent-decoded, and for SASL whatever the scheme. A path after the host is the virtual host, as
+in RabbitMQ's URIs (%2F is a slash). That of a WebSocket, and its query, are the HTTP server's.
 """
 
 from __future__ import annotations

@@ -49,10 +49,11 @@ class Connection(Opened):
         tokens: tokens that are renewed: to log in with, `LoginTokens`, in place of `sasl`; or to put at the peer's node
             `$cbs`, `CbsTokens`, as Azure Service Bus wants it.
         container_id: this container's name (§2.4.1); made up when None.
-        hostname: the virtual host asked for (§2.7.1); when None, the name that TLS sends, which is the URL's host
-            unless `tls` says another. RabbitMQ wants "vhost:NAME"; dialects before 1.0 understand that, too, and the
-            URL's path, which comes before a name without "vhost:": amqp://host/NAME. To them the host's own name, as
-            the URL or `tls` has it, or "localhost" for this machine, is no virtual host.
+        hostname: the virtual host asked for (§2.7.1), for all dialects. RabbitMQ wants "vhost:NAME", and others in
+            1.0 the plain name. When None, it is the path of the URL, as "vhost:NAME" for amqp://host/NAME; and without
+            a path the name that TLS sends, which is the URL's host unless `tls` says another. In dialects before 1.0
+            the path comes before a name without "vhost:", and the host's own name, as the URL or `tls` has it, or
+            "localhost" for this machine, is no virtual host.
         idle_timeout: seconds of silence of the peer after which the connection is lost; None for never. Half of
             it is what the peer is told (§2.4.5).
         max_frame_size: the largest frame this side takes, bytes, 512 at least.

@@ -122,6 +122,25 @@ def test_the_open_agrees_with_tls(settings: dict[str, Any], hostname: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("url", "settings", "hostname"),
+    [
+        ("amqp://broker/staging", {}, "vhost:staging"),
+        ("amqp://broker/%2F", {}, "vhost:/"),
+        ("amqp://broker/", {}, "broker"),
+        ("amqp://broker/staging", {"hostname": "other"}, "other"),
+        ("amqps://broker/staging", {"tls": TLS(server_hostname="inside.example")}, "vhost:staging"),
+        ("ws://broker/amqp", {}, "broker"),
+        ("amqp+unix:///run/broker", {}, None),
+    ],
+)
+def test_virtual_host_in_1_0(url: str, settings: dict[str, Any], hostname: str | None) -> None:
+    """In 1.0 the path of the URL becomes the hostname that RabbitMQ takes for a virtual host, unless one is given."""
+    lifeline = Connection(url, **settings)._core.supervisor
+    assert lifeline.endpoint is not None
+    assert lifeline._open(lifeline.endpoint, settings.get("tls")).hostname == hostname
+
+
+@pytest.mark.parametrize(
     ("url", "settings", "virtual_host"),
     [
         ("amqp://broker", {"hostname": "Broker"}, None),
@@ -144,7 +163,7 @@ def test_the_open_agrees_with_tls(settings: dict[str, Any], hostname: str) -> No
 )
 def test_virtual_hosts(url: str, settings: dict[str, Any], virtual_host: str | None) -> None:
     """Dialects before 1.0 are told the path, or a name that is not just the host's own."""
-    lifeline = Connection(url, **settings)._core.supervisor
+    lifeline = Connection(url, dialect="0-9-1", **settings)._core.supervisor
     assert lifeline.endpoint is not None
     terms = lifeline._open(lifeline.endpoint, settings.get("tls"))
     assert terms.virtual_host == virtual_host

@@ -56,15 +56,16 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def serving(answers: dict[bytes, bytes]) -> AsyncIterator[str]:
-    """A server that answers each header with what is said here, in single bytes, and hangs up."""
+async def serving(answers: dict[bytes, bytes], at_once: int = 1) -> AsyncIterator[str]:
+    """A server that answers each header with what is said here, in single bytes or more at once, and hangs up."""
 
     async def serve(stream: ByteStream) -> None:
         async with stream:
             header = await stream.receive(8)
             with suppress(anyio.BrokenResourceError):  # who asks has heard enough before the last byte
-                for byte in answers.get(header, b""):
-                    await stream.send(bytes([byte]))
+                answer = answers.get(header, b"")
+                for place in range(0, len(answer), at_once):
+                    await stream.send(answer[place : place + at_once])
 
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, serve)
@@ -87,6 +88,14 @@ async def test_speaks_none() -> None:
     """Who answers with other headers only speaks none of those that were asked for."""
     async with serving({SASL: b"AMQP\x07\x07\x07\x07"}) as url:
         with pytest.raises(Unsupported, match=r"none of the dialects 1\.0, 0-9-1"):
+            await chosen([V1_0, OLDER], url)
+
+
+@pytest.mark.parametrize("answer", [b"AMQP\x02\x01\x00\x00", b"\x15\x03\x03\x00\x02\x02\x0a"])
+async def test_a_port_of_tls(answer: bytes) -> None:
+    """A server that answers by TLS, in AMQP's header for it or in an alert, is one whose URL begins with amqps."""
+    async with serving({SASL: answer}, at_once=8) as url:
+        with pytest.raises(Unsupported, match=r"none of the dialects.*TLS.*amqps://"):
             await chosen([V1_0, OLDER], url)
 
 
@@ -117,7 +126,7 @@ async def test_an_answer_that_is_kept_back(monkeypatch: pytest.MonkeyPatch) -> N
     """Over TLS, or with credentials, silence is no no: who sits between may cut the connection that asks for more."""
     asked: list[bytes] = []
 
-    async def counting(stream: ByteStream, dialect: Dialect) -> bool | None:
+    async def counting(stream: ByteStream, dialect: Dialect) -> tuple[bool | None, bytes]:
         asked.append(dialect.headers[0])
         return await ask(stream, dialect)
 

@@ -419,10 +419,12 @@ class TransportSupervisor:
     def _open(self, endpoint: Endpoint, tls: TLSSettings | None) -> ConnectionTerms:
         """Return the terms of the open at this endpoint."""
         certified = tls.server_hostname if isinstance(tls, TLS) else None
+        path = endpoint.path if not (endpoint.websocket or endpoint.unix) else ""
         hostname = self._hostname
+        if hostname is None and path and self.dialect is not None and self.dialect.name == "1.0":
+            hostname = f"vhost:{path}"  # as RabbitMQ's own clients for 1.0 have it
         if hostname is None:
             hostname = certified or endpoint.name or endpoint.host or None
-        path = endpoint.path if not (endpoint.websocket or endpoint.unix) else ""
         if not path and hostname != certified and not endpoint.called(hostname or ""):
             path = self._hostname or ""  # who names another host means a virtual one
         return replace(self._terms, hostname=hostname, path=path)

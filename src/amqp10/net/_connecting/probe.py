@@ -7,7 +7,7 @@ from typing import Final
 import anyio
 from anyio.abc import ByteStream
 
-from ...engine import Dialect
+from ...engine import Dialect, foreign_header
 from ...errors import ConnectionLost, InsecureTransport, Unsupported
 from .._streams.base import STREAM_ERRORS, StreamFacts, TLSSettings
 from .._url import Endpoint
@@ -21,8 +21,10 @@ ATTEMPTS: Final = 3
 """Connections on which a header is said, where it matters that nobody keeps its answer back."""
 
 
-async def ask(stream: ByteStream, dialect: Dialect, wait: float = ANSWER_WAIT) -> bool | None:
+async def ask(stream: ByteStream, dialect: Dialect, wait: float = ANSWER_WAIT) -> tuple[bool | None, bytes]:
     """Send a dialect's header, and see whether it is answered as one who speaks it does; None for no answer at all.
+
+    Return the answer, too.
 
     Cancelling: the stream is of no more use, as it is in any case.
     """
@@ -32,10 +34,10 @@ async def ask(stream: ByteStream, dialect: Dialect, wait: float = ANSWER_WAIT) -
             await stream.send(dialect.headers[0])
             while (spoken := dialect.spoken(answer)) is None:
                 answer += await stream.receive()
-            return spoken
+            return spoken, answer
     except STREAM_ERRORS:
         pass  # hanging up is an answer where others are answered in words
-    return False if answer else None
+    return (False if answer else None), answer
 
 
 async def choose_dialect(
@@ -58,9 +60,10 @@ async def choose_dialect(
 
     Cancelling: nothing is left open.
     """
-    best, silent = candidates[0], list[Dialect]()
+    best, silent, heard = candidates[0], list[Dialect](), b""
     for dialect in candidates:
-        spoken, facts = await _asked(dialect, endpoint, tls, route, secret=secret)
+        spoken, answer, facts = await _asked(dialect, endpoint, tls, route, secret=secret)
+        heard = heard or answer
         if spoken is None:
             silent.append(dialect)
         elif spoken:
@@ -81,22 +84,25 @@ async def choose_dialect(
         )
         raise ConnectionLost(f"{endpoint} answers no header of AMQP{hint}")
     names = ", ".join(dialect.name for dialect in candidates)
-    raise Unsupported(f"{endpoint} speaks none of the dialects {names}")
+    raise Unsupported(f"{endpoint} speaks none of the dialects {names}: {foreign_header(heard)}")
 
 
 async def _asked(
     dialect: Dialect, endpoint: Endpoint, tls: TLSSettings | None, route: Route, *, secret: bool
-) -> tuple[bool | None, StreamFacts]:
-    """Return whether the server speaks a dialect; ask again if no answer came, as one may be lost with a connection."""
+) -> tuple[bool | None, bytes, StreamFacts]:
+    """Return whether the server speaks a dialect, and its answer.
+
+    It is asked again if no answer came, as one may be lost with a connection.
+    """
     for _ in range(ATTEMPTS):
         stream, facts = await connect(endpoint, tls, route)
         try:
-            spoken = await ask(stream, dialect)
+            spoken, answer = await ask(stream, dialect)
         finally:
             await anyio.aclose_forcefully(stream)
         if spoken is not None or not (secret or facts.tls):
             break
-    return spoken, facts
+    return spoken, answer, facts
 
 
 def automatic(dialects: list[Dialect], route: Route) -> list[Dialect]:

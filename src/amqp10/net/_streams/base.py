@@ -93,6 +93,9 @@ _TLS_FAULTS: Final = {
     "TLSV1_ALERT_PROTOCOL_VERSION": "the peer speaks no TLS version that this side does",
 }
 
+_UNKNOWN_AUTHORITY: Final = (2, 18, 19, 20, 21)
+"""OpenSSL's X509_V_ERR for certificates that nobody signed who is trusted."""
+
 
 def describe(error: BaseException) -> str:
     """Describe an error of the network in one line; a group, one attempt for each address, by its members."""
@@ -104,7 +107,8 @@ def describe(error: BaseException) -> str:
     if isinstance(error, ssl.SSLError) and (said := _TLS_FAULTS.get(error.reason or "")):
         return f"{said} ({error.reason})"
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the certificate is not valid: {error.verify_message}"
+        cure = ": trust its authority by TLS(ca=...)" if error.verify_code in _UNKNOWN_AUTHORITY else ""
+        return f"the certificate is not valid: {error.verify_message}{cure}"
     if isinstance(error, anyio.EndOfStream):
         return "the peer closed the connection"
     if isinstance(error, OSError) and not isinstance(error, ssl.SSLError | socket.gaierror) and error.errno:
