@@ -2,7 +2,7 @@
 distributed transaction.
 """
 
-import trio
+import anyio
 
 from amqp10 import Connection, Message, amqp010
 from amqp10.broker import Broker
@@ -42,4 +42,4 @@ async def main() -> None:
                 print(message.body)
 
 
-trio.run(main)
+anyio.run(main)

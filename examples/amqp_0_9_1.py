@@ -2,7 +2,7 @@
 the usual ones.
 """
 
-import trio
+import anyio
 
 from amqp10 import Connection, Message, MessageReleased, amqp091
 from amqp10.broker import Broker
@@ -38,4 +38,4 @@ async def main() -> None:
         print("errors has", facts.messages if facts is not None else "gone")
 
 
-trio.run(main)
+anyio.run(main)

@@ -2,7 +2,7 @@
 can.
 """
 
-import trio
+import anyio
 
 from amqp10 import Connection, Message, Unsupported
 from amqp10.broker import Broker
@@ -39,4 +39,4 @@ async def main() -> None:
             delivery.release()
 
 
-trio.run(main)
+anyio.run(main)

@@ -3,7 +3,7 @@
 import json
 import sys
 
-import trio
+import anyio
 
 from amqp10 import Connection, Message
 
@@ -26,4 +26,4 @@ async def main() -> None:
                         print(type(message.body).__name__, message.body)
 
 
-trio.run(main)
+anyio.run(main)

@@ -5,7 +5,7 @@ Usage: python bridge.py [URL OF THE OLD ONE]
 
 import sys
 
-import trio
+import anyio
 
 import amqp10
 from amqp10 import Connection, Message
@@ -33,4 +33,4 @@ async def main(url: str) -> None:
                 print(message.body)
 
 
-trio.run(main, sys.argv[1] if len(sys.argv) > 1 else "amqp://localhost:5672")
+anyio.run(main, sys.argv[1] if len(sys.argv) > 1 else "amqp://localhost:5672")

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import trio
+import anyio
 
 from amqp10 import Connection, Message, Worker, from_environment
 from amqp10.broker import Broker, read_config
@@ -40,7 +40,7 @@ async def main(folder: Path) -> None:
 
 
 async def serve() -> None:
-    done = trio.Event()
+    done = anyio.Event()
 
     async def handle(message: Message) -> None:
         print("order", message.body)
@@ -58,4 +58,4 @@ async def serve() -> None:
 
 
 with TemporaryDirectory() as name:
-    trio.run(main, Path(name))
+    anyio.run(main, Path(name))

@@ -2,7 +2,7 @@
 
 import sys
 
-import trio
+import anyio
 
 from amqp10 import Connection
 
@@ -27,4 +27,4 @@ async def main() -> None:
                 delivery.accept()
 
 
-trio.run(main)
+anyio.run(main)

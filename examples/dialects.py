@@ -2,7 +2,7 @@
 received in another.
 """
 
-import trio
+import anyio
 
 from amqp10 import Connection, Message
 from amqp10.broker import Broker
@@ -39,4 +39,4 @@ async def main() -> None:
             await receive(broker.url, theirs)
 
 
-trio.run(main)
+anyio.run(main)

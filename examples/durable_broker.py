@@ -6,7 +6,7 @@ Usage: python durable_broker.py
 import tempfile
 from pathlib import Path
 
-import trio
+import anyio
 
 from amqp10 import Message
 from amqp10.broker import Broker
@@ -34,4 +34,4 @@ async def main(store: Path) -> None:
 
 
 with tempfile.TemporaryDirectory() as folder:
-    trio.run(main, Path(folder, "broker.db"))
+    anyio.run(main, Path(folder, "broker.db"))

@@ -1,6 +1,6 @@
 """The embedded broker, in this process. Usage: python embedded_broker.py"""
 
-import trio
+import anyio
 
 from amqp10 import Connection
 from amqp10.broker import Broker
@@ -26,4 +26,4 @@ async def main() -> None:
         print(broker.queue("orders").depth, "in the queue")
 
 
-trio.run(main)
+anyio.run(main)

@@ -3,7 +3,7 @@
 Usage: python event_hub_client.py
 """
 
-import trio
+import anyio
 
 from amqp10 import EventPosition, Message
 from amqp10.azure import EventHub, OwnershipLost
@@ -70,4 +70,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    trio.run(main)
+    anyio.run(main)

@@ -7,7 +7,6 @@ import tempfile
 from pathlib import Path
 
 import anyio
-import trio
 
 from amqp10.azure import EventHub, EventProcessor, ReceivedEvent, SQLiteLeases
 from amqp10.broker import Broker, TokenRules
@@ -52,4 +51,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    trio.run(main)
+    anyio.run(main)

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import trio
+import anyio
 
 from amqp10 import Connection, Message, Reconnect, SQLiteDeliveryStore
 
@@ -43,4 +43,4 @@ async def main(url: str, path: Path) -> None:
 
 
 with tempfile.TemporaryDirectory() as folder:  # a real program keeps its file
-    trio.run(main, URL, Path(folder, "deliveries.db"))
+    anyio.run(main, URL, Path(folder, "deliveries.db"))

@@ -2,7 +2,7 @@
 that is bound for it.
 """
 
-import trio
+import anyio
 
 from amqp10 import Connection, Message, MessageReleased
 from amqp10.broker import Broker
@@ -38,4 +38,4 @@ async def main() -> None:
             print("no queue is bound for that")
 
 
-trio.run(main)
+anyio.run(main)

@@ -2,7 +2,7 @@
 
 import sys
 
-import trio
+import anyio
 
 from amqp10 import (
     ApplicationPropertiesFilter,
@@ -54,4 +54,4 @@ async def main() -> None:
             print("not applied:", *error.filters)
 
 
-trio.run(main)
+anyio.run(main)

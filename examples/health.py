@@ -7,7 +7,7 @@ called without one.
 import json
 import sys
 
-import trio
+import anyio
 
 from amqp10 import Connection, Reconnect
 
@@ -62,4 +62,4 @@ async def main() -> None:
     await ask(application, "/live")
 
 
-trio.run(main)
+anyio.run(main)

@@ -2,7 +2,7 @@
 
 import sys
 
-import trio
+import anyio
 
 from amqp10 import Connection, Message
 
@@ -22,4 +22,4 @@ async def main() -> None:
                 break
 
 
-trio.run(main)
+anyio.run(main)

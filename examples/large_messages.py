@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import trio
+import anyio
 
 from amqp10 import Connection, Message, Receiver, Sender
 
@@ -20,7 +20,7 @@ async def frames() -> AsyncIterator[bytes]:
     """Data that is made while it is sent."""
     for n in range(50):
         yield n.to_bytes(4, "big") * 25_000
-        await trio.sleep(0.001)
+        await anyio.sleep(0.001)
 
 
 async def send(sender: Sender, file: Path) -> None:
@@ -73,4 +73,4 @@ async def main() -> None:
         )
 
 
-trio.run(main)
+anyio.run(main)

@@ -2,7 +2,7 @@
 
 import sys
 
-import trio
+import anyio
 
 from amqp10 import Connection, Message
 
@@ -30,9 +30,9 @@ async def consume(connection: Connection) -> None:
 
 
 async def main() -> None:
-    async with Connection(URL) as connection, trio.open_nursery() as nursery:
-        nursery.start_soon(publish, connection)
-        nursery.start_soon(consume, connection)
+    async with Connection(URL) as connection, anyio.create_task_group() as tasks:
+        tasks.start_soon(publish, connection)
+        tasks.start_soon(consume, connection)
 
 
-trio.run(main)
+anyio.run(main)

@@ -5,14 +5,14 @@ Usage: python nodes.py [URL]
 
 import sys
 
-import trio
+import anyio
 
 from amqp10 import Connection, Message
 
 URL = sys.argv[1] if len(sys.argv) > 1 else "amqp://localhost:5672"
 
 
-async def serve(connection: Connection, started: trio.Event) -> None:
+async def serve(connection: Connection, started: anyio.Event) -> None:
     """Answer one request to wherever it wants its reply."""
     async with (
         connection.receiver("squares") as requests,
@@ -34,9 +34,9 @@ async def serve(connection: Connection, started: trio.Event) -> None:
 
 
 async def main() -> None:
-    async with Connection(URL) as connection, trio.open_nursery() as nursery:
-        started = trio.Event()
-        nursery.start_soon(serve, connection, started)
+    async with Connection(URL) as connection, anyio.create_task_group() as tasks:
+        started = anyio.Event()
+        tasks.start_soon(serve, connection, started)
         await started.wait()
         async with (
             connection.receiver(dynamic=True) as inbox,
@@ -48,4 +48,4 @@ async def main() -> None:
             delivery.accept()
 
 
-trio.run(main)
+anyio.run(main)

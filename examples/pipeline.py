@@ -5,7 +5,7 @@ Usage: python pipeline.py [URL]
 
 import sys
 
-import trio
+import anyio
 
 from amqp10 import Connection, DeadLetter, Message, Reconnect, Worker
 
@@ -62,4 +62,4 @@ async def main() -> None:
                 )
 
 
-trio.run(main)
+anyio.run(main)

@@ -5,7 +5,7 @@ Usage: python profiles.py [URL]
 
 import sys
 
-import trio
+import anyio
 
 from amqp10 import Connection
 
@@ -25,4 +25,4 @@ async def main() -> None:
                 print(message.body)
 
 
-trio.run(main)
+anyio.run(main)

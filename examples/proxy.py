@@ -6,7 +6,6 @@ Usage: python proxy.py [URL]
 import sys
 
 import anyio
-import trio
 from anyio.abc import SocketAttribute, SocketStream
 
 from amqp10 import Connection
@@ -52,4 +51,4 @@ async def main(url: str) -> None:
         tasks.cancel_scope.cancel()
 
 
-trio.run(main, sys.argv[1] if len(sys.argv) > 1 else "amqp://localhost:5672")
+anyio.run(main, sys.argv[1] if len(sys.argv) > 1 else "amqp://localhost:5672")

@@ -6,7 +6,6 @@ Usage: python reconnect.py [URL ...]
 import sys
 
 import anyio
-import trio
 
 from amqp10 import Connection, Reconnect
 
@@ -36,4 +35,4 @@ async def main(urls: list[str]) -> None:
         tasks.cancel_scope.cancel()
 
 
-trio.run(main, sys.argv[1:] or ["amqp://localhost:5672"])
+anyio.run(main, sys.argv[1:] or ["amqp://localhost:5672"])

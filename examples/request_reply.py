@@ -6,7 +6,6 @@ Usage: python request_reply.py [URL]
 import sys
 
 import anyio
-import trio
 
 from amqp10 import Connection, Message, Requester
 
@@ -41,4 +40,4 @@ async def main() -> None:
         service.cancel_scope.cancel()
 
 
-trio.run(main)
+anyio.run(main)

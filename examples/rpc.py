@@ -7,7 +7,6 @@ import sys
 from contextlib import suppress
 
 import anyio
-import trio
 
 from amqp10 import (
     Connection,
@@ -93,4 +92,4 @@ async def main() -> None:
         service.cancel_scope.cancel()
 
 
-trio.run(main)
+anyio.run(main)

@@ -3,7 +3,7 @@
 Usage: python scripted_peer.py
 """
 
-import trio
+import anyio
 
 from amqp10 import Connection, ConnectionLost
 from amqp10.testing import ScriptedPeer, Transfer
@@ -26,12 +26,12 @@ async def client(url: str) -> None:
 
 
 async def main() -> None:
-    async with ScriptedPeer() as peer, trio.open_nursery() as nursery:
-        nursery.start_soon(server, peer)
+    async with ScriptedPeer() as peer, anyio.create_task_group() as tasks:
+        tasks.start_soon(server, peer)
         try:
             await client(peer.url)
         except ConnectionLost as error:
             print("connection lost:", error)
 
 
-trio.run(main)
+anyio.run(main)

@@ -5,7 +5,7 @@ Usage: python service_bus_client.py
 
 from datetime import UTC, datetime, timedelta
 
-import trio
+import anyio
 
 from amqp10 import Message
 from amqp10.azure import Rule, ServiceBus, SqlFilter
@@ -92,4 +92,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    trio.run(main)
+    anyio.run(main)

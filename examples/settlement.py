@@ -5,7 +5,7 @@ Usage: python settlement.py [URL]
 
 import sys
 
-import trio
+import anyio
 
 from amqp10 import Connection, Message, MessageRejected
 
@@ -46,4 +46,4 @@ async def main() -> None:
     print(f"a sender whose peer rejects gets {MessageRejected.__name__}")
 
 
-trio.run(main)
+anyio.run(main)

@@ -2,7 +2,7 @@
 often as one likes.
 """
 
-import trio
+import anyio
 
 from amqp10 import Connection, Source, StreamOffset
 from amqp10.broker import Broker
@@ -39,4 +39,4 @@ async def main() -> None:
         print("still there:", broker.queue("measured").depth)
 
 
-trio.run(main)
+anyio.run(main)

@@ -5,7 +5,7 @@ Usage: python subscriptions.py [URL]
 
 import sys
 
-import trio
+import anyio
 
 from amqp10 import Connection, Message
 
@@ -49,4 +49,4 @@ async def main() -> None:
             print("waiting:", [delivery.message.body async for delivery in browser])
 
 
-trio.run(main)
+anyio.run(main)

@@ -7,7 +7,7 @@ opentelemetry-exporter-otlp in place of the two that print.
 
 import sys
 
-import trio
+import anyio
 from opentelemetry import trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import (
@@ -54,7 +54,7 @@ async def main() -> None:
         [PeriodicExportingMetricReader(printer, export_interval_millis=60_000)], resource
     )
     instrument(tracer_provider=spans, meter_provider=metrics)
-    handled = trio.Event()
+    handled = anyio.Event()
 
     async def handle(message: Message) -> None:
         # The span `process orders`
@@ -73,4 +73,4 @@ async def main() -> None:
     metrics.shutdown()
 
 
-trio.run(main)
+anyio.run(main)

@@ -7,7 +7,7 @@ Usage: python tls.py
 import tempfile
 from pathlib import Path
 
-import trio
+import anyio
 
 from amqp10 import TLS, Connection, External
 from amqp10.broker import Broker
@@ -28,4 +28,4 @@ async def main() -> None:
             print(broker.url.partition(":")[0], "with", connection.mechanism)
 
 
-trio.run(main)
+anyio.run(main)

@@ -6,7 +6,7 @@ Usage: python tls_upgrade.py
 import tempfile
 from pathlib import Path
 
-import trio
+import anyio
 
 from amqp10 import TLS, Connection, Unsupported
 from amqp10.broker import Broker
@@ -35,4 +35,4 @@ async def main() -> None:
                 print("not in the clear either:", error)
 
 
-trio.run(main)
+anyio.run(main)

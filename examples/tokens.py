@@ -8,7 +8,7 @@ import hmac
 import json
 import time
 
-import trio
+import anyio
 
 from amqp10 import (
     CbsTokens,
@@ -87,4 +87,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    trio.run(main)
+    anyio.run(main)

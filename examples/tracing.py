@@ -3,7 +3,7 @@
 import logging
 import sys
 
-import trio
+import anyio
 
 import amqp10
 
@@ -12,4 +12,4 @@ URL = sys.argv[1] if len(sys.argv) > 1 else "amqp://localhost:5672"
 logging.basicConfig(format="%(message)s", stream=sys.stdout)
 logging.getLogger("amqp10.frames").setLevel(logging.DEBUG)
 
-trio.run(amqp10.send, URL, "traced", "hello")
+anyio.run(amqp10.send, URL, "traced", "hello")

@@ -5,7 +5,7 @@ Usage: python transactions.py [URL]
 
 import sys
 
-import trio
+import anyio
 
 from amqp10 import Connection
 
@@ -39,4 +39,4 @@ async def main() -> None:
                     print(message.body)
 
 
-trio.run(main)
+anyio.run(main)

@@ -5,7 +5,7 @@ Usage: python two_dialects.py [URL]
 
 import sys
 
-import trio
+import anyio
 
 from amqp10 import Connection, Message
 
@@ -38,4 +38,4 @@ async def main(url: str) -> None:
     await receive(url, "0-9-1")
 
 
-trio.run(main, sys.argv[1] if len(sys.argv) > 1 else "amqp://localhost:5672")
+anyio.run(main, sys.argv[1] if len(sys.argv) > 1 else "amqp://localhost:5672")

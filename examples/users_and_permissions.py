@@ -1,6 +1,6 @@
 """A broker whose users may do different things. Usage: python users_and_permissions.py"""
 
-import trio
+import anyio
 
 from amqp10 import AmqpError, Connection
 from amqp10.broker import Broker, Permissions, User
@@ -45,4 +45,4 @@ async def main() -> None:
                 print(f"audit: received {message.body}")
 
 
-trio.run(main)
+anyio.run(main)

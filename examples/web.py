@@ -7,7 +7,6 @@ without a server.
 import sys
 
 import anyio
-import trio
 
 from amqp10 import AmqpError, Connection, Message, Reconnect, Sender
 
@@ -95,4 +94,4 @@ async def main() -> None:
         print((await from_shop.receive())["type"])
 
 
-trio.run(main)
+anyio.run(main)

@@ -3,7 +3,7 @@
 Usage: python websocket.py
 """
 
-import trio
+import anyio
 
 from amqp10 import Connection, HandshakeRefused, WebSocket
 from amqp10.broker import Broker
@@ -29,4 +29,4 @@ async def main() -> None:
             print("a page from anywhere:", error.status)
 
 
-trio.run(main)
+anyio.run(main)

@@ -6,12 +6,12 @@ Usage: python worker.py [URL]
 import logging
 import sys
 
-import trio
+import anyio
 
 from amqp10 import Connection, DeadLetter, Message, Reconnect, Retries, Worker
 
 URL = sys.argv[1] if len(sys.argv) > 1 else "amqp://localhost:5672"
-done = trio.Event()
+done = anyio.Event()
 # Its logger names each attempt that fails: not here
 logging.getLogger("amqp10.worker").setLevel(logging.CRITICAL)
 
@@ -51,4 +51,4 @@ async def main() -> None:
             print("order", delivery.message.body["id"], "is dead:", reason)
 
 
-trio.run(main)
+anyio.run(main)

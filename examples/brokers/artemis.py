@@ -3,7 +3,7 @@
 import json
 import sys
 
-import trio
+import anyio
 
 from amqp10 import Connection, Message
 
@@ -42,4 +42,4 @@ async def main() -> None:
                     print("each receiver has", message.body)
 
 
-trio.run(main)
+anyio.run(main)

@@ -2,7 +2,7 @@
 
 import sys
 
-import trio
+import anyio
 
 from amqp10 import Connection, Message
 
@@ -39,4 +39,4 @@ async def main() -> None:
                     print("each receiver has", message.body)
 
 
-trio.run(main)
+anyio.run(main)

@@ -2,7 +2,7 @@
 
 import sys
 
-import trio
+import anyio
 
 from amqp10 import Connection, Message, MessageReleased
 from amqp10.rabbitmq import exchange_address, management, queue_address
@@ -57,4 +57,4 @@ async def main(url: str, dialect: str) -> None:
 
 
 url = sys.argv[1] if len(sys.argv) > 1 else "amqp://guest:guest@localhost"
-trio.run(main, url, sys.argv[2] if len(sys.argv) > 2 else "1.0")
+anyio.run(main, url, sys.argv[2] if len(sys.argv) > 2 else "1.0")

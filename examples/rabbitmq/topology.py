@@ -6,7 +6,7 @@ Usage: python topology.py [URL]
 import sys
 from datetime import timedelta
 
-import trio
+import anyio
 
 from amqp10 import Connection, Message, MessageReleased
 from amqp10.rabbitmq import exchange_address, management, queue_address
@@ -43,4 +43,4 @@ async def main() -> None:
         await rabbit.delete_exchange("events")
 
 
-trio.run(main)
+anyio.run(main)

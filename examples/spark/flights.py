@@ -13,7 +13,7 @@ import zipfile
 from importlib.metadata import files
 from pathlib import Path
 
-import trio
+import anyio
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -137,7 +137,7 @@ def plot(table: list[tuple[str, str, float]], path: Path) -> None:
 
 
 def main(url: str, folder: Path, most: int) -> None:
-    print(trio.run(publish, url, most), "flights published")
+    print(anyio.run(publish, url, most), "flights published")
     prepare()
     spark = (
         SparkSession.builder.appName("flights")

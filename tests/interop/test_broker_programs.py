@@ -13,14 +13,14 @@ from .brokers import Server
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600), pytest.mark.capability("broker profiles")]
 
 ROOT = Path(__file__).resolve().parents[2]
-asyncio_form = runpy.run_path(str(ROOT / "tools" / "tabs.py"))["asyncio_form"]
+trio_form = runpy.run_path(str(ROOT / "tools" / "tabs.py"))["trio_form"]
 
 
 def check(broker: Server, name: str, management: str) -> None:
-    """Run a program as it is written and as it is on asyncio; `management` is what it asks the broker."""
+    """Run a program as it is written, on asyncio, and on trio; `management` is what it asks the broker."""
     path = ROOT / "examples" / "brokers" / name
     each = "each receiver has we are open\n"
-    for code in (path.read_text(), asyncio_form(path.read_text())):
+    for code in (path.read_text(), trio_form(path.read_text())):
         written = run_program(code, str(path), broker.url("amqp"))
         assert written == f"{management}\none receiver has order 1\n{each}{each}"
 
