@@ -377,4 +377,14 @@ async def test_another_event_loop(serve: Callable[..., Any]) -> None:
 async def test_no_user() -> None:
     """The error says what is missing, not only what is offered."""
     async with Broker(users={"ann": "secret"}) as broker:
-        assert "no user is given, by the URL (amqp://USER:PASSWORD@...)" in str(await refused(broker.url))
+        said = str(await refused(broker.url))
+        assert said.endswith("no user is given, by the URL (amqp://USER:PASSWORD@...) or by sasl=")
+
+
+async def test_no_user_but_a_certificate(authority: CertificateAuthority) -> None:
+    """A server that takes certificates for a login offers EXTERNAL: the error names that, too."""
+    server, client = authority.server("localhost", "127.0.0.1"), authority.client("ann")
+    taken = TLS(certificate=server.certificate, key=server.key, ca=authority.ca)
+    shown = TLS(ca=authority.ca, certificate=client.certificate, key=client.key)
+    async with Broker(tls=taken, users={"ann": "secret"}) as broker:
+        assert str(await refused(broker.url, tls=shown)).endswith("sasl=External() logs in by the certificate of tls=")

@@ -61,6 +61,8 @@ def choose(offered: Iterable[str], mechanisms: Sequence[Mechanism], *, secure: b
         hint = ""
         if ours == "ANONYMOUS":
             hint = ": no user is given, by the URL (amqp://USER:PASSWORD@...) or by sasl="
+            if "EXTERNAL" in names:
+                hint += "; sasl=External() logs in by the certificate of tls="
         elif names == {"ANONYMOUS"}:
             hint = ": to log in as nobody, leave the user out of the URL, or say sasl=Anonymous()"
         elif mechanisms and all(isinstance(one, ScramPlus) for one in mechanisms):
