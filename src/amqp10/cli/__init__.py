@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import NoReturn
 
 __all__ = ("main",)
+
+_SEARCHES = (10_000, 5, 2)
+"""New objects between two searches for cycles that nobody refers to, in place of the interpreter's 700 or 2,000. All
+objects are gone through when some 100,000 are new, about as often as before, so that garbage does not wait for longer.
+"""
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
@@ -17,4 +23,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
             raise
         print(f"amqp10: the command line needs {error.name}: pip install 'amqp10[cli]'", file=sys.stderr)
         sys.exit(2)
+    # Messages are many objects and no cycles: in the demo these searches were an eighth of the CPU. The process is ours
+    # alone here; a library must leave them to the program.
+    gc.set_threshold(*_SEARCHES)
     sys.exit(run(arguments))
