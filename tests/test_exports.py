@@ -195,3 +195,19 @@ async def test_what_objects_show_of_themselves() -> None:
                 assert {"link", "payload", "pieces", "decoded", "waiter"}.isdisjoint(dir(each))
             assert {"accept", "reject", "release", "modify", "message", "stale"} <= set(dir(delivery))
             delivery.accept()
+
+
+def test_what_a_broker_imports() -> None:
+    """A process that runs a broker starts without a client, asyncio, and X.509: they are half of what there is."""
+    code = "import sys, amqp10.cli._broker; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "amqp10.broker.azure" in done.stdout.split()
+    assert not {"amqp10.client", "amqp10.worker", "asyncio", "cryptography", "http.client"} & set(done.stdout.split())
+
+
+def test_names_that_are_imported_later() -> None:
+    """They are listed, and a wrong one is an error, as if all were there from the beginning."""
+    code = "import amqp10; assert 'Worker' in dir(amqp10); print(amqp10.Worker.__name__); amqp10.worked"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "Worker\n"
+    assert "AttributeError: module 'amqp10' has no attribute 'worked'" in done.stderr

@@ -8,59 +8,11 @@
 To read the code, begin with docs/concepts/design.md of the repository: it shows the packages and the way of a message.
 """
 
+import importlib
+import typing
+
 from ._compiled import COMPILED as COMPILED
 from ._version import __version__ as __version__
-from .bridging import Bridge as Bridge
-from .bridging import BridgePlan as BridgePlan
-from .bridging import BridgeReport as BridgeReport
-from .bridging import PlannedEnd as PlannedEnd
-from .bridging import bridge as bridge
-from .client import BodyWriter as BodyWriter
-from .client import Browser as Browser
-from .client import CbsTokens as CbsTokens
-from .client import Connection as Connection
-from .client import ConnectionAttempted as ConnectionAttempted
-from .client import ConnectionBlocked as ConnectionBlocked
-from .client import ConnectionDetails as ConnectionDetails
-from .client import ConnectionEvent as ConnectionEvent
-from .client import ConnectionGivenUp as ConnectionGivenUp
-from .client import ConnectionInterrupted as ConnectionInterrupted
-from .client import ConnectionRestored as ConnectionRestored
-from .client import ConnectionSettings as ConnectionSettings
-from .client import ConnectionUnblocked as ConnectionUnblocked
-from .client import DeclarationRefused as DeclarationRefused
-from .client import DeliveriesStale as DeliveriesStale
-from .client import Delivery as Delivery
-from .client import DeliveryStore as DeliveryStore
-from .client import DialectName as DialectName
-from .client import Health as Health
-from .client import LinkHealth as LinkHealth
-from .client import LinkInterrupted as LinkInterrupted
-from .client import LinkKey as LinkKey
-from .client import LinkLost as LinkLost
-from .client import LinkRestored as LinkRestored
-from .client import LoginTokens as LoginTokens
-from .client import Management as Management
-from .client import MemoryDeliveryStore as MemoryDeliveryStore
-from .client import MessagesRepeated as MessagesRepeated
-from .client import MessagesUncertain as MessagesUncertain
-from .client import Receiver as Receiver
-from .client import ReceiverActivity as ReceiverActivity
-from .client import Reconnect as Reconnect
-from .client import Request as Request
-from .client import Requester as Requester
-from .client import Responder as Responder
-from .client import Sender as Sender
-from .client import SentDelivery as SentDelivery
-from .client import Session as Session
-from .client import SQLiteDeliveryStore as SQLiteDeliveryStore
-from .client import StoredDelivery as StoredDelivery
-from .client import TokenRefused as TokenRefused
-from .client import TokenRenewed as TokenRenewed
-from .client import Transaction as Transaction
-from .client import from_environment as from_environment
-from .client import receive as receive
-from .client import send as send
 from .errors import AmqpError as AmqpError
 from .errors import AuthenticationFailed as AuthenticationFailed
 from .errors import ConnectionClosed as ConnectionClosed
@@ -159,10 +111,63 @@ from .types import UByte as UByte
 from .types import UInt as UInt
 from .types import ULong as ULong
 from .types import UShort as UShort
-from .worker import DeadLetter as DeadLetter
-from .worker import Retries as Retries
-from .worker import Retry as Retry
-from .worker import Worker as Worker
+
+if typing.TYPE_CHECKING:
+    from .bridging import Bridge as Bridge
+    from .bridging import BridgePlan as BridgePlan
+    from .bridging import BridgeReport as BridgeReport
+    from .bridging import PlannedEnd as PlannedEnd
+    from .bridging import bridge as bridge
+    from .client import BodyWriter as BodyWriter
+    from .client import Browser as Browser
+    from .client import CbsTokens as CbsTokens
+    from .client import Connection as Connection
+    from .client import ConnectionAttempted as ConnectionAttempted
+    from .client import ConnectionBlocked as ConnectionBlocked
+    from .client import ConnectionDetails as ConnectionDetails
+    from .client import ConnectionEvent as ConnectionEvent
+    from .client import ConnectionGivenUp as ConnectionGivenUp
+    from .client import ConnectionInterrupted as ConnectionInterrupted
+    from .client import ConnectionRestored as ConnectionRestored
+    from .client import ConnectionSettings as ConnectionSettings
+    from .client import ConnectionUnblocked as ConnectionUnblocked
+    from .client import DeclarationRefused as DeclarationRefused
+    from .client import DeliveriesStale as DeliveriesStale
+    from .client import Delivery as Delivery
+    from .client import DeliveryStore as DeliveryStore
+    from .client import DialectName as DialectName
+    from .client import Health as Health
+    from .client import LinkHealth as LinkHealth
+    from .client import LinkInterrupted as LinkInterrupted
+    from .client import LinkKey as LinkKey
+    from .client import LinkLost as LinkLost
+    from .client import LinkRestored as LinkRestored
+    from .client import LoginTokens as LoginTokens
+    from .client import Management as Management
+    from .client import MemoryDeliveryStore as MemoryDeliveryStore
+    from .client import MessagesRepeated as MessagesRepeated
+    from .client import MessagesUncertain as MessagesUncertain
+    from .client import Receiver as Receiver
+    from .client import ReceiverActivity as ReceiverActivity
+    from .client import Reconnect as Reconnect
+    from .client import Request as Request
+    from .client import Requester as Requester
+    from .client import Responder as Responder
+    from .client import Sender as Sender
+    from .client import SentDelivery as SentDelivery
+    from .client import Session as Session
+    from .client import SQLiteDeliveryStore as SQLiteDeliveryStore
+    from .client import StoredDelivery as StoredDelivery
+    from .client import TokenRefused as TokenRefused
+    from .client import TokenRenewed as TokenRenewed
+    from .client import Transaction as Transaction
+    from .client import from_environment as from_environment
+    from .client import receive as receive
+    from .client import send as send
+    from .worker import DeadLetter as DeadLetter
+    from .worker import Retries as Retries
+    from .worker import Retry as Retry
+    from .worker import Worker as Worker
 
 __all__ = (
     "COMPILED",
@@ -320,3 +325,88 @@ __all__ = (
     "selector_literal",
     "send",
 )
+
+# A process that runs a broker needs no client: what is above is imported when somebody asks for it.
+_LATER: typing.Final = {
+    **dict.fromkeys(
+        (
+            "Bridge",
+            "BridgePlan",
+            "BridgeReport",
+            "PlannedEnd",
+            "bridge",
+        ),
+        ".bridging",
+    ),
+    **dict.fromkeys(
+        (
+            "BodyWriter",
+            "Browser",
+            "CbsTokens",
+            "Connection",
+            "ConnectionAttempted",
+            "ConnectionBlocked",
+            "ConnectionDetails",
+            "ConnectionEvent",
+            "ConnectionGivenUp",
+            "ConnectionInterrupted",
+            "ConnectionRestored",
+            "ConnectionSettings",
+            "ConnectionUnblocked",
+            "DeclarationRefused",
+            "DeliveriesStale",
+            "Delivery",
+            "DeliveryStore",
+            "DialectName",
+            "Health",
+            "LinkHealth",
+            "LinkInterrupted",
+            "LinkKey",
+            "LinkLost",
+            "LinkRestored",
+            "LoginTokens",
+            "Management",
+            "MemoryDeliveryStore",
+            "MessagesRepeated",
+            "MessagesUncertain",
+            "Receiver",
+            "ReceiverActivity",
+            "Reconnect",
+            "Request",
+            "Requester",
+            "Responder",
+            "Sender",
+            "SentDelivery",
+            "Session",
+            "SQLiteDeliveryStore",
+            "StoredDelivery",
+            "TokenRefused",
+            "TokenRenewed",
+            "Transaction",
+            "from_environment",
+            "receive",
+            "send",
+        ),
+        ".client",
+    ),
+    **dict.fromkeys(
+        (
+            "DeadLetter",
+            "Retries",
+            "Retry",
+            "Worker",
+        ),
+        ".worker",
+    ),
+}
+
+if not typing.TYPE_CHECKING:  # type checkers see the imports above, and would take each name for one that is there
+
+    def __getattr__(name: str) -> typing.Any:
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(importlib.import_module(_LATER[name], __name__), name)
+        return found
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_LATER})

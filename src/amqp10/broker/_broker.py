@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, get_args
 import anyio
 from anyio.abc import ByteStream, TaskGroup, TaskStatus
 
-from ..client import Connection
 from ..engine import (
     DELAYED_RETRY_CAPABILITY,
     ON_DEMAND_CAPABILITY,
@@ -62,7 +61,7 @@ from .azure._links import NamespaceLinks
 from .azure._namespace import Namespace
 
 if TYPE_CHECKING:
-    from ..client import ConnectionSettings
+    from ..client import Connection, ConnectionSettings
     from ._quarantine import Quarantine
     from ._snapshots import ExchangeFacts, QueueFacts, TopicFacts
     from .azure import AzureConfig
@@ -319,7 +318,7 @@ class Broker:
                 ),
                 properties={Symbol("product"): "amqp10"} | {Symbol(k): v for k, v in (properties or {}).items()},
                 max_message_size=max_message_size,
-                channel_max=limits.sessions - 1,
+                channel_max=limits.most_sessions(azure is not None) - 1,
                 all_fields=azure is not None,
             ).checked(),
             SessionTerms(),
@@ -476,6 +475,8 @@ class Broker:
         Raises:
             RuntimeError: the broker is not running.
         """
+        from ..client import Connection  # here, not above: a broker in a process of its own needs no client
+
         return Connection.over(self.open_stream(), url, secure=True, **settings)
 
     # Taking nothing for a while

@@ -12,6 +12,8 @@ from ._errors import Refused
 if TYPE_CHECKING:
     pass
 
+SESSIONS: Final = 256
+SESSIONS_IN_AZURE: Final = 5000
 LONGEST_KEY: Final = 255
 """Octets of a routing key or a binding key that is matched: what the older AMQPs can say."""
 LOW_WATERMARK: Final = 0.8
@@ -20,7 +22,7 @@ HARD_LIMIT: Final = 1.25
 """How much of `memory` may be in use, by what was on its way when senders were stopped, before messages are refused."""
 
 _BY_USER: Final = ("connections", "link_octets", "nodes", "exchanges", "bindings", "arguments", "memory")
-_OPTIONAL: Final = {"memory", *(f"{each}_by_user" for each in _BY_USER)}
+_OPTIONAL: Final = {"memory", "sessions", *(f"{each}_by_user" for each in _BY_USER)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +36,8 @@ class BrokerLimits:
             of the file descriptors that the process may have. Of more, the oldest of the address that has the most is
             cut off.
         handshakes_by_address: the same, of one address; those of a Unix socket count as one.
-        sessions: sessions (channels) of one connection.
+        sessions: sessions (channels) of one connection; None: 256, and 5000 with `Broker(azure=...)`, as in Azure, for
+            some SDKs have one for each link.
         links: links (consumers, producers) of one connection.
         link_octets: octets of what all sessions and links of one connection say of themselves: termini with their
             filters, properties, capabilities, and the maps of deliveries that links are resumed with.
@@ -66,7 +69,7 @@ class BrokerLimits:
 
     handshakes: int = 1000
     handshakes_by_address: int = 500
-    sessions: int = 256
+    sessions: int | None = None
     links: int = 4096
     link_octets: int = 4_194_304
     link_octets_by_user: int | None = None
@@ -97,8 +100,18 @@ class BrokerLimits:
                 continue
             if not isinstance(value, int | float) or value < least:
                 raise ValueError(f"BrokerLimits({field.name}=...) must be {least} or more, not {value!r}")
-        if self.sessions > 0xFFFF:
+        if self.sessions is not None and self.sessions > 0xFFFF:
             raise ValueError(f"BrokerLimits(sessions=...) must be 65535 or less, not {self.sessions}")
+
+    def most_sessions(self, azure: bool) -> int:
+        """Return how many sessions one connection may have.
+
+        Args:
+            azure: the broker is a namespace of Azure.
+        """
+        if self.sessions is not None:
+            return self.sessions
+        return SESSIONS_IN_AZURE if azure else SESSIONS
 
 
 class Account:

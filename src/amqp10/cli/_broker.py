@@ -18,9 +18,9 @@ from ..broker import Broker, BrokerLimits, TokenRules, read_config, read_users
 from ..broker.azure import EMULATOR_RULE, AzureConfig, connection_string
 from ..engine import dialect_names
 from ..net import TLS, is_loopback, visible
+from ._lines import LogFormat, log_format_option, log_to_stderr
 from ._main import Failure, start
 from ._metrics import serving
-from ._options import LogFormat, log_format_option, log_to_stderr
 
 _log = logging.getLogger("amqp10.broker")
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import functools
-import json
-import logging
 import os
 import urllib.parse
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
@@ -176,49 +173,6 @@ class Peer:
         if self.dialect is not None:
             said["dialect"] = self.dialect
         return said
-
-
-# Fields of every log record: what is beside them is what the line is about.
-_USUAL_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-
-
-class JSONLines(logging.Formatter):
-    """Each record as one line, an object of JSON: time, level, logger, message, its fields, and the exception."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        said: dict[str, object] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        said |= {name: value for name, value in vars(record).items() if name not in _USUAL_FIELDS}
-        if record.exc_info and record.exc_info[1] is not None:
-            error = record.exc_info[1]
-            said["exception"] = {
-                "type": f"{type(error).__module__}.{type(error).__qualname__}",
-                "message": str(error),
-                "traceback": self.formatException(record.exc_info),
-            }
-        return json.dumps(said, default=str)
-
-
-LogFormat = Literal["text", "json"]
-
-log_format_option = click.option(
-    "--log-format",
-    type=click.Choice(get_args(LogFormat)),
-    envvar="AMQP10_LOG_FORMAT",
-    help="log lines for people, or each as an object of JSON; or AMQP10_LOG_FORMAT in the environment",
-)
-
-
-def log_to_stderr(form: LogFormat, level: int) -> None:
-    """Write the log of this process to standard error."""
-    handler = logging.StreamHandler()
-    text = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
-    handler.setFormatter(JSONLines() if form == "json" else text)
-    logging.basicConfig(level=level, handlers=[handler])
 
 
 def sasl_option(end: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:

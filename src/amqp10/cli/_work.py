@@ -19,8 +19,9 @@ from click.core import ParameterSource
 from ..client import Connection, Reconnect
 from ..messaging import Message, MessageFields
 from ..worker import Retries, SessionWorker, Worker
+from ._lines import LogFormat, log_format_option, log_to_stderr
 from ._main import Interrupted
-from ._options import LogFormat, Peer, log_format_option, log_to_stderr, seconds, with_peer
+from ._options import Peer, seconds, with_peer
 
 if TYPE_CHECKING:
     from ..azure import ServiceBus

@@ -7,10 +7,11 @@ Connection ──owns──> task group ──runs──> Pump ──drives─�
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import secrets
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from types import TracebackType
@@ -70,13 +71,14 @@ from ._tokens.keepers import token_keeper
 
 def _loop_finder() -> Callable[[], object]:
     """Return what returns the event loop that it is called in, of the kind that runs now; it raises RuntimeError."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        from trio.lowlevel import current_trio_token
+    if (asyncio := sys.modules.get("asyncio")) is not None:  # who runs on trio need not import it
+        running: Callable[[], object] = asyncio.get_running_loop
+        with suppress(RuntimeError):
+            running()
+            return running
+    from trio.lowlevel import current_trio_token
 
-        return current_trio_token
-    return asyncio.get_running_loop
+    return current_trio_token
 
 
 class ClientConnection(ConnectionCore, EngineOwner):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -9,7 +10,7 @@ import pytest
 
 from amqp10 import Anonymous, ConnectionGivenUp
 from amqp10.azure import ServiceBus
-from amqp10.broker import Broker, SasRule, TokenRules
+from amqp10.broker import Broker, BrokerLimits, SasRule, TokenRules
 from amqp10.broker.azure import (
     AzureConfig,
     CorrelationFilter,
@@ -21,7 +22,7 @@ from amqp10.broker.azure import (
     connection_string,
 )
 from amqp10.client import Connection
-from amqp10.errors import LinkDetached, MessageRejected
+from amqp10.errors import LinkDetached, LocalProtocolError, MessageRejected
 from amqp10.messaging import AmqpValue, Message, Source, Target
 from amqp10.types import Array, Symbol, Timestamp
 
@@ -436,6 +437,20 @@ class TestTime:
                 async with bus.sender("orders") as sender:  # who has put one stays
                     await sender.send(Message(b"x"))
                 await (await receiver.receive()).complete()
+
+    async def test_many_sessions(self) -> None:
+        """One connection has as many sessions as in Azure, for some SDKs have one for each link; or as it is said."""
+        async with Broker(azure=AzureConfig(["orders"])) as broker, broker.connect() as connection:
+            async with AsyncExitStack() as stack:
+                for _ in range(300):
+                    session = await stack.enter_async_context(connection.session())
+                async with session.sender("orders") as sender:
+                    await sender.send(Message(b"x"))
+        few = Broker(azure=AzureConfig(["orders"]), limits=BrokerLimits(sessions=20))
+        async with few as broker, broker.connect() as connection, AsyncExitStack() as stack:
+            with pytest.raises(LocalProtocolError, match="takes 20 sessions"):
+                for _ in range(21):
+                    await stack.enter_async_context(connection.session())
 
     async def test_asker_of_an_entity_that_is_deleted(self) -> None:
         """Who waits for a session of a queue that is deleted is told so."""

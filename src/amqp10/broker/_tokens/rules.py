@@ -11,17 +11,14 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from urllib.parse import quote, unquote, unquote_plus, urlsplit
-
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
-from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from ...tokens import SAS_PREFIX, sas_signature
 from .._users.users import Action
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 SasRight = Literal["Send", "Listen", "Manage"]
 JwtAlgorithm = Literal["HS256", "RS256", "ES256"]
@@ -115,6 +112,12 @@ class JwtKey:
         """Return whether the signature of these octets was made with the key."""
         if self.algorithm == "HS256":
             return hmac.compare_digest(hmac.digest(self.octets, signed, "sha256"), signature)
+        # Here, not above: a broker without keys of this kind starts without it.
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+        from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+        from cryptography.hazmat.primitives.hashes import SHA256
+
         key = public_key(self)
         try:
             if isinstance(key, rsa.RSAPublicKey):
@@ -135,6 +138,10 @@ def public_key(key: JwtKey) -> rsa.RSAPublicKey | ec.EllipticCurvePublicKey:
     Raises:
         ValueError: the key is no public key for that algorithm.
     """
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
     try:
         found = load_pem_public_key(key.octets)
     except (ValueError, UnsupportedAlgorithm):

@@ -17,17 +17,20 @@ two system calls and some objects. benchmarks/real_clients.py, "one": 0.6 of the
 
 from __future__ import annotations
 
-import asyncio
 import socket
+import sys
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import anyio.abc
 import anyio.lowlevel
 from anyio.abc import ByteStream, SocketAttribute
+
+if TYPE_CHECKING:
+    import asyncio
 
 _MOST_BUFFERS: Final = 1024
 """Buffers of one system call; Linux has 1024."""
@@ -59,6 +62,10 @@ async def take_over(stream: ByteStream) -> ByteStream:
 
 def _selector_loop() -> asyncio.SelectorEventLoop | None:
     """Return the loop of the asyncio task that runs, where it lets others watch their sockets as its own are."""
+    if "asyncio" not in sys.modules:
+        return None
+    import asyncio  # here, for who runs on trio need not import it
+
     try:
         task = asyncio.current_task()  # None: trio runs as the guest of an asyncio loop
     except RuntimeError:

@@ -11,12 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
-from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
-from cryptography.x509 import InvalidVersion, load_der_x509_certificate
-
 from .._url import check_host
 
 
@@ -126,6 +120,10 @@ class TLS:
             self._load_pkcs12(context, Path(self.pkcs12))
 
     def _load_pkcs12(self, context: ssl.SSLContext, path: Path) -> None:
+        # Here, not above: to import X.509 is a tenth of the time in which a process starts, and few have PKCS#12.
+        from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
+        from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
+
         password = self.password.encode() if self.password is not None else None
         try:
             store = load_pkcs12(path.read_bytes(), password)
@@ -159,6 +157,11 @@ def end_point_of(certificate: bytes | None) -> bytes | None:
     It is by the hash function that the certificate is signed with, and by SHA-256 in place of MD5 and SHA-1. None where
     there is no such function (Ed25519), or the certificate cannot be read.
     """
+    # Here, as only SASL mechanisms that bind themselves to TLS ask for it.
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.x509 import InvalidVersion, load_der_x509_certificate
+
     try:
         algorithm = load_der_x509_certificate(certificate or b"").signature_hash_algorithm
         if algorithm is None:

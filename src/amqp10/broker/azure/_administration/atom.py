@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from html import escape
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 from xml.etree.ElementTree import Element, SubElement, TreeBuilder
 from xml.parsers.expat import ExpatError, ParserCreate
-from xml.sax.saxutils import escape, quoteattr
 
 from ...._azure_rules import CORRELATED, CorrelationFilter, FalseFilter, Rule, RuleFilter, SqlFilter, TrueFilter
 from .._config import QueueConfig, SubscriptionConfig, TopicConfig, read_duration
@@ -327,18 +327,18 @@ def _written(element: Element, around: str) -> Iterator[str]:
     """Return the text of an element, in one whose namespace is `around`."""
     space, _, name = element.tag.rpartition("}")
     if space + "}" == _COUNTS:
-        yield f"<d2p1:{name}>{escape(element.text or '')}</d2p1:{name}>"
+        yield f"<d2p1:{name}>{escape(element.text or '', quote=False)}</d2p1:{name}>"
         return
     yield f"<{name}"
     if space != around:
-        yield f" xmlns={quoteattr(space[1:])}"
+        yield f' xmlns="{escape(space[1:])}"'
         if space + "}" == _BUS:
             yield f' xmlns:i="{_INSTANCE[1:-1]}"'
     if name == "CountDetails":
         yield f' xmlns:d2p1="{_COUNTS[1:-1]}"'
     for key, value in element.attrib.items():
-        yield f" {key.replace(_INSTANCE, 'i:')}={quoteattr(value)}"
-    yield f">{escape(element.text or '')}"
+        yield f' {key.replace(_INSTANCE, "i:")}="{escape(value)}"'
+    yield f">{escape(element.text or '', quote=False)}"
     for each in element:
         yield from _written(each, space)
     yield f"</{name}>"
