@@ -256,10 +256,15 @@ async def test_stolen() -> None:
     handled = Handled()
     async with emulated() as hub:
         async with EventProcessor(hub, handled, store=MemoryLeases(), **QUICK) as processor:
-            async with hub.reader("0", owner_level=1):
+            async with hub.reader("0", owner_level=1) as theirs:
                 await until(lambda: "0" not in processor.partitions)
-            await put(hub, 1)
+                await put(hub, 1)
+                assert (await theirs.receive()).body == b"0"  # it was not taken back
+                await handled.until(PARTITIONS - 1)
+                assert ("0", 0) not in handled.events
             await handled.until(PARTITIONS)
+            assert "0" in processor.partitions
+        assert sorted(handled.events) == [(str(partition), 0) for partition in range(PARTITIONS)]
 
 
 class Failing(MemoryLeases):
@@ -301,13 +306,16 @@ async def test_store_fails(caplog: pytest.LogCaptureFixture) -> None:
 
 async def test_store_fails_for_long() -> None:
     """What could not be renewed is not read any longer, as others may read it by now."""
-    store = Failing()
+    store, handled = Failing(), Handled()
     async with emulated() as hub:
-        async with EventProcessor(hub, Handled(), store=store, **QUICK | {"expiry": 0.5}) as processor:
+        async with EventProcessor(hub, handled, store=store, **QUICK | {"expiry": 0.5}) as processor:
             store.fails = True
             await until(lambda: not processor.partitions)
+            assert isinstance(processor.store_error, StoreError)
+            await put(hub, 1)
+            assert handled.events == []
             store.fails = False
-            await until(lambda: len(processor.partitions) == PARTITIONS)
+            await handled.until(PARTITIONS)
 
 
 class Late(MemoryLeases):
@@ -337,8 +345,9 @@ async def test_store_answers_late() -> None:
         async with EventProcessor(hub, handled, store=store, around_partition=around, **settings):
             store.answer = anyio.Event()
             await until(lambda: len(said) == PARTITIONS)
-            store.answer.set()
             await put(hub, 1)
+            assert handled.events == []
+            store.answer.set()
             await handled.until(PARTITIONS)
 
 
@@ -436,18 +445,24 @@ async def test_error_in_block() -> None:
 
 async def test_slow_handler() -> None:
     """A handler that takes longer than it may at the end is cancelled; its event comes again."""
-    store, began, handled = MemoryLeases(), anyio.Event(), Handled()
+    store, began, cancelled, handled = MemoryLeases(), anyio.Event(), anyio.Event(), Handled()
 
     async def handle(event: ReceivedEvent) -> None:
         began.set()
-        await anyio.sleep_forever()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            cancelled.set()
 
     async with emulated() as hub:
         await put(hub, 1, 0)
         async with EventProcessor(hub, handle, store=store, drain_timeout=0.0, **QUICK):
             await began.wait()
+        assert cancelled.is_set()
+        assert await store.checkpoints(group(hub)) == {}
         async with EventProcessor(hub, handled, store=store, **QUICK):
             await handled.until(1)
+    assert handled.events == [("0", 0)]
 
 
 async def test_start() -> None:
