@@ -206,6 +206,8 @@ async def test_a_fault_of_the_tracer(monkeypatch: pytest.MonkeyPatch) -> None:
     analyze(recording.frames)
     first, second = ([frame for frame in recording.frames if frame.connection == number] for number in (1, 2))
     assert [frame.text for frame in first if frame.problems] == ["no frames from here on: RuntimeError in the tracer"]
+    assert not any("no AMQP" in frame.text for frame in first)
+    assert any("bytes that are not read, after the fault in the tracer" in frame.text for frame in first)
     assert sum("Transfer(" in frame.text for frame in second) == 100
 
 

@@ -142,5 +142,11 @@ def test_of_a_worker() -> None:
         "session_time": 60,
         "retries": Retries(attempts=2, initial_delay=0.5),
     }
+    assert worker_from_environment({"AMQP10_WORK_MAX_DELAY": "0.5"}) == {
+        "retries": Retries(initial_delay=0.5, max_delay=0.5)
+    }
+    words = "AMQP10_WORK_DELAY must be no more than AMQP10_WORK_MAX_DELAY, which is 300.0 s, not 500.0 s"
+    with pytest.raises(ValueError, match=words):
+        worker_from_environment({"AMQP10_WORK_DELAY": "500"})
     with pytest.raises(ValueError, match="AMQP10_WORK_DRAIN_TIMEOUT is seconds, 0 or more, not 'long'"):
         worker_from_environment({"AMQP10_WORK_DRAIN_TIMEOUT": "long"})

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from importlib.metadata import EntryPoint
 from typing import Any
 
 import aio_pika
@@ -16,7 +18,7 @@ from opentelemetry import propagate, trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.semconv._incubating.attributes import messaging_attributes
 from opentelemetry.semconv._incubating.metrics import messaging_metrics
@@ -28,7 +30,8 @@ from amqp10 import Connection, Delivery, Message, MessageRejected, Receiver, Sen
 from amqp10.azure import ServiceBus
 from amqp10.broker import Broker, TokenRules
 from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, QueueConfig, connection_string
-from amqp10.otel import extract, inject, instrument, instrument_broker, uninstrument, uninstrument_broker
+from amqp10.otel import _exporting, extract, inject, instrument, instrument_broker, uninstrument, uninstrument_broker
+from amqp10.otel._exporting import exporting_broker
 from amqp10.otel._telemetry import GAUGES, SCHEMA, error_type
 from amqp10.testing import BackgroundBroker
 
@@ -594,6 +597,30 @@ async def test_a_fault_of_telemetry(
             with await receiver.receive() as message:
                 assert message.body == "y"
     assert "no room for spans" in caplog.text
+
+
+class Blocked(SpanExporter):
+    """An exporter that waits for what does not answer."""
+
+    answered = threading.Event()
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        self.answered.wait()
+        return SpanExportResult.SUCCESS
+
+    def shutdown(self) -> None:
+        self.answered.wait()
+
+
+def test_an_exporter_that_blocks(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """What runs the broker ends soon all the same, and says what was lost."""
+    entry = EntryPoint("blocked", f"{__name__}:Blocked", "opentelemetry_traces_exporter")
+    monkeypatch.setattr(_exporting, "entry_points", lambda group: [entry])
+    monkeypatch.setattr(_exporting, "PATIENCE", 0.01)
+    with exporting_broker("blocked"):
+        pass
+    Blocked.answered.set()
+    assert "the last spans were not exported within 0.01 s" in caplog.text
 
 
 def test_nothing_is_imported() -> None:

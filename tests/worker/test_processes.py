@@ -240,6 +240,8 @@ async def test_log_as_json(folder: Path) -> None:
         (["shop:step", "--sessions", "2", "--key", "a"], "--key does not go with --sessions"),
         (["shop:step", "--session-time", "2"], "--session-time goes with --sessions"),
         (["shop:step", "--sessions", "2"], "Service Bus needs a rule and its key"),
+        (["shop:orders", "--prefetch", "4294967296"], "prefetch must be in 1..4294967295, not 4294967296"),
+        (["shop:orders", "--delay", "500"], "--delay: no more than --max-delay, which is 300.0 s, not 500.0 s"),
         (["shop:nothing_taken"], "handler is called with one argument, the message"),
     ],
 )

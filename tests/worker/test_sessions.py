@@ -323,8 +323,9 @@ async def test_wrong_use() -> None:
 
     async with emulated() as (_, bus):
         wrong: list[tuple[dict[str, Any], str]] = [
-            ({"sessions": 0}, "sessions is 1"),
-            ({"prefetch": 0}, "prefetch is 1"),
+            ({"sessions": 0}, "sessions must be in 1..65536, not 0"),
+            ({"sessions": 1 << 30}, "sessions must be in 1..65536, not 1073741824"),
+            ({"prefetch": 0}, "prefetch must be in 1..4294967295, not 0"),
             ({"idle_time": 0}, "idle_time"),
             ({"delay_by": "hand"}, "delay_by is one of"),
             ({"subscription": "all", "delay_by": "broker"}, "to all its subscriptions"),

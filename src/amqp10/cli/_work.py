@@ -73,6 +73,20 @@ def check_together(sessions: int | None) -> None:
             raise click.UsageError(f"{option} does not go with --sessions: of each, one message is handled at a time")
 
 
+def first_delay(delay: float, max_delay: float) -> float:
+    """Return the delay before the second attempt; one that was not said is no longer than the longest.
+
+    Raises:
+        BadParameter: the one that was said is.
+    """
+    said = click.get_current_context().get_parameter_source("delay") is not ParameterSource.DEFAULT
+    if said and delay > max_delay:
+        raise click.BadParameter(
+            f"no more than --max-delay, which is {max_delay} s, not {delay} s", param_hint="--delay"
+        )
+    return min(delay, max_delay)
+
+
 SUBSCRIPTION = re.compile("(?P<topic>.+)/subscriptions/(?P<name>[^/]+)", re.IGNORECASE)
 """The address of a subscription of Service Bus."""
 
@@ -210,7 +224,7 @@ def work(
     check_together(sessions)
     common: dict[str, Any] = {
         "prefetch": prefetch,
-        "retries": Retries(attempts=attempts, initial_delay=min(delay, max_delay), max_delay=max_delay),
+        "retries": Retries(attempts=attempts, initial_delay=first_delay(delay, max_delay), max_delay=max_delay),
         "delay_by": delay_by,
         "dead_letters": dead_letters,
         "drain_timeout": drain_timeout,

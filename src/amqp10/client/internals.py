@@ -36,6 +36,7 @@ from ._links.link import ClientLink as ClientLink
 from ._links.link import Link as Link
 from ._receiving.browser import Browser as Browser
 from ._receiving.browser import BrowserCore as BrowserCore
+from ._receiving.credit import MOST_CREDIT as MOST_CREDIT
 from ._receiving.delivery import Delivery as Delivery
 from ._receiving.delivery import is_stale as is_stale
 from ._receiving.link import Processing as Processing

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import entry_points
+from threading import Thread
+from typing import Final
 
 from ._broker import instrument_broker, uninstrument_broker
+
+PATIENCE: Final = 5.0
+"""Seconds that the exporter has for what waits, when the block is left."""
+
+_log = logging.getLogger("amqp10.broker")
 
 
 @contextmanager
@@ -34,11 +42,15 @@ def exporting_broker(exporter: str) -> Iterator[None]:
     resource = Resource.create()
     if str(resource.attributes["service.name"]).startswith("unknown_service"):
         resource = resource.merge(Resource({"service.name": "amqp10-broker"}))
-    provider = TracerProvider(resource=resource)
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(found[exporter].load()()))
     instrument_broker(tracer_provider=provider)
     try:
         yield
     finally:
         uninstrument_broker()
-        provider.shutdown()  # writes what waits
+        writing = Thread(target=provider.shutdown, daemon=True)  # writes what waits
+        writing.start()
+        writing.join(PATIENCE)
+        if writing.is_alive():
+            _log.error("the last spans were not exported within %g s", PATIENCE)

@@ -27,6 +27,7 @@ _OF_SESSIONS: Final[dict[str, Kind]] = {
     "session_time": SECONDS,
 }
 _OF_RETRIES: Final = {"attempts": "attempts", "delay": "initial_delay", "max_delay": "max_delay"}
+_UNSAID: Final = Retries()
 
 
 class WorkerSettings(TypedDict, total=False):
@@ -95,5 +96,19 @@ def _read(kinds: Mapping[str, Kind], environ: Mapping[str, str] | None) -> dict[
             else:
                 said[name] = value
     if retries:
-        said["retries"] = Retries(**retries)
+        said["retries"] = _retries(**retries)
     return said
+
+
+def _retries(initial_delay: float | None = None, max_delay: float = _UNSAID.max_delay, **others: Any) -> Retries:
+    """Return the policy; a first pause that was not said is no longer than the longest.
+
+    Raises:
+        ValueError: the first pause that was said is.
+    """
+    if initial_delay is None:
+        initial_delay = min(_UNSAID.initial_delay, max_delay)
+    elif initial_delay > max_delay:
+        longest = f"{PREFIX}WORK_MAX_DELAY, which is {max_delay} s"
+        raise ValueError(f"{PREFIX}WORK_DELAY must be no more than {longest}, not {initial_delay} s")
+    return Retries(initial_delay=initial_delay, max_delay=max_delay, **others)

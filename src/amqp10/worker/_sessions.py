@@ -28,13 +28,16 @@ from ..messaging import Message, Outcome
 from ..net import backoff, visible
 from ._locks import Locks, locks_of_session
 from ._policy import Retries, described
-from ._worker import DelayBy, Handler, Worker, check_handler, is_coroutine_function
+from ._worker import DelayBy, Handler, Worker, check_handler, check_waiting, is_coroutine_function
 
 if TYPE_CHECKING:
     from ..azure import ServiceBus, ServiceBusSession
 
 SessionHandler = Callable[[Message, "ServiceBusSession"], Awaitable[Outcome | None] | Outcome | None]
 """Handles a message of a session. What it returns is as for `Handler`."""
+
+MOST_SESSIONS: Final = 65_536
+"""Sessions at a time: each has a task and a link."""
 
 _ACCEPT: Final = 60.0
 """Seconds that the service looks for a session before it is asked again."""
@@ -124,10 +127,10 @@ class SessionWorker:
         clock: Callable[[], float] = time.time,
     ) -> None:
         check_handler(handler, "the message", "the session")
-        if sessions < 1:
-            raise ValueError(f"sessions is 1 at least, not {sessions}")
-        if prefetch is not None and prefetch < 1:
-            raise ValueError(f"prefetch is 1 at least, not {prefetch}")
+        if not 1 <= sessions <= MOST_SESSIONS:
+            raise ValueError(f"sessions must be in 1..{MOST_SESSIONS}, not {sessions}")
+        if prefetch is not None:
+            check_waiting("prefetch", prefetch)
         if not idle_time > 0 or not session_time > 0 or not drain_timeout >= 0:
             said = f"{idle_time}, {session_time} and {drain_timeout}"
             raise ValueError(f"idle_time and session_time are seconds above 0, drain_timeout from 0 on, not {said}")

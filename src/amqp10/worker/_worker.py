@@ -33,7 +33,7 @@ from anyio.abc import TaskGroup
 
 from .._service import ServiceBlock
 from ..client import Connection, Delivery, Receiver, Sender
-from ..client.internals import processing_of, take_at_once
+from ..client.internals import MOST_CREDIT, processing_of, take_at_once
 from ..errors import (
     AmqpError,
     DecodeError,
@@ -245,8 +245,9 @@ class Worker:
         for name, value in (("concurrency", concurrency), ("max_held", max_held), ("batch_size", batch_size or 1)):
             if value < 1:
                 raise ValueError(f"{name} is 1 at least, not {value}")
-        if prefetch is not None and prefetch < 1:
-            raise ValueError(f"prefetch is 1 at least, not {prefetch}")
+        check_waiting("concurrency times batch_size", concurrency * (batch_size or 1))
+        if prefetch is not None:
+            check_waiting("prefetch", prefetch)
         if not max_wait >= 0 or not drain_timeout >= 0:
             raise ValueError(f"max_wait and drain_timeout are seconds from 0 on, not {max_wait} and {drain_timeout}")
         if delay_by not in get_args(DelayBy):
@@ -901,6 +902,19 @@ class Worker:
     def __repr__(self) -> str:
         address = self._address.address if isinstance(self._address, Source) else self._address
         return f"<Worker on {address!r}: {self.running} running, {self.held} held, {self.handled} handled>"
+
+
+def check_waiting(name: str, count: int) -> None:
+    """Refuse more messages, or fewer, than a link's credit can be (§2.6.7).
+
+    Args:
+        name: what says how many.
+
+    Raises:
+        ValueError: so it is.
+    """
+    if not 1 <= count <= MOST_CREDIT:
+        raise ValueError(f"{name} must be in 1..{MOST_CREDIT}, not {count}")
 
 
 def check_handler(handler: Any, *given: str) -> None:

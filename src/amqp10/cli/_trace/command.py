@@ -146,6 +146,7 @@ class _Relay:
         self._recording = recording
         self._negotiation: Negotiation | None = Negotiation()
         self._tracer: Tracer | None = None
+        self._faulty = False
 
     async def run(self) -> None:
         async with anyio.create_task_group() as tasks:
@@ -169,14 +170,17 @@ class _Relay:
 
     def _read(self, data: bytes, sent: bool) -> list[str]:
         """Return the lines of what came; the client's first octets say which dialect it is."""
+        mark = ">" if sent else "<"
         if self._tracer is not None:
             try:
                 return self._tracer.sent(data) if sent else self._tracer.received(data)
             except Exception as error:  # a fault of ours: this connection goes on, and so do the others
-                self._tracer = None
-                return [f"{'>' if sent else '<'} no frames from here on: {type(error).__name__} in the tracer"]
+                self._tracer, self._faulty = None, True
+                return [f"{mark} no frames from here on: {type(error).__name__} in the tracer"]
+        if self._faulty:
+            return [f"{mark} {len(data)} bytes that are not read, after the fault in the tracer"]
         if self._negotiation is None or not sent:
-            return [f"{'>' if sent else '<'} {len(data)} bytes that are no AMQP, or inside of TLS"]
+            return [f"{mark} {len(data)} bytes that are no AMQP, or inside of TLS"]
         if not self._negotiation.receive_data(data):
             return []
         negotiation, self._negotiation = self._negotiation, None
