@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from amqp10 import Connection, Message
 from amqp10.broker import Broker
 from amqp10.messaging._pieces import LARGE, Pieces
-from amqp10.net._streams.socket import SocketStream
+from amqp10.net._streams.socket import SocketStream, WatchedSocketStream
 
 pytestmark = pytest.mark.anyio
 
@@ -65,17 +65,25 @@ async def test_sending(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
 async def test_receiving(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read of the socket is kept as it came, and the body is the only copy; then that is all there is."""
     read: list[bytes] = []
-    receive = SocketStream.receive
+    receive, receive_each = SocketStream.receive, WatchedSocketStream.receive_each
 
     async def noted(stream: SocketStream, max_bytes: int = 65_536) -> bytes:
         data = await receive(stream, max_bytes)
         read.append(data)
         return data
 
+    async def noted_each(stream: WatchedSocketStream, max_bytes: int, handler: Callable[[bytes], bool]) -> None:
+        def note(data: bytes) -> bool:
+            read.append(data)
+            return handler(data)
+
+        await receive_each(stream, max_bytes, note)
+
     async with Broker(queues=["q"]) as broker:
         async with Connection(broker.url) as connection, connection.sender("q") as sender:
             await sender.send(Message(bytes(SIZE)))
         monkeypatch.setattr(SocketStream, "receive", noted)
+        monkeypatch.setattr(WatchedSocketStream, "receive_each", noted_each)
         async with Connection(broker.url) as connection, connection.receiver("q", credit=0) as receiver:
             receiver.add_credit(1)
             delivery = await receiver.receive()

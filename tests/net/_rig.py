@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import anyio
 import anyio.lowlevel
 from anyio.abc import ByteStream
+from sniffio import current_async_library
 
 from amqp10.engine import ConnectionEnded, ConnectionTerms, Engine, Event, Role, Session, SessionTerms
 from amqp10.errors import AmqpError, ConnectionClosed, ConnectionLost
@@ -170,12 +171,20 @@ class HastyWire(Wire):
         self.sent.append(b"".join(buffers))
 
 
+class HandingWire(Wire):
+    """A wire that hands over what it receives, as asyncio's stream does."""
+
+    async def receive_each(self, max_bytes: int, handler: Callable[[bytes], bool]) -> None:
+        while handler(await self.receive(max_bytes)):
+            pass
+
+
 class Rig:
-    """A pump between a double and a wire."""
+    """A pump between a double and a wire: without one given, on asyncio that which hands over what it receives."""
 
     def __init__(self, wire: Wire | None = None) -> None:
         self.engine = Double()
-        self.wire = wire or Wire()
+        self.wire = wire or (HandingWire() if current_async_library() == "asyncio" else Wire())
         self.told: list[list[Event]] = []
         self.on_events: Callable[[list[Event]], None] = lambda events: None
         self.pump = Pump(self.wire, self.engine, self._tell)

@@ -112,6 +112,7 @@ class Pump:
         self._closed = False  # the stream, in order
         self._cause: Exception | None = None  # what broke the transport
         self._crash: Exception | None = None  # a fault on this side
+        self._fault: Exception | None = None  # the same, of what the event loop called: the reader raises it
 
     async def run(self) -> None:
         """Pump until the engine's connection has ended and the rest is written, or the transport breaks.
@@ -220,26 +221,47 @@ class Pump:
             tasks.cancel_scope.cancel()
 
     async def _read(self) -> None:
-        receive, engine = self._stream.receive, self._engine
+        receive_each = getattr(self._stream, "receive_each", None)
         while not self._ended:
-            if not engine.reading:
+            if not self._engine.reading:
                 await self._pause()
                 continue
             try:
-                data = await receive(READ_SIZE)
+                if receive_each is not None:
+                    await receive_each(READ_SIZE, self._take_one)
+                    data = b""
+                else:
+                    data = await self._stream.receive(READ_SIZE)
             except STREAM_ERRORS as error:
                 self._lose(error)
                 return
-            self.received_at = monotonic()
-            self._written = False
-            before = engine.output_size
-            engine.receive_data(data)
-            self._tell()
-            # An answer is about as long as what it answers: more is a message that was waiting for this, ours to send.
-            self._answers += min(engine.output_size - before, 4 * len(data))
-            del data  # not to be kept until there is more
-            if self._answers > MOST_ANSWERS:
-                self._lose(ConnectionLost("the peer goes on sending and takes none of the answers"))
+            if self._fault is not None:
+                raise self._fault
+            if data:
+                self._take(data)
+                del data  # not to be kept until there is more
+
+    def _take_one(self, data: bytes) -> bool:
+        """Take what the event loop has read, and return whether it is to read on."""
+        try:
+            self._take(data)
+        except Exception as error:
+            self._fault = error
+            return False
+        return self._engine.reading and not self._ended
+
+    def _take(self, data: bytes) -> None:
+        """Give the engine what was read, and tell what happened."""
+        engine = self._engine
+        self.received_at = monotonic()
+        self._written = False
+        before = engine.output_size
+        engine.receive_data(data)
+        self._tell()
+        # An answer is about as long as what it answers: more is a message that was waiting for this, ours to send.
+        self._answers += min(engine.output_size - before, 4 * len(data))
+        if self._answers > MOST_ANSWERS:
+            self._lose(ConnectionLost("the peer goes on sending and takes none of the answers"))
 
     async def _pause(self) -> None:
         """Read no more until the engine is ready for it, which is so after some call of its owner's, or is over."""

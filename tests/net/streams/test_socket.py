@@ -363,6 +363,111 @@ async def test_reset_under_a_waiter(tmp_path: str) -> None:
         await there.aclose()
 
 
+class Pieces(list[bytes]):
+    """Takes what comes until there are `enough` octets."""
+
+    def __init__(self, enough: int) -> None:
+        super().__init__()
+        self.enough = enough
+
+    def handle(self, piece: bytes) -> bool:
+        self.append(piece)
+        return sum(map(len, self)) < self.enough
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_handed_over(tmp_path: str, kind: str) -> None:
+    """Each piece as it comes, until the handler wants no more; the next is the next receive's."""
+    async with pair(tmp_path, kind) as (here, there):
+        assert isinstance(here, WatchedSocketStream)
+        raw, pieces = there.extra(SocketAttribute.raw_socket), Pieces(30)
+        task = asyncio.ensure_future(here.receive_each(100, pieces.handle))
+        for number in range(3):
+            await anyio.wait_all_tasks_blocked()
+            assert not task.done()
+            os.write(raw.fileno(), b"%d" % number * 10)
+            while len(pieces) <= number:
+                await anyio.lowlevel.checkpoint()
+        await task
+        assert pieces == [b"0" * 10, b"1" * 10, b"2" * 10]
+        os.write(raw.fileno(), b"next")
+        assert await here.receive() == b"next"
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("early", [b"", b"early"])
+async def test_handed_over_and_cancelled(tmp_path: str, kind: str, early: bytes) -> None:
+    """What comes after a cancellation is the next receive's, and nobody else may receive before."""
+    async with pair(tmp_path, kind) as (here, there):
+        assert isinstance(here, WatchedSocketStream)
+        raw, pieces = there.extra(SocketAttribute.raw_socket), Pieces(100)
+        os.write(raw.fileno(), early)
+        task = asyncio.ensure_future(here.receive_each(3, pieces.handle))
+        await anyio.wait_all_tasks_blocked()
+        os.write(raw.fileno(), b"come")
+        while b"".join(pieces) != early + b"come":
+            await anyio.lowlevel.checkpoint()
+        with pytest.raises(anyio.BusyResourceError):
+            await here.receive()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        os.write(raw.fileno(), b"later")
+        assert await here.receive() == b"later"
+        assert b"later" not in pieces
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("how", ["end", "reset", "close"])
+@pytest.mark.parametrize("early", [b"", b"early"])
+async def test_handing_over_ends(tmp_path: str, how: str, early: bytes) -> None:
+    """With the error that a receive would raise."""
+    async with pair(tmp_path, "tcp") as (here, there):
+        assert isinstance(here, WatchedSocketStream)
+        raw, pieces = there.extra(SocketAttribute.raw_socket), Pieces(100)
+        task = asyncio.ensure_future(here.receive_each(100, pieces.handle))
+        if early:
+            os.write(raw.fileno(), early)
+            while not pieces:
+                await anyio.lowlevel.checkpoint()
+        await anyio.wait_all_tasks_blocked()
+        error: type[Exception] = anyio.EndOfStream
+        if how == "close":
+            error = anyio.ClosedResourceError
+            await here.aclose()
+        elif how == "reset":
+            error = anyio.BrokenResourceError
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            await there.aclose()
+        else:
+            await there.aclose()
+        with pytest.raises(error):
+            await task
+        assert b"".join(pieces) == early
+
+
+def test_handed_over_without_anyio(tmp_path: str) -> None:
+    """A handler finds its event loop, whoever runs that: `asyncio.run` does not tell anyio of it."""
+    found: list[float] = []
+
+    def handle(piece: bytes) -> bool:
+        anyio.Event()
+        found.append(anyio.current_time())
+        return False
+
+    async def main() -> None:
+        async with pair(tmp_path) as (here, there):
+            assert isinstance(here, WatchedSocketStream)
+            task = asyncio.ensure_future(here.receive_each(100, lambda piece: piece != b"2" or handle(piece)))
+            for number in (b"1", b"2"):
+                await there.send(number)
+                await anyio.sleep(0.01)
+            await task
+
+    asyncio.run(main())
+    assert found
+
+
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_trio_as_a_guest(tmp_path: str) -> None:
     """A trio that runs inside of an asyncio loop reads by itself."""

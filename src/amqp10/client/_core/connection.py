@@ -484,11 +484,6 @@ class ConnectionCore(Lifecycle, TransportOwner):
         if self.pump is not None:
             self.pump.wake()
 
-    def write_now(self) -> None:
-        """Write the engine's output at once if that takes no waiting, and else soon: see `Pump.write_now`."""
-        if self.pump is not None:
-            self.pump.write_now()
-
     @property
     def waker(self) -> Callable[[], None]:
         """What to call in place of `wake`, once for each message, as long as the transport is this one."""

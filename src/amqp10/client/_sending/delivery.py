@@ -118,11 +118,14 @@ class SentDelivery(OutgoingDelivery):
 
         Cancelling: only stops the waiting; the outcome is not lost, ask again.
         """
-        while (outcome := known_outcome(self)) is None:
+        while True:
             sender: DeliverySender = self.link.owner  # type: ignore[assignment]
-            if (error := unknown(self)) is not None:
-                sender.report(self)
-                raise fresh(error)
+            if self.remote_state is not None or self.remote_settled or self.local_settled:
+                if (outcome := known_outcome(self)) is not None:
+                    return outcome
+                if (error := unknown(self)) is not None:
+                    sender.report(self)
+                    raise fresh(error)
             if sender.over:
                 sender.cause_reported = True
                 raise sender.lost()
@@ -132,7 +135,6 @@ class SentDelivery(OutgoingDelivery):
                 sender.waiters.add(self.waiter)
             # An event: deliveries with waiters of another kind are in nobody else's hands.
             await self.waiter.wait()  # type: ignore[attr-defined]
-        return outcome
 
     def __dir__(self) -> list[str]:
         """List what programs use, without the attributes that only the engine and the sender use."""

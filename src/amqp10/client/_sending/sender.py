@@ -173,7 +173,7 @@ class Sender(Link):
             raise
         if core.alone:
             core.alone = False
-            core.connection.write_now()
+            core.pump.write_now()  # type: ignore[union-attr]
         else:
             core.wake()
         if queue.draining:

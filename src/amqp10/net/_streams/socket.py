@@ -1,7 +1,8 @@
 """The stream of a socket, TCP or Unix, on either backend: read and written by system calls of our own.
 
     trio      SocketStream: read by the task that receives, as soon as trio says that there is something
-    asyncio   WatchedSocketStream: read by the event loop, which watches the socket from one receive to the next
+    asyncio   WatchedSocketStream: read by the event loop, which watches the socket from one receive to the next, or
+              hands what comes to a function (`receive_each`)
 
 anyio's streams would do, but:
 
@@ -20,7 +21,8 @@ from __future__ import annotations
 import socket
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +30,7 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 from anyio.abc import ByteStream, SocketAttribute
+from sniffio import current_async_library_cvar
 
 if TYPE_CHECKING:
     import asyncio
@@ -240,6 +243,7 @@ class WatchedSocketStream(SocketStream):
         self._waiter: asyncio.Future[None] | None = None
         self._wanted = 0  # bytes at most, by who waits
         self._came: bytes | OSError | None = None  # what the loop has read, and nobody taken
+        self._handler: Callable[[bytes], bool] | None = None  # takes what the loop reads, in place of who waits
 
     def _take(self, max_bytes: int) -> bytes | None:
         came = self._came
@@ -259,8 +263,7 @@ class WatchedSocketStream(SocketStream):
         self._wanted = max_bytes
         while True:
             if not self._watched:
-                self._loop.add_reader(self._socket, self._read)
-                self._watched = True
+                self._watch()
             self._waiter = self._loop.create_future()
             try:
                 await self._waiter
@@ -268,6 +271,40 @@ class WatchedSocketStream(SocketStream):
                 self._waiter = None
             if (data := self._take(max_bytes)) is not None:
                 return data
+
+    async def receive_each(self, max_bytes: int, handler: Callable[[bytes], bool]) -> None:
+        """Have the loop hand what comes to `handler`, until that returns False. No task is woken for it.
+
+        Args:
+            max_bytes: the most bytes at a time.
+            handler: is called with each piece; must not raise.
+
+        Raises:
+            EndOfStream, BrokenResourceError, ClosedResourceError: as for `receive`.
+
+        Cancelling: nothing is taken that the handler does not get.
+        """
+        # What a cancelled `receive` has left comes first.
+        while handler(await self.receive(max_bytes)):
+            if self._came is None:
+                break
+        else:
+            return
+        self._wanted, self._handler = max_bytes, handler
+        self._waiter = self._loop.create_future()
+        if not self._watched:
+            self._watch()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = self._handler = None
+        if self._closed:
+            raise self._over()
+        came, self._came = self._came, None
+        if isinstance(came, OSError):
+            raise self._over() from came
+        if came is not None:
+            raise anyio.EndOfStream
 
     def _read(self) -> None:
         """Read for who waits: the loop calls this as long as there is something."""
@@ -277,12 +314,27 @@ class WatchedSocketStream(SocketStream):
             return
         self._empty = False
         try:
-            self._came = self._socket.recv(self._wanted)
+            came = self._socket.recv(self._wanted)
         except BlockingIOError:
             return
         except OSError as error:
             self._came = error
-        waiter.set_result(None)
+        else:
+            if came and self._handler is not None:
+                self._empty = len(came) < self._wanted
+                if self._handler(came):
+                    return
+            else:
+                self._came = came
+        if not waiter.done():
+            waiter.set_result(None)
+
+    def _watch(self) -> None:
+        # A handler runs in no task, by which alone anyio would know the loop for asyncio's.
+        context = copy_context()
+        context.run(current_async_library_cvar.set, "asyncio")
+        context.run(self._loop.add_reader, self._socket, self._read)
+        self._watched = True
 
     def _unwatch(self) -> None:
         if self._watched:
