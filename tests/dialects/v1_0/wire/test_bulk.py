@@ -72,6 +72,13 @@ def transfer(
     return TransferTemplate(3, handle).head(number, tag, settled, size, more, message_format) + b"p" * size
 
 
+def in_list32(frame: bytes) -> bytes:
+    """Write a transfer's frame as go-amqp does: its fields in a list32, whatever their size."""
+    size, count = frame[12:14]
+    fields = (size + 3).to_bytes(4, "big") + count.to_bytes(4, "big") + frame[14:]
+    return (len(frame) + 6).to_bytes(4, "big") + frame[4:11] + b"\xd0" + fields
+
+
 @st.composite
 def streams(draw: st.DrawFn) -> bytes:
     """Transfers that mostly follow one another as they should, and here and there something else."""
@@ -80,11 +87,12 @@ def streams(draw: st.DrawFn) -> bytes:
     for length in draw(st.lists(st.integers(1, 12), min_size=1, max_size=4)):
         handle, settled = draw(st.integers(0, 1)), draw(st.booleans())
         message_format, size = draw(st.sampled_from([0, 0, 0, 9])), draw(st.sampled_from([0, 5, 300]))
-        said, turns = draw(st.booleans()), draw(st.booleans())
+        said, turns, wide = draw(st.booleans()), draw(st.booleans()), draw(st.booleans())
         for _ in range(length):
             tag = offset.to_bytes(4, "big")
             handle = 1 - handle if turns else handle
-            frames.append(transfer(offset, handle, tag, settled, message_format, size, False, said))
+            usual = transfer(offset, handle, tag, settled, message_format, size, False, said)
+            frames.append(in_list32(usual) if wide else usual)
             offset += 1
         oddity = draw(st.sampled_from(["", "", "more", "tag", "number", "flow", "octet", "large"]))
         if oddity == "more":

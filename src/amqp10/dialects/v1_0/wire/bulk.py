@@ -13,7 +13,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from .transfer import TransferLayout
 
@@ -23,8 +23,11 @@ Alike = tuple[int, bytes, bytes]
 Mixed = tuple["TransferLayout", int, bytes, bytes]
 """One transfer among others: its layout, delivery-id, delivery-tag and payload."""
 
-KEY: Final = 8  # bytes that distinguish layouts: sizes, and the handle if it is a small one
-WIDE_KEY: Final = 11  # the same with a handle of four octets
+KEY: Final = 8
+"""Bytes that distinguish layouts in a list8: sizes, and the handle if it is a small one."""
+
+Layouts = dict[bytes, "TransferLayout | int"]
+"""Layouts by their first bytes, `KEY` of them; where these are not enough, they map to how many are."""
 
 FEWEST: Final = 24
 """The number of frames of one size from which on it pays to compare all of them at once, octet by octet."""
@@ -67,7 +70,7 @@ def read_mixed(
     data: bytes,
     at: int,
     channel: int,
-    layouts: Mapping[bytes, TransferLayout | None],
+    layouts: Layouts,
     before: TransferLayout | None,
     most: int,
     largest: int,
@@ -84,7 +87,9 @@ def read_mixed(
     found: list[Mixed] = []
     for _ in range(most):
         body = at + 8
-        known = layouts.get(data[body : body + KEY]) or layouts.get(data[body : body + WIDE_KEY])
+        known = layouts.get(data[body : body + KEY])
+        while isinstance(known, int):
+            known = layouts.get(data[body : body + known])
         if known is None or known is before:
             break
         length, _, first, between, after, _, unpack = known

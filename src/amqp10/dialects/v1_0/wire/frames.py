@@ -13,7 +13,7 @@ from ....errors import DecodeError, RemoteProtocolError
 from ....messaging.payloads import LARGE, Pieces
 from ....types import Composite, decode_composite
 from ....types.codec import type_at
-from .bulk import KEY, WIDE_KEY, read_mixed, read_run
+from .bulk import KEY, Layouts, read_mixed, read_run
 from .bulk import Alike as Alike
 from .bulk import Mixed as Mixed
 from .performatives import (
@@ -32,7 +32,15 @@ from .performatives import (
     SaslResponse,
     Transfer,
 )
-from .transfer import KnownDispositions, TransferLayout, encode_flow, join_dispositions, layout_of, read_transfer
+from .transfer import (
+    KnownDispositions,
+    TransferLayout,
+    encode_flow,
+    handle_of,
+    join_dispositions,
+    layout_of,
+    read_transfer,
+)
 from .transfer import TransferTemplate as TransferTemplate
 from .transfer import encode_disposition as encode_disposition
 
@@ -83,8 +91,7 @@ class FrameReader:
     def __init__(self, max_frame_size: int = 512, *, reuses: bool = False) -> None:
         self._reuses = reuses
         self.max_frame_size = max_frame_size
-        # By `KEY` bytes; if these show a wide handle, they map to None, and `WIDE_KEY` bytes to the layout.
-        self._layouts: dict[bytes, TransferLayout | None] = {}
+        self._layouts: Layouts = {}
         self._dispositions = KnownDispositions()
         self.alike: TransferLayout | None = None
         self.mixed: bool = False
@@ -174,8 +181,8 @@ class FrameReader:
         if kind == FRAME_AMQP:
             layouts = self._layouts
             known = layouts.get(key := data[body : body + KEY])
-            if known is None and key in layouts:
-                known = layouts.get(data[body : body + WIDE_KEY])
+            while isinstance(known, int):
+                known = layouts.get(data[body : body + known])
             if known is not None:
                 length, unpack, before, between, after, transfer, _ = known
                 payload = body + length
@@ -266,11 +273,14 @@ class FrameReader:
             layouts = self._layouts
             if len(layouts) >= _MOST_LAYOUTS:
                 layouts.clear()
-            if data[body + 6] == 0x70:  # a handle of four octets; the key holds only its first
-                layouts[data[body : body + KEY]] = None
-                layouts[data[body : body + WIDE_KEY]] = layout
-            else:
-                layouts[data[body : body + KEY]] = layout
+            handle = handle_of(data, body)
+            key = data[body : body + KEY]
+            ends = [handle + 2, handle + 5] if data[handle] == 0x70 else [handle + 2]
+            for end in ends:
+                if end - body > KEY:
+                    layouts[key] = end - body
+                    key = data[body:end]
+            layouts[key] = layout
 
     def _wait(self, missing: int) -> None:
         """Look again after `missing` more bytes; bytes fed since the first call for a frame are counted already."""

@@ -175,9 +175,9 @@ def layout_of(data: bytes, body: int, transfer: Transfer, payload: int) -> Trans
         body: where the performative begins.
         payload: where it ends.
     """
-    if transfer.more or data[body + 3] != 0xC0 or transfer.delivery_id is None or transfer.delivery_tag is None:
+    if transfer.more or transfer.delivery_id is None or transfer.delivery_tag is None:
         return None
-    handle = body + 6
+    handle = handle_of(data, body)
     number = handle + {0x43: 1, 0x52: 2}.get(data[handle], 5)
     if data[number] != 0x70:
         return None  # a small one, and the next ones will be longer
@@ -189,6 +189,11 @@ def layout_of(data: bytes, body: int, transfer: Transfer, payload: int) -> Trans
     unpack = Struct(f">{len(before)}s{cut}").unpack_from
     unpack_frame = Struct(f">I{4 + len(before)}s{cut}").unpack_from
     return TransferLayout(payload - body, unpack, *parts, copy(transfer), unpack_frame)
+
+
+def handle_of(data: bytes, body: int) -> int:
+    """Return where the handle is of a transfer whose performative begins at `body`: behind list8 or list32."""
+    return body + (6 if data[body + 3] == 0xC0 else 12)
 
 
 def _uint(value: int) -> bytes:
