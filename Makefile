@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Else each worker of pytest rewrites the assertions of all tests anew, in each run.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test lint check format coverage dist sync nightly soak interop docs tables changelog release-notes bench bench-quick bench-real bench-real-brokers bench-full bench-transports bench-scale bench-large bench-spark clean
+.PHONY: help demo test lint check format coverage dist sync azure-matrix nightly soak interop docs tables changelog release-notes bench bench-quick bench-real bench-real-brokers bench-full bench-transports bench-scale bench-large bench-spark clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -96,7 +96,7 @@ coverage: $(VENV)/.interop  ## line and branch coverage of the package
 dist: $(VENV)/.dev  ## the packages of a release, into dist/
 	$(BIN)/python -m build
 
-nightly: $(VENV)/.interop  ## 10,000 random walks of engines and of resumed links, 50,000 hostile conversations, 200,000 mutated frames and values, 10 of each storm, 50,000 messages through workers that are killed, a million messages plain and compiled
+nightly: $(VENV)/.interop  ## 10,000 random walks of engines and of resumed links, 50,000 hostile conversations, 200,000 mutated frames and values, 10 of each storm, 50,000 messages through workers that are killed, a million messages plain and compiled, Event Hubs by the SDK for Rust
 	AMQP10_WALKS=10000 AMQP10_CONVERSATIONS=50000 AMQP10_SEEDS=10 AMQP10_KILLS=5 AMQP10_MESSAGES=300000 \
 		$(BIN)/python -m pytest -q -n 2 -o timeout=0 tests/messaging/test_shapes.py \
 		tests/broker/retained/test_resume_model.py tests/dialects/v1_0/test_engine_walk.py tests/hostile/test_conversations.py \
@@ -104,6 +104,7 @@ nightly: $(VENV)/.interop  ## 10,000 random walks of engines and of resumed link
 	AMQP10_WORK=50000 AMQP10_KILLS=5 $(BIN)/python -m pytest -q -o timeout=0 tests/interop/test_worker_killed.py
 	AMQP10_FUZZ=200000 $(BIN)/python -m pytest -q -n 2 -o timeout=0 tests/fuzz/test_fuzz_frames.py tests/fuzz/test_fuzz_values.py
 	AMQP10_KILLS=5 $(BIN)/python -m pytest -q -o timeout=0 tests/azure/processor/test_killed.py
+	AMQP10_RUST=1 $(BIN)/python -m pytest -q -o timeout=0 tests/interop/test_azure_sdks.py -k test_rust
 	AMQP10_LIVES=3000 $(BIN)/python -m pytest -q -n 2 -o timeout=0 tests/azure/processor/test_balancing.py
 	AMQP10_EXAMPLES=500 $(BIN)/python -m pytest -q -n 2 -o timeout=0 -m hypothesis
 	AMQP10_MESSAGES=1000000 $(BIN)/python -m pytest -q -o timeout=0 tests/test_compiled.py
@@ -113,6 +114,12 @@ soak: $(VENV)/.dev  ## 200,000 messages through connections that break 100 times
 
 interop: $(VENV)/.interop  ## ask every broker for every feature, and write the docs' interop table from it
 	$(BIN)/python tools/interop.py
+
+# 2: several workers, and each file in one of them, for the behaviors of a file share an emulator.
+azure-matrix: $(VENV)/.interop  ## drive the emulator of Azure with all SDKs, Rust's too, and write the docs' table of behaviors from how that ended
+	AMQP10_RUST=1 $(BIN)/python -m pytest -q -n 2 --dist loadgroup --reruns 1 -o timeout=0 --junitxml=build/azure.xml \
+		tests/interop/test_azure_*.py tests/azure tests/broker/azure/test_store.py
+	$(BIN)/python tools/azure_matrix.py --run build/azure.xml
 
 sync: $(VENV)/.dev  ## make amqp10.sync anew from the asynchronous client
 	$(BIN)/python tools/make_sync.py

@@ -4,8 +4,12 @@ The registry of behaviors stands here: each has a name, a sentence, and the test
 key of its file in `SOURCES`, and by its function or its row in a table of tests/interop/test_azure_sdks.py:
 "queues.defer", "java.settle".
 
-This reads the source of the tests, without running anything. `--check` writes nothing and fails if the page is not what
-the registry and the tests say, if a test that is named is not there, or if one that drives an SDK proves no behavior.
+What the page says comes from a run: `make azure-matrix` runs these tests with pytest's `--junitxml=FILE` and gives FILE
+to `--run`, which writes how each test ended into tests/interop/azure_results.json. The page is made from that file.
+
+`--check` writes nothing, and runs nothing. It fails if the page is not what registry and results say, if a test that
+is named is not there, if one that drives an SDK proves no behavior, if the results are of other tests than there are,
+or if one of these did not pass.
 """
 
 from __future__ import annotations
@@ -16,7 +20,10 @@ import json
 import re
 import sys
 import tomllib
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,17 +31,20 @@ ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
 CLIENTS = TESTS / "interop" / "clients"
 PAGE = ROOT / "docs" / "reference" / "azure-matrix.md"
+RESULTS = TESTS / "interop" / "azure_results.json"
+"""How each test ended when they were run last."""
 
 INTRODUCTION = """\
 # Azure: behaviors and SDKs
 
 What Azure Service Bus and Event Hubs do, behavior by behavior, and with which SDK a test proves it. Each test drives
 the SDK, or this package's own client `amqp10.azure`, against the [emulator](../embedded/azure.md). All run in
-`make test`. No test reaches Azure itself. This page is written from the tests by `python tools/azure_matrix.py`.
+`make test`, but for those of Rust, which run in `make nightly`: that SDK compiles for minutes. No test reaches Azure
+itself. `make azure-matrix` writes this page, from how each test ended in a run.
 
-"yes": a test drives this SDK and checks the behavior. "no": a test shows that this SDK does otherwise, or the SDK has
-no call for it. An empty cell: no test drives this SDK there. A link leads to the deviation. [The tests](#the-tests) of
-each behavior stand at the end.
+"yes": a test drives this SDK and checks the behavior, and it passed. "no": a test shows that this SDK does otherwise,
+or the SDK has no call for it. An empty cell: no test drives this SDK there. A link leads to the deviation.
+[The tests](#the-tests) of each behavior stand at the end.
 
 """
 
@@ -52,6 +62,7 @@ COLUMNS = {
     "javascript": Column("JavaScript"),
     "java": Column("Java"),
     "go": Column("Go"),
+    "rust": Column("Rust"),
     "ours": Column("amqp10", official=False),
 }
 
@@ -86,6 +97,7 @@ SOURCES = {
     "java": Source("interop/test_azure_sdks.py", "java", "JAVA"),
     "java-hubs": Source("interop/test_azure_sdks.py", "java", "JAVA_HUBS"),
     "go": Source("interop/test_azure_sdks.py", "go", "GO"),
+    "rust": Source("interop/test_azure_sdks.py", "rust", "RUST"),
     "pairs": Source("interop/test_azure_client.py", "ours"),
     "complaints": Source("interop/test_azure_complaints.py", "ours"),
     "bus": Source("azure/test_service_bus.py", "ours", whole=False),
@@ -98,7 +110,15 @@ SOURCES = {
     "blobs": Source("interop/test_azure_processor.py", "ours", whole=False),
     "blobs-python": Source("interop/test_azure_processor.py", "python", whole=False),
 }
-RUNNERS = {"test_behavior", "test_java", "test_javascript", "test_javascript_hubs", "test_java_hubs", "test_go"}
+RUNNERS = {
+    "test_behavior",
+    "test_java",
+    "test_javascript",
+    "test_javascript_hubs",
+    "test_java_hubs",
+    "test_go",
+    "test_rust",
+}
 """Tests that run what is decorated, or what is in a table."""
 
 
@@ -598,13 +618,13 @@ EVENT_HUBS = {
             "connection string",
             "A connection string of the emulator is enough to send and read",
             "hubs.event_as_sent hubs-async.send_and_read go.hub-positions hub-pairs.ours_to_theirs "
-            "javascript-hubs.batch java-hubs.batch",
+            "javascript-hubs.batch java-hubs.batch rust.positions",
         ),
         B("capitals", "Names of hubs and groups ignore case", "hubs.capitals"),
         B(
             "missing hub",
             "A hub that is not there is said to be missing",
-            "hubs.no_such_hub hub.refused javascript-hubs.missing java-hubs.missing",
+            "hubs.no_such_hub hub.refused javascript-hubs.missing java-hubs.missing rust.missing",
         ),
         B("missing group", "So is a consumer group", "hubs.no_such_group hub.nothing_there"),
         B("missing partition", "So is a partition", "hubs.no_such_partition hub.nothing_there hub.refused"),
@@ -625,12 +645,12 @@ EVENT_HUBS = {
         B(
             "event",
             "An event comes as it was sent",
-            "hubs.event_as_sent hub-pairs.ours_to_theirs javascript-hubs.event java-hubs.event",
+            "hubs.event_as_sent hub-pairs.ours_to_theirs javascript-hubs.event java-hubs.event rust.event",
         ),
         B(
             "what the service adds",
             "An event has its number, its offset and the time when it came",
-            "hubs.event_as_sent hub-pairs.theirs_to_ours javascript-hubs.event java-hubs.event",
+            "hubs.event_as_sent hub-pairs.theirs_to_ours javascript-hubs.event java-hubs.event rust.event",
         ),
         B(
             "other bodies",
@@ -641,18 +661,19 @@ EVENT_HUBS = {
             "batch",
             "The events of a batch come one by one, in order",
             "hubs.batch_in_order hubs-async.send_and_read go.hub-positions hub-pairs.ours_to_theirs "
-            "hub-pairs.theirs_to_ours javascript-hubs.batch java-hubs.batch",
+            "hub-pairs.theirs_to_ours javascript-hubs.batch java-hubs.batch rust.positions",
         ),
         B(
             "one partition",
             "A sender names the partition that its events go to",
             "hubs.batch_in_order hubs-async.send_and_read go.hub-positions hub.partition_by_number "
-            "javascript-hubs.batch java-hubs.batch",
+            "javascript-hubs.batch java-hubs.batch rust.positions",
         ),
         B(
             "partition key",
             "All events of a key are in one partition, in order",
-            "hubs.batch_by_key go.hub-keys hub-pairs.same_partition hub.key javascript-hubs.keys java-hubs.keys",
+            "hubs.batch_by_key go.hub-keys hub-pairs.same_partition hub.key javascript-hubs.keys java-hubs.keys "
+            "rust.keys",
         ),
         B("keys are spread", "Keys are spread over all partitions", "hubs.keys_spread"),
         B("no key", "What has no key goes to each partition in turn", "hubs.without_key_in_turn"),
@@ -670,7 +691,7 @@ EVENT_HUBS = {
         B(
             "first event",
             "A reader begins with the first event",
-            "hubs.first_and_next go.hub-positions hub.positions javascript-hubs.batch java-hubs.batch",
+            "hubs.first_and_next go.hub-positions hub.positions javascript-hubs.batch java-hubs.batch rust.positions",
         ),
         B(
             "next event",
@@ -681,18 +702,18 @@ EVENT_HUBS = {
             "sequence number",
             "A reader begins at or behind a sequence number",
             "hubs.by_sequence_number hubs-async.position go.hub-positions hub.positions "
-            "javascript-hubs.positions java-hubs.positions",
+            "javascript-hubs.positions java-hubs.positions rust.positions",
         ),
         B(
             "offset",
             "A reader begins at or behind an offset",
             "hubs.by_offset go.hub-positions hub-pairs.checkpoints hub.positions "
-            "javascript-hubs.positions java-hubs.positions",
+            "javascript-hubs.positions java-hubs.positions rust.positions",
         ),
         B(
             "time",
             "A reader begins with what came after a time",
-            "hubs.by_time hub.positions javascript-hubs.positions java-hubs.positions",
+            "hubs.by_time hub.positions javascript-hubs.positions java-hubs.positions rust.positions",
         ),
         B("position of each partition", "Each partition has a position of its own", "hubs.for_each_partition"),
         B("beyond the end", "A position beyond the last event is refused", "hubs.beyond_the_end"),
@@ -725,7 +746,7 @@ EVENT_HUBS = {
             "higher level",
             "A reader of a higher owner level takes the partition",
             "hubs.higher_level_steals hubs-async.stolen go.hub-owner hub-pairs.they_steal hub.owner_levels "
-            "javascript-hubs.owner java-hubs.owner",
+            "javascript-hubs.owner java-hubs.owner rust.owner",
         ),
         B(
             "same level",
@@ -747,13 +768,13 @@ EVENT_HUBS = {
             "hub",
             "A hub says its name and its partitions",
             "hubs.hub_properties hubs-async.properties go.hub-properties hub-pairs.same_properties "
-            "javascript-hubs.properties java-hubs.properties",
+            "javascript-hubs.properties java-hubs.properties rust.properties",
         ),
         B(
             "partition",
             "A partition says what it has, and whether that is nothing",
             "hubs.partition_properties hubs-async.properties go.hub-properties hub-pairs.same_properties "
-            "javascript-hubs.properties java-hubs.properties",
+            "javascript-hubs.properties java-hubs.properties rust.properties",
         ),
     ],
     "Faults": [
@@ -914,6 +935,38 @@ DEVIATIONS = [
         "hubs.no_such_partition",
     ),
     Deviation(
+        "address of an emulator",
+        "rust",
+        "Event Hubs: connection string",
+        "It takes the host alone from a connection string: give `with_custom_endpoint` the address, `amqp://HOST:PORT`",
+        "It is made for Azure, where all else is always the same",
+        "rust.positions",
+    ),
+    Deviation(
+        "one link for all readers",
+        "rust",
+        "Event Hubs: sequence number; Event Hubs: offset; Event Hubs: time",
+        "Readers of one partition that one client opened share a link, and so the position of the first one",
+        "It keeps its links by their address. The test opens a client for each reader",
+        "rust.positions",
+    ),
+    Deviation(
+        "drops the connection",
+        "rust",
+        "Event Hubs: higher level",
+        "A reader that lost its partition now and then hears of a lost connection in place of the reason",
+        "Its AMQP forgets a session before the end of it is answered, and takes the answer for an error of the peer",
+        "rust.owner",
+    ),
+    Deviation(
+        "waits for ever",
+        "rust",
+        "Event Hubs: hub; Event Hubs: partition key",
+        "Now and then a call never returns, once the SDK has ended the session that it gave its token on",
+        "The same race, it seems: the emulator has answered all that came. The test gives each behavior five tries",
+        "rust.keys",
+    ),
+    Deviation(
         "no administration",
         "ours",
         ADMINISTRATION,
@@ -1008,6 +1061,61 @@ def names_in(source: Source) -> set[str]:
     }
 
 
+def read_run(file: Path) -> dict[str, str]:
+    """Return how each test ended in a run: "passed", "failed" or "skipped", the worst where it has parameters.
+
+    Args:
+        file: what pytest wrote by `--junitxml`.
+    """
+    there = {key: names_in(source) for key, source in SOURCES.items()}
+    worst = ["passed", "skipped", "failed"]
+    found: dict[str, str] = {}
+    for case in ElementTree.parse(file).getroot().iter("testcase"):
+        # Behind an @ stands the group of tests that share a worker.
+        name = re.sub(r"@\w+$", "", case.attrib["name"])
+        function, _, row = name.removesuffix("]").partition("[")
+        told = {each.tag for each in case}
+        ended = "failed" if told & {"failure", "error"} else "skipped" if "skipped" in told else "passed"
+        for key, source in SOURCES.items():
+            module = f"tests.{source.path.removesuffix('.py').replace('/', '.')}"
+            by_row = function == f"test_{source.table.lower()}" if source.table else function in RUNNERS
+            name = row if by_row else "" if source.table else function.removeprefix("test_")
+            # The class name is that of a class, too, where the test stands in one.
+            if f"{case.attrib['classname']}.".startswith(f"{module}.") and name in there[key]:
+                test = f"{key}.{name}"
+                found[test] = max(found.get(test, "passed"), ended, key=worst.index)
+    return dict(sorted(found.items()))
+
+
+@cache
+def results() -> dict[str, str]:
+    """Return how each test ended in the run that the page is made from.
+
+    Raises:
+        ValueError: it was never run.
+    """
+    if not RESULTS.exists():
+        raise ValueError(f"there is no {RESULTS.relative_to(ROOT)}: run `make azure-matrix`")
+    tests: dict[str, str] = json.loads(RESULTS.read_text(encoding="utf-8"))["tests"]
+    return tests
+
+
+def check_results(named: set[str]) -> None:
+    """Compare the results with the tests that prove behaviors.
+
+    Raises:
+        ValueError: they are of other tests, or one of these did not pass.
+    """
+    ended = results()
+    name = RESULTS.relative_to(ROOT)
+    if missing := sorted(named - ended.keys()):
+        raise ValueError(f"{name} says nothing of {', '.join(missing[:5])}: run `make azure-matrix`")
+    if gone := sorted(ended.keys() - named):
+        raise ValueError(f"{name} has {', '.join(gone[:5])}, which prove no behavior now: run `make azure-matrix`")
+    if bad := [f"{test} {said}" for test, said in ended.items() if said != "passed"]:
+        raise ValueError(f"{name}: {', '.join(bad[:5])}: mend what failed, then run `make azure-matrix`")
+
+
 def behaviors() -> Iterator[tuple[str, Behavior]]:
     """Return all behaviors, each with its service."""
     for service, groups in SERVICES.items():
@@ -1034,6 +1142,7 @@ def check() -> None:
             raise ValueError(
                 f"{key}.{lost[0]} in tests/{source.path} proves no behavior of tools/azure_matrix.py: add it"
             )
+    check_results(named)
     known = [f"{service}: {each.name}" for service, each in rows]
     if len(known) != len({*known}):
         raise ValueError(f"two behaviors have one name: {sorted(each for each in known if known.count(each) > 1)[0]}")
@@ -1060,6 +1169,8 @@ def versions() -> dict[str, str]:
         for each in ("azure_servicebus_java", "azure_eventhubs_java")
     )
     go = (CLIENTS / "azure_go" / "go.mod").read_text(encoding="utf-8")
+    cargo = tomllib.loads((CLIENTS / "azure_rust" / "Cargo.toml").read_text(encoding="utf-8"))
+    rust = cargo["dependencies"]["azure_messaging_eventhubs"].lstrip("=")
     found = re.findall(r"<artifactId>(azure-messaging-\w+)</artifactId>\s*<version>([\d.]+)<", java)
     return {
         "python": python,
@@ -1067,13 +1178,14 @@ def versions() -> dict[str, str]:
         "javascript": ", ".join(f"{name} {version}" for each in scripts for name, version in each.items()),
         "java": ", ".join(f"{name} {version}" for name, version in found),
         "go": ", ".join(f"{name} {number}" for name, number in re.findall(r"messaging/(\w+)\S* v([\d.]+)", go)),
+        "rust": f"azure_messaging_eventhubs {rust}",
         "ours": "the client of this package, `amqp10.azure`",
     }
 
 
 def proven(behavior: Behavior) -> set[str]:
-    """Return the columns that tests prove a behavior for."""
-    return {SOURCES[test.partition(".")[0]].column for test in behavior.tests.split()}
+    """Return the columns that tests proved a behavior for."""
+    return {SOURCES[test.partition(".")[0]].column for test in behavior.tests.split() if results()[test] == "passed"}
 
 
 def cell(service: str, behavior: Behavior, column: str) -> str:
@@ -1103,6 +1215,8 @@ def render() -> str:
     check()
     total = len(list(behaviors()))
     lines = [INTRODUCTION + ". ".join(map(count, SERVICES)) + f". Together these are {total}."]
+    date = json.loads(RESULTS.read_text(encoding="utf-8"))["date"]
+    lines += ["", f"The run of {date}: {len(results())} tests, all passed."]
     lines += ["", "| column | what was driven |", "|---|---|"]
     said = versions()
     lines += [f"| {column.title} | {said[key]} |" for key, column in COLUMNS.items()]
@@ -1153,7 +1267,13 @@ def main() -> int:
     parser.add_argument(
         "--check", action="store_true", help="write nothing, fail if the page is not what the tests say"
     )
+    parser.add_argument("--run", type=Path, metavar="FILE", help="what pytest wrote of a run by --junitxml")
     arguments = parser.parse_args()
+    if arguments.run is not None:
+        named = {test for _, each in behaviors() for test in each.tests.split()}
+        ended = {test: said for test, said in read_run(arguments.run).items() if test in named}
+        said = {"date": datetime.now(UTC).date().isoformat(), "tests": ended}
+        RESULTS.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
     try:
         text = render()
     except ValueError as problem:

@@ -7,6 +7,7 @@ from ._programs import AZURE_EVENTHUBS_JAVA as AZURE_EVENTHUBS_JAVA
 from ._programs import AZURE_EVENTHUBS_JS as AZURE_EVENTHUBS_JS
 from ._programs import AZURE_GO as AZURE_GO
 from ._programs import AZURE_PROCESSOR_JS as AZURE_PROCESSOR_JS
+from ._programs import AZURE_RUST as AZURE_RUST
 from ._programs import AZURE_SERVICEBUS_JAVA as AZURE_SERVICEBUS_JAVA
 from ._programs import AZURE_SERVICEBUS_JS as AZURE_SERVICEBUS_JS
 from ._programs import AZURITE as AZURITE

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from .hub import Hub, Partition
 
 NOT_FOUND: Final = "amqp:not-found"
+NOT_REPLICATED: Final = Int(-1)
+"""The epoch of numbers in a namespace that is not replicated to other regions; the SDK for Rust asks for it."""
 _STATUS: Final = {"amqp:unauthorized-access": 401, NOT_FOUND: 404, SERVER_BUSY: 503, "amqp:not-implemented": 501}
 _READERS: Final[tuple[Action, ...]] = ("read", "write")
 _HUB, _PARTITION = "com.microsoft:eventhub", "com.microsoft:partition"
@@ -117,4 +119,6 @@ def _partition(partition: Partition) -> dict[str, Any]:
         "last_enqueued_offset": offset_of(partition.last) if partition.enqueued else "-1",
         "last_enqueued_time_utc": partition.last_time,
         "is_partition_empty": partition.depth == 0,
+        "begin_sequence_number_epoch": NOT_REPLICATED,
+        "last_enqueued_sequence_number_epoch": NOT_REPLICATED,
     }
