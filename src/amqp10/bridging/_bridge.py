@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import anyio
 
+from .._groups import only
 from ..client import Connection
-from ..client.internals import close_deadlines, core_of, leave_all, only
+from ..client.internals import close_deadlines, core_of, leave_all
 from ..engine import Address, parse_address
 from ..errors import LocalProtocolError
 from ..messaging import Source, Target

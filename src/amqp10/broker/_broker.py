@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, get_args
 import anyio
 from anyio.abc import ByteStream, TaskGroup, TaskStatus
 
+from .._groups import Ungrouped
 from ..engine import (
     DELAYED_RETRY_CAPABILITY,
     ON_DEMAND_CAPABILITY,
@@ -682,12 +683,8 @@ class Broker:
         self._entrance.remove_socket()
         self._background.cancel()
         try:
-            await self._group.__aexit__(None, None, None)
-        except BaseExceptionGroup as group:
-            cause: BaseException = group
-            while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
-                cause = cause.exceptions[0]
-            raise cause from None
+            with Ungrouped():
+                await self._group.__aexit__(None, None, None)
         finally:
             self._close_stores()
             self._shield.__exit__(None, None, None)

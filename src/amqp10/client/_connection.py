@@ -20,6 +20,7 @@ from typing import Any, Self, Unpack
 import anyio
 from anyio.abc import ByteStream, TaskGroup
 
+from .._groups import Ungrouped, only
 from ..engine import (
     NO_LINK_OWNER,
     NO_SESSION_OWNER,
@@ -49,7 +50,6 @@ from ._core.close_deadline import CloseDeadlines, leave_all
 from ._core.connection import ConnectionCore, LinkCore, SessionCore, TokenKeeper
 from ._core.faces import core_of
 from ._environment import url_settings
-from ._errors import only
 from ._events import (
     ConnectionBlocked,
     ConnectionGivenUp,
@@ -391,9 +391,8 @@ class ClientConnection(ConnectionCore, EngineOwner):
         if not self.over and self.interrupted:
             self._on_ended(None)
         try:
-            await tasks.__aexit__(None, None, None)
-        except BaseExceptionGroup as group:
-            raise only(group) from None
+            with Ungrouped():
+                await tasks.__aexit__(None, None, None)
         finally:
             self._shield.__exit__(None, None, None)
 

@@ -1,4 +1,4 @@
-"""Errors as calls raise them: each its own, and one where a group of one is told."""
+"""Errors as calls raise them, each its own."""
 
 from __future__ import annotations
 
@@ -15,13 +15,6 @@ def fresh(cause: AmqpError) -> AmqpError:
     error.__cause__ = cause.__cause__
     if hasattr(cause, "__notes__"):
         error.__notes__ = list(cause.__notes__)
-    return error
-
-
-def only(error: BaseException) -> BaseException:
-    """Return the one cause that a group of one stands for."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
     return error
 
 

@@ -31,7 +31,6 @@ from ._environment import read as read
 from ._environment import secret as secret
 from ._environment import url_settings as url_settings
 from ._environment import with_password as with_password
-from ._errors import only as only
 from ._links.link import ClientLink as ClientLink
 from ._links.link import Link as Link
 from ._receiving.browser import Browser as Browser

@@ -14,11 +14,12 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from .._groups import Ungrouped
 from ..client import Connection, Sender, SentDelivery, Transaction
 from ..client.internals import not_accepted
 from ..errors import EncodeError, LocalProtocolError
 from ..messaging import Accepted, Message, Rejected
-from ._connection.connect import connection, link_properties, single_cause, target
+from ._connection.connect import connection, link_properties, target
 from ._options import Options
 from ._rows.encode import Rows
 
@@ -78,10 +79,8 @@ def send(options: Options, batches: Iterator[pa.RecordBatch], prefix: str) -> Se
         AmqpError: the connection or link is over.
         ValueError: a row cannot be a message.
     """
-    try:
+    with Ungrouped():
         return anyio.run(TaskSender(options, prefix).run, batches, backend="trio")
-    except BaseExceptionGroup as group:
-        raise single_cause(group) from None
 
 
 class TaskSender:

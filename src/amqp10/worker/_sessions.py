@@ -20,6 +20,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
+from .._groups import Ungrouped
 from .._service import ServiceBlock
 from ..client import Connection
 from ..client.internals import is_transient, restores
@@ -230,16 +231,12 @@ class SessionWorker:
 
     @asynccontextmanager
     async def _run(self) -> AsyncIterator[None]:
-        try:
+        with Ungrouped():
             async with anyio.create_task_group() as self._group:
                 for _ in range(self.sessions):
                     self._group.start_soon(self._serve)
                 yield
                 self.stop()
-        except BaseExceptionGroup as several:
-            if len(several.exceptions) == 1:
-                raise several.exceptions[0] from None
-            raise
         if self._over is not None:
             raise self._over
 

@@ -31,6 +31,7 @@ import anyio.lowlevel
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
+from .._groups import Ungrouped
 from .._service import ServiceBlock
 from ..client import Connection, Delivery, Receiver, Sender
 from ..client.internals import MOST_CREDIT, processing_of, take_at_once
@@ -328,7 +329,7 @@ class Worker:
     async def _run(self) -> AsyncIterator[None]:
         async with AsyncExitStack() as links:
             await self._attach(links)
-            try:
+            with Ungrouped():
                 async with anyio.create_task_group() as self._group:
                     self._call_another()
                     yield
@@ -344,10 +345,6 @@ class Worker:
                             )
                         self._notice("handlers_cancelled", logging.WARNING, f"{text}: {end}", count=self.running)
                     self._group.cancel_scope.cancel()
-            except BaseExceptionGroup as group:
-                if len(group.exceptions) == 1:
-                    raise group.exceptions[0] from None
-                raise
 
     async def _attach(self, links: AsyncExitStack) -> None:
         connection = self._connection

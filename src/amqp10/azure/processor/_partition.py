@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 import anyio
 import anyio.to_thread
 
+from ..._groups import Ungrouped
 from ...errors import DecodeError
 from ...net import backoff, visible
 from ..event_hubs import EventReader, OwnershipLost, ReceivedEvent
@@ -120,7 +121,7 @@ class PartitionRun:
 
     async def _read(self) -> None:
         free = anyio.Semaphore(self._handling.concurrency)
-        try:
+        with Ungrouped():
             async with anyio.create_task_group() as tasks:
                 while not self._stopping.is_set():
                     await free.acquire()
@@ -131,10 +132,6 @@ class PartitionRun:
                         await self._handle(events, free)
                     else:
                         tasks.start_soon(self._handle, events, free)
-        except BaseExceptionGroup as group:
-            if len(group.exceptions) == 1:
-                raise group.exceptions[0] from None
-            raise
 
     async def _next(self) -> list[ReceivedEvent]:
         """Return the next events; none at the end. Those that come too late stay in the hub."""

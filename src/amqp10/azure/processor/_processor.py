@@ -16,6 +16,7 @@ from uuid import uuid4
 import anyio
 from anyio.abc import TaskGroup
 
+from ..._groups import Ungrouped
 from ..._service import ServiceBlock
 from ...errors import AmqpError, StoreError
 from ...messaging import EventPosition
@@ -283,21 +284,18 @@ class EventProcessor:
     async def _run(self) -> AsyncIterator[None]:
         try:
             await self._ask_for_partitions()
-            async with anyio.create_task_group() as self._group:
-                await self._look()
-                self._group.start_soon(self._balance)
-                self._group.start_soon(self._watch_leases)
-                self._group.start_soon(self._keep_checkpoints)
-                yield
-                self.stop()
-                while self._runs:
-                    self._changed = anyio.Event()
-                    await self._changed.wait()
-                self._group.cancel_scope.cancel()
-        except BaseExceptionGroup as group:
-            if len(group.exceptions) == 1:
-                raise group.exceptions[0] from None
-            raise
+            with Ungrouped():
+                async with anyio.create_task_group() as self._group:
+                    await self._look()
+                    self._group.start_soon(self._balance)
+                    self._group.start_soon(self._watch_leases)
+                    self._group.start_soon(self._keep_checkpoints)
+                    yield
+                    self.stop()
+                    while self._runs:
+                        self._changed = anyio.Event()
+                        await self._changed.wait()
+                    self._group.cancel_scope.cancel()
         finally:
             with anyio.move_on_after(_CLOSE, shield=True):
                 await self._give_all_back()

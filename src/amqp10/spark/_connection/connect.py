@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import anyio
 
+from ..._groups import only
 from ...client import CbsTokens, Connection, Reconnect
 from ...errors import ConnectionLost
 from ...messaging import Selector, Source, Target
@@ -239,7 +240,7 @@ def run_with_retries(options: Options, function: Callable[..., Awaitable[T]], *a
         try:
             return anyio.run(function, *args, backend="trio")
         except (ConnectionLost, BaseExceptionGroup) as raised:
-            error = single_cause(raised)
+            error = only(raised)
         if not isinstance(error, ConnectionLost):
             raise error
         now = time.monotonic()
@@ -248,10 +249,3 @@ def run_with_retries(options: Options, function: Callable[..., Awaitable[T]], *a
             raise error
         _log.warning("no connection, trying again: %s", error)
         time.sleep(RETRY_SECONDS)
-
-
-def single_cause(error: BaseException) -> BaseException:
-    """Unwrap exception groups of one exception."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error

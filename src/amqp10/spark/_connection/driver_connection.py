@@ -12,10 +12,11 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import anyio
 from anyio.from_thread import BlockingPortal
 
+from ..._groups import Ungrouped
 from ...client import Connection
 from ...errors import AmqpError, ConnectionLost
 from .._options import Options
-from .connect import RETRY_SECONDS, connection, single_cause
+from .connect import RETRY_SECONDS, connection
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -59,14 +60,12 @@ class DriverConnection:
     def _call(self, function: Callable[..., Awaitable[T]], *args: Any) -> T:
         if self._portal is None:
             self._portal = _portal()
-        try:
+        with Ungrouped():
             if self._opened is None or not self._opened.open:
                 self.close()
                 context = self._portal.wrap_async_context_manager(connection(self._options))
                 self._opened = self._connections.enter_context(context)
             return self._portal.call(function, self._opened, *args)
-        except BaseExceptionGroup as group:
-            raise single_cause(group) from None
 
     def close(self) -> None:
         """Close the connection, if there is one; the next call opens another."""

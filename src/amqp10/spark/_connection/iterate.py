@@ -12,7 +12,7 @@ from typing import TypeVar
 import anyio
 from anyio.from_thread import start_blocking_portal
 
-from .connect import single_cause
+from ..._groups import Ungrouped
 
 T = TypeVar("T")
 MAX_AHEAD = 2
@@ -40,10 +40,8 @@ def iterate_in_thread(produce: Callable[[Callable[[T], Awaitable[None]]], Awaita
                 except anyio.EndOfStream:
                     break
                 yield item
-            try:
+            with Ungrouped():
                 running.result()
-            except BaseExceptionGroup as group:
-                raise single_cause(group) from None
         finally:
             running.cancel()
             portal.call(receive.aclose)  # in the portal's thread, where `produce` may be waiting to send
