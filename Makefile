@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Else each worker of pytest rewrites the assertions of all tests anew, in each run.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test lint check format coverage dist sync azure-matrix nightly soak interop docs tables changelog release-notes bench bench-quick bench-real bench-real-brokers bench-full bench-transports bench-scale bench-large bench-spark clean
+.PHONY: help demo test lint check format coverage dist sync azure-matrix nightly sanitize soak interop docs tables changelog release-notes bench bench-quick bench-real bench-real-brokers bench-full bench-transports bench-scale bench-large bench-spark clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -108,6 +108,9 @@ nightly: $(VENV)/.interop  ## 10,000 random walks of engines and of resumed link
 	AMQP10_LIVES=3000 $(BIN)/python -m pytest -q -n 2 -o timeout=0 tests/azure/processor/test_balancing.py
 	AMQP10_EXAMPLES=500 $(BIN)/python -m pytest -q -n 2 -o timeout=0 -m hypothesis
 	AMQP10_MESSAGES=1000000 $(BIN)/python -m pytest -q -o timeout=0 tests/test_compiled.py
+
+sanitize: $(VENV)/.interop  ## the compiled part under the sanitizers of the C compiler, with 20,000 messages (a part of nightly)
+	AMQP10_MESSAGES=20000 $(BIN)/python -m pytest -q -o timeout=0 -rs tests/test_compiled.py -k sanitizers
 
 soak: $(VENV)/.dev  ## 200,000 messages through connections that break 100 times; none may be lost (SOAK=options)
 	$(BIN)/python tools/soak.py $(SOAK)
