@@ -242,8 +242,8 @@ SERVICE_BUS = {
         ),
         B(
             "source of a dead letter",
-            "A dead letter names the entity where it was",
-            "queues.dead_letter pairs.settled_by_theirs",
+            "A dead letter that was passed on names the entity where it died",
+            "topics.forwarded_dead_letters",
         ),
         B(
             "defer",

@@ -201,7 +201,7 @@ async def test_deferred_and_dead() -> None:
             delivery = await receiver.receive()
             assert (delivery.dead_letter_reason, delivery.dead_letter_description) == ("unreadable", "not by me")
             assert delivery.message.application_properties["by"] == "us"
-            assert delivery.dead_letter_source == "orders"
+            assert delivery.dead_letter_source is None
             await delivery.complete()
 
 

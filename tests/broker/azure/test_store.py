@@ -119,7 +119,7 @@ class TestMessages:
                 assert [(each.body, each.sequence_number) for each in batch] == [(b"4", 4), (b"later", 6)]
             async with bus.receiver("orders/$DeadLetterQueue") as receiver:
                 dead = await receiver.receive()
-                assert (dead.body, dead.dead_letter_reason, dead.dead_letter_source) == (b"3", "bad", "orders")
+                assert (dead.body, dead.dead_letter_reason, dead.dead_letter_source) == (b"3", "bad", None)
 
     async def test_locks(self, lives: Lives) -> None:
         """A lock lasts as long as it was to, and its token settles the message; its end counts as an attempt."""

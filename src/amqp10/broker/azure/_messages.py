@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ...errors import DecodeError, EncodeError
 from ...messaging import Data, Message, bare_message, read_annotations, read_header
+from ...messaging.sections import DELIVERY_ANNOTATIONS, section_at
 from ...types import Described, Int, Symbol, Timestamp, UByte, UInt, ULong, decode, encode
 
 if TYPE_CHECKING:
@@ -39,8 +40,9 @@ _STORED: Final = (
 _MADE: Final = 8
 """How many names of `_STORED`, from the first, `EntityMessage` is made of; the others are set afterwards."""
 _FAR: Final = 253_402_300_799_000  # the last millisecond of the year 9999
+_LONGEST_TTL: Final = 0xFFFF_FFFF
+"""Milliseconds that a header can say, some 50 days."""
 _HEADER: Final = ULong(0x70)
-_DELIVERY_ANNOTATIONS: Final = ULong(0x71)
 _ANNOTATIONS: Final = ULong(0x72)
 
 
@@ -61,7 +63,7 @@ class EntityMessage:
         enqueued: when it came.
         expires: when it is dead; None for never.
         account: of the user who sent it; None where no user is known.
-        dead_letter_source: the entity that it died in; None: it did not.
+        dead_letter_source: the entity that it died in, once it was passed on from the dead letters of that.
         session_id: the session that it belongs to (group-id); None: to none.
         hops: how often it was forwarded.
         size: octets that it takes; `sent`: those that it took at first.
@@ -98,8 +100,7 @@ class EntityMessage:
         Raises:
             DecodeError: it is no message.
         """
-        message = Message.decode(payload)
-        message.check()
+        payload, message = checked(payload)
         header = read_header(payload)
         annotations = {key: value for key, value in read_annotations(payload).items() if key not in _OURS}
         due = annotations.get(SCHEDULED_FOR)
@@ -135,7 +136,7 @@ class EntityMessage:
             said[Symbol("x-opt-deadletter-source")] = self.dead_letter_source
         sections = [Described(_HEADER, [*header, UInt(self.attempts)]), Described(_ANNOTATIONS, said)]
         if token is not None:
-            sections.insert(1, Described(_DELIVERY_ANNOTATIONS, {Symbol("x-opt-lock-token"): token}))
+            sections.insert(1, Described(ULong(DELIVERY_ANNOTATIONS), {Symbol("x-opt-lock-token"): token}))
         return b"".join((*map(encode, sections), self.bare))
 
     def stored(self, lock: tuple[UUID, float] | None) -> bytes:
@@ -166,6 +167,11 @@ class EntityMessage:
             raise ValueError(f"{message.state!r:.60} is no state of a message")
         Message.decode(message.bare).check()
         return message, None if token is None else (token, float(until))
+
+    def live_at_most(self, seconds: float) -> None:
+        """Shorten its time to live to what its entity allows, of which its header tells."""
+        milliseconds = min(round(seconds * 1000), _LONGEST_TTL)
+        self.ttl = milliseconds if self.ttl is None else min(self.ttl, milliseconds)
 
     def say(self, properties: dict[str, Any]) -> None:
         """Add application properties, in place of those of the same name; what cannot be said is left out."""
@@ -204,14 +210,45 @@ class EntityMessage:
             state="active",
             enqueued=0.0,
             expires=None,
-            dead_letter_source=None,
         )
 
-    def dead(self, source: str, reason: str, description: str) -> EntityMessage:
-        """Copy it for the dead letters of its entity."""
-        twin = replace(self.twin(), ttl=None, attempts=self.attempts, dead_letter_source=source)
-        twin.say({"DeadLetterReason": reason, "DeadLetterErrorDescription": description})
+    def dead(self, reason: str | None, description: str | None) -> EntityMessage:
+        """Copy it for the dead letters of its entity; None: nothing is said of why."""
+        twin = replace(self.twin(), ttl=None, attempts=self.attempts)
+        said = {"DeadLetterReason": reason, "DeadLetterErrorDescription": description}
+        twin.say({name: value for name, value in said.items() if value is not None})
         return twin
+
+
+def checked(payload: bytes) -> tuple[bytes, Message]:
+    """Return a message that was read to its end, and its octets in the order of §3.2.
+
+    azure-servicebus and azure-eventhub put delivery annotations behind the body. Those are left out: they are for the
+    service, which has no use for them.
+
+    Raises:
+        DecodeError: it is no message.
+    """
+    message = Message.decode(payload)
+    try:
+        message.check()
+    except DecodeError:
+        before = _before_late_annotations(payload)
+        if before is None:
+            raise
+        message = Message.decode(before)
+        message.check()
+        return before, message
+    return payload, message
+
+
+def _before_late_annotations(payload: bytes) -> bytes | None:
+    """Return what is before delivery annotations at the end of a message; None: they are not there."""
+    at = last_at = code = 0
+    while at < len(payload):
+        last_at = at
+        code, _, at = section_at(payload, at)
+    return payload[:last_at] if code == DELIVERY_ANNOTATIONS else None
 
 
 def messages_in(payload: bytes, message_format: int) -> list[EntityMessage]:

@@ -391,8 +391,9 @@ class Namespace:
         """Declare a queue or a subscription, with its dead letters."""
         self._check_free(name)
         usual = EntityTerms(config.lock_duration, sendable=False)
-        entity = self._declare(name, _terms(config), self._declare(name + _DEAD_LETTERS, usual))
-        entity.undelivered = self._declare(name + _TRANSFER + _DEAD_LETTERS, usual)
+        dead_letters = self._declare(name + _DEAD_LETTERS, usual)
+        entity = self._declare(name, _terms(config), dead_letters)
+        entity.undelivered = dead_letters.undelivered = self._declare(name + _TRANSFER + _DEAD_LETTERS, usual)
         return entity
 
     def _declare(self, name: str, terms: EntityTerms, dead_letters: Entity | None = None) -> Entity:

@@ -9,11 +9,11 @@ from amqp10.broker._errors import Refused
 from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._queues.node import Limits, NotTaken
 from amqp10.broker._router import Router
-from amqp10.broker.azure import AzureConfig, TopicConfig
+from amqp10.broker.azure import AzureConfig, QueueConfig, TopicConfig
 from amqp10.broker.azure._messages import BATCH_FORMAT
 from amqp10.broker.azure._namespace import Namespace
 from amqp10.messaging import Data, Error, Message
-from amqp10.types import Symbol
+from amqp10.types import Described, Symbol, ULong, encode
 
 from ..conftest import NOON, Bench, Clock, Taker
 
@@ -67,6 +67,19 @@ class TestMessages:
         assert refusal.value.condition == "amqp:decode-error"
         assert bench.queue.depth == 0
 
+    def test_delivery_annotations_behind_the_body(self, bench: Bench) -> None:
+        """Microsoft's SDK for Python puts them there; they are for the service, and go no further."""
+        annotations = encode(Described(ULong(0x71), {Symbol("for-the-service"): 1}))
+        payload = Message(b"x", message_id="a").encode() + annotations
+        for octets, message_format in ((payload, 0), (Message(Data(payload, payload)).encode(), BATCH_FORMAT)):
+            bench.queue.take(QueuedMessage.read(octets, message_format, 0.0))
+        bench.router.flush()
+        assert [(each.body, each.message_id) for _, each in bench.take(3)] == [(b"x", "a")] * 3
+        for _, message in bench.take(3):
+            assert message.delivery_annotations == {}
+        with pytest.raises(NotTaken, match="comes after"):
+            bench.queue.take(QueuedMessage.read(payload + annotations, 0, 0.0))
+
     def test_too_large(self, bench: Bench) -> None:
         """A receiver for which a message is too large is out of line with that; the message stays for others."""
         bench.send(Message(b"x"))
@@ -118,7 +131,7 @@ class TestSettling:
         assert bench.take_one()[1].delivery_count == 0
 
     def test_dead_letter(self, bench: Bench) -> None:
-        """A dead letter says why it is one, and where it was; it has a number of its own there."""
+        """A dead letter says why it is one; it has a number of its own there."""
         bench.send(Message(b"other"))
         bench.send(Message(b"x", subject="s", ttl=timedelta(seconds=5)))
         (_, _), (token, _) = bench.take(2)
@@ -127,9 +140,15 @@ class TestSettling:
         _, dead = bench.take_one(entity=bench.dead)
         reasons = {"DeadLetterReason": "bad", "DeadLetterErrorDescription": "very bad", "k": 1}
         assert (dead.body, dead.subject, dead.application_properties) == (b"x", "s", reasons)
-        assert dead.message_annotations["x-opt-deadletter-source"] == "orders"
+        assert "x-opt-deadletter-source" not in dead.message_annotations  # only of one that was passed on
         assert dead.message_annotations["x-opt-sequence-number"] == 1
         assert dead.message_annotations["x-opt-enqueue-sequence-number"] == 2
+
+    def test_no_reason(self, bench: Bench) -> None:
+        """A receiver that says no reason has none said."""
+        bench.send(Message(b"x"))
+        bench.queue.dead_letter(bench.take_one()[0], None, None, {})
+        assert bench.take_one(entity=bench.dead)[1].application_properties == {}
 
     def test_dead_letters_stay(self, bench: Bench) -> None:
         """From there a message has nowhere left to go, however often it fails."""
@@ -208,6 +227,15 @@ class TestLocks:
         bench.router.expire()
         assert len(bench.queue._timers) < 300
 
+    def test_end_at_one_moment(self) -> None:
+        """Locks that end at one moment end in the order of the messages, so the dead letters have that, too."""
+        bench = Bench(QueueConfig("orders", max_delivery_count=1))
+        for number in range(30):
+            bench.send(Message(number))
+        bench.take(30)
+        bench.pass_time(61)
+        assert [message.body for _, message in bench.take(30, entity=bench.dead)] == list(range(30))
+
 
 class TestDeferred:
     def test_by_number(self, bench: Bench) -> None:
@@ -236,6 +264,35 @@ class TestDeferred:
         bench.pass_time(31)
         assert bench.take() == []
         assert len(bench.queue.receive([1], locks=True)) == 1
+
+    @pytest.mark.parametrize("bench", [{"ttl": 10.0, "dead_letter_expired": True}], indirect=True)
+    @pytest.mark.parametrize("late", [False, True], ids=["deferred in time", "deferred when it was over"])
+    def test_expires_when_asked_for(self, bench: Bench, late: bool) -> None:
+        """Its time to live ends when somebody asks for it, and not before."""
+        bench.send(Message(b"x"))
+        token, _ = bench.take_one()
+        bench.pass_time(11 if late else 0)
+        bench.queue.defer(token, {})
+        bench.pass_time(100)
+        assert [each.state for each in bench.queue.peek(1, 9)] == ["deferred"]
+        with pytest.raises(Refused) as gone:
+            bench.queue.receive([1], locks=True)
+        assert condition(gone) == "com.microsoft:message-not-found"
+        assert bench.take_one(entity=bench.dead)[1].application_properties["DeadLetterReason"] == "TTLExpiredException"
+
+    @pytest.mark.parametrize("bench", [{"ttl": 10.0}], indirect=True)
+    def test_locked_beyond_its_time(self, bench: Bench) -> None:
+        """One that was received in time comes back as deferred, and dies only when it is asked for again."""
+        bench.send(Message(b"x"))
+        bench.queue.defer(bench.take_one()[0], {})
+        [(token, _)] = bench.queue.receive([1], locks=True)
+        assert token is not None
+        bench.pass_time(11)
+        bench.queue.abandon(token, {})
+        assert bench.queue.depth == 1
+        with pytest.raises(Refused):
+            bench.queue.receive([1], locks=True)
+        assert bench.queue.depth == 0
 
     def test_all_or_none(self, bench: Bench) -> None:
         """If one of them is not deferred, none is received."""
@@ -280,11 +337,15 @@ class TestTime:
 
     @pytest.mark.parametrize("bench", [{"ttl": 10.0}], indirect=True)
     def test_expires(self, bench: Bench) -> None:
-        """The shorter of the two times to live counts; without dead-lettering the message is dropped."""
+        """The shorter of the two times to live counts, and the header says it; the message is dropped then."""
         bench.send(Message("short", ttl=timedelta(seconds=5)))
         bench.send(Message("long", ttl=timedelta(seconds=50)))
+        bench.send(Message("none"))
+        assert [Message.decode(each.outgoing()).ttl for each in bench.queue.peek(1, 9)] == [
+            timedelta(seconds=seconds) for seconds in (5, 10, 10)
+        ]
         bench.pass_time(5)
-        assert bench.queue.depth == 1
+        assert bench.queue.depth == 2
         bench.pass_time(5)
         assert (bench.queue.depth, bench.dead.depth) == (0, 0)
 

@@ -22,7 +22,7 @@ from ..._queues.node import Consumer, Node, NotTaken
 from ..._queues.stream import Retention, Stream
 from ..._queues.stream_offsets import Place
 from .._busy import AzureNode
-from .._messages import BATCH_FORMAT, parts_of_batch, timestamp
+from .._messages import BATCH_FORMAT, checked, parts_of_batch, timestamp
 from .partition_keys import partition_of
 
 if TYPE_CHECKING:
@@ -165,9 +165,11 @@ class Hub(AzureNode):
             raise NotTaken(reason, "amqp:link:message-size-exceeded")
         try:
             if entry.message_format == 0:
-                return [entry], _key_in(_checked(entry.payload))
+                entry.payload, event = checked(entry.payload)
+                entry.size = len(entry.payload)
+                return [entry], _key_in(event)
             if entry.message_format != BATCH_FORMAT:
-                return [self._event(entry.payload, None, entry)], _key_in(_checked(entry.payload))
+                return [self._event(entry.payload, None, entry)], _key_in(checked(entry.payload)[1])
             key = _key_in(Message.decode(entry.payload))
             return [self._event(part, key, entry) for part in parts_of_batch(entry.payload, MOST_IN_BATCH)], key
         except DecodeError as error:
@@ -175,7 +177,8 @@ class Hub(AzureNode):
 
     def _event(self, payload: bytes, key: str | None, batch: QueuedMessage) -> QueuedMessage:
         """Return one event of a batch, with the key of that; its own counts for nothing."""
-        own = _key_in(_checked(payload))
+        payload, message = checked(payload)
+        own = _key_in(message)
         event = QueuedMessage.read(payload, 0, self._router.clock())
         event.origin, event.account = batch.origin, batch.account
         if key is not None and own != key:
@@ -466,17 +469,6 @@ class Partition(AzureNode, Stream):
 def offset_of(sequence: int) -> str:
     """Return the offset of the event with this sequence number."""
     return str(sequence * OFFSET_STEP)
-
-
-def _checked(payload: bytes) -> Message:
-    """Return an event that is read to its end.
-
-    Raises:
-        DecodeError: it is malformed.
-    """
-    message = Message.decode(payload)
-    message.check()
-    return message
 
 
 def _key_in(event: Message) -> str | None:

@@ -107,6 +107,7 @@ class Entity(AzureNode):
         status: what it is open for.
         accessed: when something was last sent or received, seconds since 1970.
         pass_on: takes each message as soon as it is there; None: the entity keeps them.
+        dead_letters_of: the entity whose dead letters these are; None: they are no dead letters.
         undelivered: where messages go that could not be passed on; None for the dead letters.
     """
 
@@ -127,6 +128,9 @@ class Entity(AzureNode):
         super().__init__(name, limits=limits, touch=touch)
         self.terms = terms
         self.dead_letters = dead_letters
+        self.dead_letters_of: str | None = None
+        if dead_letters is not None:
+            dead_letters.dead_letters_of = name
         self.status: Status = "Active"
         self.accessed: float = clock()
         self.sent: dict[int, float] = {}
@@ -194,7 +198,7 @@ class Entity(AzureNode):
         if lock is not None and group.id is None:  # a session is free when its receiver is gone
             token, until = lock
             self._locks.add(Lock(token, message, group, until))
-            self._at(until, "lock", token)
+            self._at(until, "lock", sequence)
         elif message.state == "active":
             self._make_ready(message)
 
@@ -394,15 +398,14 @@ class Entity(AzureNode):
 
     def _begin(self, message: EntityMessage, now: float) -> None:
         """Let a message be there for receivers, or go on to where it goes from here."""
+        if self.terms.ttl is not None:
+            message.live_at_most(self.terms.ttl)
         if self.pass_on is not None:
             self._remove(message)
             self.pass_on(self, message)
             return
-        lives = [
-            each for each in (None if message.ttl is None else message.ttl / 1000, self.terms.ttl) if each is not None
-        ]
-        if lives:
-            message.expires = now + min(lives)
+        if message.ttl is not None:
+            message.expires = now + message.ttl / 1000
             self._at(message.expires, "death", message.sequence)
         self._make_ready(message)
 
@@ -553,6 +556,8 @@ class Entity(AzureNode):
                 session is locked by nobody.
         """
         self._pass_time()
+        sequences = list(sequences)
+        self._expire_deferred(sequences)
         found = self._find(sequences, "deferred")
         if self.terms.requires_session:
             group = self._held_session(session_id)
@@ -583,6 +588,14 @@ class Entity(AzureNode):
             found[sequence] = message
         return list(found.values())
 
+    def _expire_deferred(self, sequences: Iterable[int]) -> None:
+        """Let deferred messages die that somebody asks for and whose time is over: only then they do."""
+        now = self._clock()
+        for message in [self._messages[each] for each in sequences if each in self._messages]:
+            over = message.expires is not None and message.expires <= now
+            if over and message.state == "deferred" and not self._locks.is_locked(message.sequence):
+                self._expire(message)
+
     # Locks
 
     def _lock_end(self, group: Group) -> float:
@@ -592,7 +605,7 @@ class Entity(AzureNode):
     def _lock(self, message: EntityMessage, group: Group, token: UUID, until: float) -> None:
         self._locks.add(Lock(token, message, group, until))
         if group.id is None:
-            self._at(until, "lock", token)
+            self._at(until, "lock", message.sequence)
             self._note(message, lazily=True)
 
     def renew(self, tokens: Iterable[UUID]) -> list[float]:
@@ -605,9 +618,9 @@ class Entity(AzureNode):
             raise Refused(NOT_ALLOWED, f"{self.name!r} requires sessions: renew the lock of the session")
         locks = {token: self._held(token) for token in tokens}
         until = self._clock() + self.terms.lock_duration
-        for token, lock in locks.items():
+        for lock in locks.values():
             lock.own_until = until
-            self._at(until, "lock", token)
+            self._at(until, "lock", lock.message.sequence)
             self._note(lock.message)
         return [until] * len(locks)
 
@@ -661,11 +674,13 @@ class Entity(AzureNode):
         message.attempts += 1
         message.state = "deferred"
 
-    def dead_letter(self, token: UUID, reason: str, description: str, properties: Mapping[Any, Any]) -> None:
-        """Move a message to the dead letters."""
+    def dead_letter(
+        self, token: UUID, reason: str | None, description: str | None, properties: Mapping[Any, Any]
+    ) -> None:
+        """Move a message to the dead letters; None: its receiver said nothing of that."""
         message = self._changed(token, properties)
         message.attempts += 1
-        self._bury(message, reason[:LONGEST_REASON], description[:LONGEST_REASON])
+        self._bury(message, reason and reason[:LONGEST_REASON], description and description[:LONGEST_REASON])
 
     def _changed(self, token: UUID, properties: Mapping[Any, Any]) -> EntityMessage:
         """Return a locked message, with what its receiver says added, and no longer locked."""
@@ -844,11 +859,13 @@ class Entity(AzureNode):
             self._come_back(message)
 
     def _come_back(self, message: EntityMessage) -> None:
-        if self.pass_on is not None and message.state == "active":
+        if message.state == "deferred":
+            return
+        if self.pass_on is not None:
             self._begin(message, self._clock())  # forwarding began while it was locked
         elif message.expires is not None and message.expires <= self._clock():
             self._expire(message)
-        elif message.state == "active":
+        else:
             self._make_ready(message)
 
     def _expire(self, message: EntityMessage) -> None:
@@ -857,12 +874,12 @@ class Entity(AzureNode):
         else:
             self._remove(message)
 
-    def _bury(self, message: EntityMessage, reason: str, description: str) -> None:
+    def _bury(self, message: EntityMessage, reason: str | None, description: str | None) -> None:
         """Move a message to the dead letters; one that is there already stays."""
         if self.dead_letters is None:
             self._come_back(message)
             return
-        dead = message.dead(self.name, reason, description)
+        dead = message.dead(reason, description)
         self._remove(message)
         self._keep_dead(self.dead_letters, dead, reason)
 
@@ -870,15 +887,16 @@ class Entity(AzureNode):
         """Keep a message that could not be passed on, among those or the dead letters."""
         keeper = self.undelivered or self.dead_letters
         if keeper is not None:
-            self._keep_dead(keeper, message.dead(self.name, reason, description), reason)
+            self._keep_dead(keeper, message.dead(reason, description), reason)
 
     def not_taken(self, message: EntityMessage, reason: str, description: str) -> None:
         """Keep a message that is not let in among the dead letters; it was in another entity before."""
         assert self.dead_letters is not None
-        self._keep_dead(self.dead_letters, message.dead(self.name, reason, description), reason)
+        self._keep_dead(self.dead_letters, message.dead(reason, description), reason)
 
-    def _keep_dead(self, keeper: Entity, dead: EntityMessage, reason: str) -> None:
+    def _keep_dead(self, keeper: Entity, dead: EntityMessage, reason: str | None) -> None:
         keeper.add(dead)
+        reason = reason or ""
         text = f"a message of {self.name!r:.200} is a dead letter: {reason:.500}"
         notice("message_dead_lettered", logging.INFO, text, queue=self.name, reason=reason, failures=dead.attempts)
         for observe in dead_letter_observers:
@@ -919,6 +937,7 @@ class Entity(AzureNode):
                 return
             twin = message.twin()
             twin.hops += 1
+            twin.dead_letter_source = source.dead_letters_of or message.dead_letter_source
             try:
                 target.check(twin)
             except NotTaken as refusal:
@@ -941,7 +960,7 @@ class Entity(AzureNode):
 
     # Time
 
-    def _at(self, moment: float, kind: TimerKind, what: UUID | int | str) -> None:
+    def _at(self, moment: float, kind: TimerKind, what: int | str) -> None:
         """Set a timer, and the router's alarm for this entity to it: that calls `expire`, which does what is due."""
         if len(self._timers) > 4 * len(self._messages) + 256:
             self._timers = list({timer for timer in self._timers if self._counts(*timer)})
@@ -957,7 +976,7 @@ class Entity(AzureNode):
     def _counts(self, moment: float, kind: TimerKind, what: Any) -> bool:
         """Return whether a timer still means something."""
         if kind == "lock":
-            lock = self._locks.by_token(what)
+            lock = self._locks.of_message(what)
             return lock is not None and lock.own_until == moment
         if kind == "session":
             group = self._groups.get(what)
@@ -975,7 +994,7 @@ class Entity(AzureNode):
                 continue
             self.touch()
             if kind == "lock":
-                lock = self._locks.by_token(what)
+                lock = self._locks.of_message(what)
                 assert lock is not None  # else the timer would mean nothing
                 self._attempt_failed(self._unlock(lock))
             elif kind == "session":
@@ -986,7 +1005,8 @@ class Entity(AzureNode):
                     reason = f"no session of {self.name!r} with messages came free in time"
                     attempt(f"a receiver of {self.name!r}", asker.refused, Error(Symbol(TIMEOUT), reason))
             elif kind == "death":
-                if not self._locks.is_locked(what):  # one that is locked dies when it comes back
+                # One that is locked dies when it comes back, and a deferred one when somebody asks for it.
+                if self._messages[what].state == "active" and not self._locks.is_locked(what):
                     self._expire(self._messages[what])
             else:
                 # It is there from now on, with the number of one that has just come.

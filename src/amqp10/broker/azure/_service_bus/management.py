@@ -215,7 +215,7 @@ def _settle(node: Management, asked: dict[Any, Any]) -> Answer:
         "completed": node.entity.complete,
         "abandoned": lambda token: node.entity.abandon(token, properties),
         "defered": lambda token: node.entity.defer(token, properties),
-        "suspended": lambda token: node.entity.dead_letter(token, reason or "", description or "", properties),
+        "suspended": lambda token: node.entity.dead_letter(token, reason, description, properties),
         "released": node.entity.release,
     }
     if not isinstance(status, str) or status not in settle:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ..._peer import Peer
     from .entity import Entity
 
+_DEAD_LETTER: Final = "com.microsoft:dead-letter"
+"""The condition that says no more than that a message is to be a dead letter."""
 _REASON, _DESCRIPTION = "DeadLetterReason", "DeadLetterErrorDescription"
 SESSION_FILTER: Final = Symbol("com.microsoft:session-filter")
 _LOCKED_UNTIL: Final = Symbol("com.microsoft:locked-until-utc")
@@ -161,10 +163,10 @@ class EntityReceiver(LinkTaker, Receiver, Settler):
         elif isinstance(state, Rejected):
             said = dict(state.error.info or {}) if state.error else {}
             reason, description = said.pop(_REASON, None), said.pop(_DESCRIPTION, None)
-            if state.error is not None:
+            if state.error is not None and state.error.condition != _DEAD_LETTER:
                 reason = reason or str(state.error.condition)
                 description = description or state.error.description
-            entity.dead_letter(token, str(reason or ""), str(description or ""), said)
+            entity.dead_letter(token, reason, description, said)
         else:
             raise Refused("amqp:not-implemented", f"the outcome {type(state).__name__} is not known here")
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 ALREADY_EXISTS: Final = "com.microsoft:entity-already-exists"
 NOT_FOUND: Final = "com.microsoft:messaging-entity-not-found"
 _MOST_RULES: Final = 2000
-_LONGEST_TTL: Final = 0xFFFF_FFFF
-"""Milliseconds that a header can say, some 50 days."""
 
 
 class Subscription:
@@ -130,9 +128,6 @@ def spread(topic: Entity, subscriptions: list[Subscription]) -> None:
     """Let an entity be a topic with these subscriptions."""
 
     def pass_on(source: Entity, message: EntityMessage) -> None:
-        if topic.terms.ttl is not None:
-            milliseconds = min(round(topic.terms.ttl * 1000), _LONGEST_TTL)
-            message.ttl = milliseconds if message.ttl is None else min(message.ttl, milliseconds)
         for subscription in subscriptions:
             subscription.take(message)
 
