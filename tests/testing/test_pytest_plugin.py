@@ -62,8 +62,9 @@ def test_service_bus(service_bus: BackgroundServiceBus) -> None:
 
 def test_administration(service_bus: BackgroundServiceBus) -> None:
     """Its entities can be administered; who has no token may not."""
-    with service_bus.administration() as url, pytest.raises(HTTPError, match="401"):
+    with service_bus.administration() as url, pytest.raises(HTTPError, match="401") as refused:
         urlopen(f"{url}/$Resources/queues")
+    refused.value.close()  # it is the response, too, and Python 3.14 warns of one that is left open
 
 
 def test_event_hubs(event_hubs: BackgroundEventHubs) -> None:
