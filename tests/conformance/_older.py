@@ -86,9 +86,11 @@ class Client09:
         opens: it opens the channel.
         virtual_hosts: those that are there; None for one by whatever name.
         open_to: the one that it asks for.
+        tune: the channel-max, frame-max and heartbeat that it asks for; None: `heartbeat`, and what is usual.
 
     Attributes:
         opened: what was said to that.
+        tuned: what was said to `tune`.
     """
 
     def __init__(
@@ -101,6 +103,7 @@ class Client09:
         opens: bool = True,
         virtual_hosts: Sequence[str] | None = None,
         open_to: str = "/",
+        tune: tuple[int, int, int] | None = None,
         **properties: Any,
     ) -> None:
         self.variant = variant
@@ -111,7 +114,7 @@ class Client09:
         self._reader = FrameReader(variant.framing, 1 << 20)
         self.put(variant.header)
         self.do(ConnectionStartOk(properties, "ANONYMOUS", b"", "en_US"), channel=0)
-        self.do(ConnectionTuneOk(100, 131_072, heartbeat), channel=0)
+        self.tuned = self.do(ConnectionTuneOk(*(tune or (100, 131_072, heartbeat))), channel=0)
         self.opened = self.do(ConnectionOpen(open_to), channel=0)
         if opens:
             self.do(ChannelOpen())

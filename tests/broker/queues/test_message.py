@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp10.broker._queues.message import QueuedMessage
+from amqp10.broker._queues.message import AT_ONCE, QueuedMessage
 from amqp10.errors import DecodeError
 from amqp10.messaging import AmqpValue, Header, Message, Properties, read_header, read_properties
 from amqp10.testing.strategies import messages
@@ -221,7 +221,7 @@ def said(payload: bytes) -> tuple[Any, ...] | str:
         header, properties = read_header(payload), read_properties(payload)
     except DecodeError:
         return "malformed"
-    deaths = [] if header.ttl is None else [100.0 + header.ttl / 1000]
+    deaths = [] if header.ttl is None else [100.0 + max(header.ttl / 1000, AT_ONCE)]
     if (expiry := properties.absolute_expiry_time) is not None:
         moment = expiry / 1000 if isinstance(expiry, int) else expiry.timestamp()
         deaths.append(100.0 + (moment - WALL.timestamp()))

@@ -253,12 +253,6 @@ class TestRetention:
             router.declare_queue("s", QueueDeclaration(arguments={"x-queue-type": "stream", **arguments}))
         assert router.nodes == {}
 
-    @pytest.mark.parametrize("terms", [{"durable": False}, {"exclusive": True}, {"auto_delete": True}])
-    def test_what_streams_cannot_be(self, router: Router, terms: dict[str, bool]) -> None:
-        """They stay, for all."""
-        with pytest.raises(Refused, match="a stream is durable"):
-            router.declare_queue("s", QueueDeclaration(arguments={"x-queue-type": "stream"}, **terms))
-
     def test_purge(self, make: Make) -> None:
         """There is none."""
         stream = make()

@@ -36,7 +36,7 @@ from ...types import Symbol, encode
 from .._address import prefixed
 from .._errors import Refused
 from .._limits import LONGEST_KEY, check_count, check_name
-from .._queues.arguments import KNOWN, QueueDeclaration
+from .._queues.arguments import KNOWN, QueueDeclaration, check_lasting
 from .._queues.declared import DeclaredQueue
 from .._queues.queue import Queue
 from .._queues.topic import Topic
@@ -183,6 +183,7 @@ class Requests:
         octets = self._check_arguments(asked.arguments)
         exclusive = asked.exclusive and not asked.outlives  # else that is so for a while only
         terms = QueueDeclaration(asked.durable, exclusive, asked.auto_delete, dict(asked.arguments))
+        check_lasting(terms)
         queue = self._router.declare_queue(
             name or f"amq.gen-{secrets.token_urlsafe(16)}", terms, self._owner if asked.exclusive else None
         )
@@ -310,7 +311,12 @@ class Requests:
         topology.weigh(binding, octets, account)
 
     def _unbind(self, asked: Unbind, rules: RequestRules) -> None:
-        exchange, destination = self._ends(asked)
+        try:
+            exchange, destination = self._ends(asked)
+        except Refused as refusal:
+            if rules.absent is None and refusal.error.condition == "amqp:not-found":
+                return  # without one of its ends there is no binding
+            raise
         self._topology.unbind(exchange, destination, asked.key, asked.arguments, rules)
 
     def _ends(self, asked: Bind | Unbind) -> tuple[Exchange, Node | Exchange]:
@@ -381,10 +387,15 @@ def _check_same(node: Node, asked: DeclareQueue, rules: RequestRules) -> None:
         ("durable", terms.durable, asked.durable),
         ("auto-delete", terms.auto_delete, asked.auto_delete),
         ("alternate-exchange", terms.arguments.get(DEAD_LETTERS), alternate),
-        ("arguments", _USUAL | {**terms.arguments}, _USUAL | {**asked.arguments}),
+        ("arguments", _meant(terms.arguments), _meant(asked.arguments)),
     ):
         if rules.differs(word, is_so, wanted):
             raise Refused(rules.different, f"queue {node.name!r} has {word} {is_so!r}, not {wanted!r}")
+
+
+def _meant(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a queue that mean something here: those that do not may differ."""
+    return _USUAL | {name: value for name, value in arguments.items() if name in KNOWN}
 
 
 _ACTIONS: Final[dict[type[Request[Any]], Callable[[Requests, Any, RequestRules], Any]]] = {

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from .._errors import Refused
+from .message import AT_ONCE
 
 _OVERFLOWS: Final = ("drop-head", "reject-publish", "reject-publish-dlx")
-# What is taken to be no time at all: a message that a consumer waits for is handed out before it is over.
-_AT_ONCE: Final = 0.01
 KNOWN: Final = frozenset(
     (
         *("x-message-ttl", "x-expires", "x-max-length", "x-max-length-bytes", "x-overflow", "x-max-age"),
@@ -99,7 +98,7 @@ class Arguments:
         least, most = (number(arguments, f"x-delayed-retry-{end}", least=None) or 0 for end in ("min", "max"))
         retry = text(arguments, "x-delayed-retry-type")
         return cls(
-            ttl=None if ttl is None else max(ttl / 1000, _AT_ONCE),
+            ttl=None if ttl is None else max(ttl / 1000, AT_ONCE),
             expires=None if expires is None else expires / 1000,
             most=number(arguments, "x-max-length"),
             most_bytes=number(arguments, "x-max-length-bytes"),
@@ -114,6 +113,17 @@ class Arguments:
             retry_least=least / 1000,
             retry_most=(most if most > 0 else least) / 1000,
         )
+
+
+def check_lasting(terms: QueueDeclaration) -> None:
+    """See that a quorum queue or a stream is declared as what it always is.
+
+    Raises:
+        Refused: it is declared as something that goes by itself, or with the broker.
+    """
+    kind = terms.arguments.get("x-queue-type")
+    if kind in ("quorum", "stream") and (terms.exclusive or terms.auto_delete or not terms.durable):
+        raise Refused("amqp:precondition-failed", f"a {kind} queue is durable, and neither exclusive nor auto-delete")
 
 
 def queue_type(arguments: Mapping[str, Any]) -> str:

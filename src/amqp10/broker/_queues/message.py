@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 Clock = Callable[[], float]
 
+AT_ONCE: Final = 0.01
+"""Seconds that a time-to-live of 0 gives a message: one that a consumer waits for is handed out within them."""
+
 SAYS_NOTHING = b"\x00\x53\x75\xa0\x00"
 """An empty message: it stands for one of another format, or one that cannot be read, where what it says decides."""
 
@@ -140,7 +143,7 @@ class QueuedMessage:
         header = _header_of(payload[: front.header]) if 0 < front.header <= _SHORT_HEADER else read_header(payload)
         if header.ttl is not None:
             # "a message expiration time will be computed based on the time of arrival at an intermediary" (§3.2.1)
-            self.expires = now + header.ttl / 1000
+            self.expires = now + max(header.ttl / 1000, AT_ONCE)
             self._has_ttl = True
             self._as_it_came = False
         expiry = read_properties(payload).absolute_expiry_time if front.expires else None

@@ -61,8 +61,6 @@ class Retention:
         Raises:
             Refused: an argument makes no sense, or it is what streams cannot be.
         """
-        if terms.exclusive or terms.auto_delete or not terms.durable:
-            raise Refused("amqp:precondition-failed", "a stream is durable, and neither exclusive nor auto-delete")
         arguments = terms.arguments
         for name in _NOT_OF_STREAMS:
             if name in arguments:

@@ -23,11 +23,14 @@ if TYPE_CHECKING:
     from ...messaging import Error
     from .._queues.message import QueuedMessage
     from .._queues.queue import Queue, Reason
+    from .exchanges import Exchange
     from .topology import Topology
 
 # Reasons that have another name in RabbitMQ.
 _REASONS: Final = {"max-delivery-count": "delivery_limit"}
 _DEATHS: Final = Symbol("x-death")
+_FIRST_DEATH: Final = Symbol("x-first-death-queue")
+_NATIVE: Final = Symbol("x-opt-0-9-1")  # has the headers of 0-9-1 that AMQP 1.0 has no place for, lists among them
 
 MOST_HOPS: Final = 64
 """How often the broker moves a message on by itself. Moving it to several queues counts that many times for each copy,
@@ -93,17 +96,21 @@ class DeadLetters:
             return False
         annotations, ttl = _read(entry)
         came_to, came_with = (_text(annotations.get(name)) for name in ("x-exchange", "x-routing-key"))
-        first_key = came_with if came_with is not None else queue.name
+        keys = [came_with if came_with is not None else queue.name, *_further_keys(annotations)]
         named = _REASONS.get(reason, reason)
-        deaths = _deaths(annotations, queue.name, named, came_to or "", first_key)
+        deaths = _deaths(annotations, queue.name, named, came_to or "", keys)
         if deaths is None:
             return False
         if ttl is not None and entry.expires is not None:  # which it has no more, so that it does not die again at once
             deaths[0]["original-expiration"] = str(ttl)
-        key = first_key if key is None else key
+        keys = keys if key is None else [key]
         dead = _moved(entry, reason)
-        marks: dict[Symbol, Any] = {_DEATHS: deaths, Symbol("x-exchange"): exchange_name, Symbol("x-routing-key"): key}
-        for which in ("last",) if _DEATHS in annotations else ("first", "last"):
+        marks: dict[Symbol, Any] = {
+            _DEATHS: deaths,
+            Symbol("x-exchange"): exchange_name,
+            Symbol("x-routing-key"): keys[0],
+        }
+        for which in ("last",) if _FIRST_DEATH in annotations else ("first", "last"):
             marks[Symbol(f"x-{which}-death-reason")] = named
             marks[Symbol(f"x-{which}-death-queue")] = queue.name
             marks[Symbol(f"x-{which}-death-exchange")] = came_to or ""
@@ -112,16 +119,18 @@ class DeadLetters:
         dead.annotate(marks)
         dead.immortal()
         try:
-            nodes = self._topology.route(
-                exchange, key, dead.payload if dead.message_format == 0 else SAYS_NOTHING
-            ).nodes
+            nodes = self._nodes(exchange, keys, dead.payload if dead.message_format == 0 else SAYS_NOTHING)
         except DecodeError:
             # Headers that cannot be read count as missing.
-            nodes = self._topology.route(exchange, key, SAYS_NOTHING).nodes
+            nodes = self._nodes(exchange, keys, SAYS_NOTHING)
         except Refused:  # too many binding keys to look through
             return False
         dead.hops *= max(1, len(nodes))
         return sum([_put(node, dead.copy()) for node in nodes]) > 0
+
+    def _nodes(self, exchange: Exchange, keys: list[str], payload: bytes) -> dict[Node, None]:
+        """Return where a message with these routing keys goes: once to each node."""
+        return {node: None for key in keys for node in self._topology.route(exchange, key, payload).nodes}
 
 
 def _moved(entry: QueuedMessage, reason: str) -> QueuedMessage:
@@ -152,8 +161,16 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def _further_keys(annotations: Mapping[Any, Any]) -> list[str]:
+    """Return the routing keys that a message has beside its first: of 1.0 in `x-cc`, of 0-9-1 in the header CC."""
+    keys, native = annotations.get("x-cc"), annotations.get(_NATIVE)
+    if keys is None and isinstance(native, dict) and isinstance(native.get("headers"), dict):
+        keys = native["headers"].get("CC")
+    return [key for key in keys if isinstance(key, str)] if isinstance(keys, list) else []
+
+
 def _deaths(
-    annotations: Mapping[Any, Any], queue: str, reason: str, exchange: str, key: str
+    annotations: Mapping[Any, Any], queue: str, reason: str, exchange: str, keys: list[str]
 ) -> list[dict[str, Any]] | None:
     """Return the deaths of a message with this one more; None for a circle without a rejection."""
     found = annotations.get(_DEATHS)
@@ -168,6 +185,6 @@ def _deaths(
         "queue": queue,
         "time": datetime.now(UTC).replace(microsecond=0),
         "exchange": exchange,
-        "routing-keys": [key],
+        "routing-keys": keys,
     }
     return [death, *(each for each in before if not any(each is one for one in same))]

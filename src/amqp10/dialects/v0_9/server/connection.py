@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 
 SERVER_CAPABILITIES = (
     *("authentication_failure_close", "basic.nack", "connection.blocked", "consumer_cancel_notify"),
-    *("consumer_priorities", "exchange_exchange_bindings", "per_consumer_qos", "publisher_confirms"),
+    *("consumer_priorities", "direct_reply_to", "exchange_exchange_bindings", "per_consumer_qos"),
+    "publisher_confirms",
 )
 
 
@@ -141,6 +142,9 @@ class ServerConnection(ConnectionCore):
         frame_max = method.frame_max or self._frame_max
         if not LEAST_FRAME <= frame_max <= self._frame_max:
             raise Fault(530, f"a frame-max of {frame_max}, not within {LEAST_FRAME} and {self._frame_max}", method.code)
+        if method.channel_max > self._channel_max:
+            text = f"a channel-max of {method.channel_max}, and {self._channel_max} was offered"
+            raise Fault(530, text, method.code)
         self._tuned = True
         self._frame_max = frame_max
         self._channel_max = agreed(method.channel_max, self._channel_max)
@@ -177,7 +181,8 @@ class ServerConnection(ConnectionCore):
         engine = self.engine
         method = engine.variant.methods.decode(payload) if kind == METHOD else None
         if not isinstance(method, ChannelOpen) or not engine.opened:
-            raise Fault(504, f"a frame on channel {number}, which is not open")
+            blamed = method.code if method is not None else (0, 0)
+            raise Fault(504, f"a frame on channel {number}, which is not open", blamed)
         if number > self._channel_max:
             raise Fault(504, f"channel {number}, and {self._channel_max} is the last", method.code)
         session = ServerSession(self, number)

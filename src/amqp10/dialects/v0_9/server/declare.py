@@ -33,8 +33,8 @@ def request_of(method: Any) -> Any:
             on_demand = _on_demand(arguments) and method.passive
             return request_for(method, arguments, on_demand=on_demand)
         case ExchangeDeclare():
-            alternate = arguments.pop("alternate-exchange", None)
-            return request_for(method, arguments, alternate=alternate if isinstance(alternate, str) else None)
+            is_name = isinstance(arguments.get("alternate-exchange"), str)  # else it is refused with the arguments
+            return request_for(method, arguments, alternate=arguments.pop("alternate-exchange") if is_name else None)
         case ExchangeBound():
             return QueryBinding(method.exchange, method.queue or None, method.routing_key or None)
     return request_for(method, arguments)

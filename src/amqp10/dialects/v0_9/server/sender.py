@@ -38,6 +38,7 @@ from ..wire.framing import METHOD
 from ..wire.methods import BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicGet, BasicGetEmpty, BasicGetOk
 from ..wire.tables import Latin1, octets_of
 from .link import ServerLink
+from .owners import TransactionWork
 
 if TYPE_CHECKING:
     from .owners import SessionCore
@@ -97,6 +98,8 @@ class Consumers:
         priority = arguments.get("x-priority")
         if isinstance(priority, int):
             properties[Symbol("priority")] = priority
+        elif priority is not None:
+            raise Fault(406, f"x-priority is a whole number, not {priority!r:.60}", method.code, soft=True)
         timeout = arguments.get("x-consumer-timeout")
         if isinstance(timeout, int):
             properties[Symbol("rabbitmq:consumer-timeout")] = timeout
@@ -164,17 +167,16 @@ class Consumers:
         `state` None: they are put back, and nobody says whether they failed.
         """
         unacked = self.unacked
+        if number not in unacked and (number or not multiple):
+            raise Fault(406, f"unknown delivery tag {number}", (60, verb[3]), soft=True)
         if multiple:
             numbers = list(takewhile(number.__ge__, unacked) if number else unacked)  # they are in order
         else:
             numbers = [number]
-        if (not numbers and number) or (not multiple and number not in unacked):
-            raise Fault(406, f"unknown delivery tag {number}", (60, verb[3]), soft=True)
-        self.take(numbers, state)
+        self._take(numbers, state, self.session.work)
 
-    def take(self, numbers: list[int], outcome: DeliveryState | None) -> None:
-        """Settle the deliveries `numbers`; in a transaction this takes effect when it is committed."""
-        work = self.session.work
+    def _take(self, numbers: list[int], outcome: DeliveryState | None, work: TransactionWork) -> None:
+        """Settle the deliveries `numbers`; in a transaction, which `work` is of, when that is committed."""
         settled: dict[ServerSender, list[OutgoingDelivery]] = {}
         for number in numbers:
             delivery = self.unacked.pop(number)
@@ -200,8 +202,8 @@ class Consumers:
                 link.admit()
 
     def recover(self) -> None:
-        """Requeue all deliveries without an ack, so that they come again."""
-        self.take(list(self.unacked), None)
+        """Requeue all deliveries without an ack, so that they come again; that is no part of a transaction."""
+        self._take(list(self.unacked), None, TransactionWork())
 
     def committed(self, deliveries: list[OutgoingDelivery]) -> None:
         """Make the acks of a committed transaction final."""

@@ -38,6 +38,7 @@ from ..wire.methods import (
     BasicRecoverOk,
     ChannelFlow,
     ChannelFlowOk,
+    ChannelOpen,
     ChannelOpenOk,
     ConfirmSelect,
     ConfirmSelectOk,
@@ -47,6 +48,7 @@ from ..wire.methods import (
     ExchangeUnbind,
     QueueBind,
     QueueDeclare,
+    QueueDeclareOk,
     QueueDelete,
     QueuePurge,
     QueueUnbind,
@@ -79,6 +81,7 @@ class ServerSession(SessionCore):
     }
     handlers: ClassVar[dict[type[Method], str]] = {
         AccessRequest: "receive_access",
+        ChannelOpen: "receive_open",
         BasicQos: "receive_qos",
         BasicConsume: "receive_consume",
         BasicCancel: "receive_cancel",
@@ -114,6 +117,9 @@ class ServerSession(SessionCore):
         self.channel: ServerChannel = ServerChannel(connection.engine, number, self, connection.backlog)
         self.consumers: Consumers = Consumers(self)
         self.transactions: ServerTransactions = ServerTransactions(self, self.consumers)
+
+    def receive_open(self, method: ChannelOpen) -> None:
+        raise Fault(504, f"channel {self.channel.number} is open already", method.code)
 
     def announce(self) -> None:
         """Tell the owner of the session."""
@@ -248,6 +254,12 @@ class ServerSession(SessionCore):
         self.channel.write(AccessRequestOk())
 
     def receive_request(self, method: Any) -> None:
+        if isinstance(method, QueueDeclare) and method.queue == DIRECT_REPLY:
+            # A client asks so whether the server knows direct reply-to; RabbitMQ says yes in these words.
+            self.channel.write(QueueDeclareOk(DIRECT_REPLY, 0, 1))
+            return
+        if isinstance(method, QueueBind | QueueUnbind) and not method.queue:
+            method.routing_key = method.routing_key or self.last_queue  # (§1.7.2.3 "default-queue")
         if hasattr(method, "queue") and not isinstance(method, QueueDeclare | ExchangeBound):
             method.queue = self._queue(method.queue, method)
         self._ask(request_of(method), method)
