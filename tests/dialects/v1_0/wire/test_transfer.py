@@ -276,14 +276,27 @@ ENDS = [
 COUNTED = dict(zip(ENDS, (2, 3, 4, 5, 3, 6, 3), strict=True))
 
 
+TWICE = Disposition(True, 300, 300, True, ACCEPTED).encode()
+"""One that says twice which delivery it is."""
+LONG = bytes.fromhex("005315d0 00000014 00000005 41 700000012c 700000012c 41 00532445")
+LONG_OTHER = LONG.replace(b"\x01\x2c", b"\x03\x09")
+"""The same in a list with a long head, and that of another delivery."""
+
+
 @st.composite
 def dispositions(draw: st.DrawFn) -> list[bytes]:
     """The performatives of dispositions, mostly of one delivery each and mostly alike; some have octets changed."""
     made = []
     for first in draw(st.lists(st.sampled_from([0, 255, 256, 257, 0x100_0000, 0xFFFF_FFFF]), max_size=8)):
         role, rest = draw(st.sampled_from([b"\x41", b"\x42"])), draw(st.sampled_from(ENDS))
-        fields = role + draw(st.sampled_from([b"\x70" + first.to_bytes(4, "big")] * 5 + [b"\x43"])) + rest
-        body = bytearray(b"\x00\x53\x15\xc0" + bytes((1 + len(fields), COUNTED[rest])) + fields)
+        number = b"\x70" + first.to_bytes(4, "big")
+        fields = role + draw(st.sampled_from([number] * 5 + [b"\x43"]))
+        fields += number + rest[1:] if rest[:1] == b"\x40" and draw(st.booleans()) else rest
+        if draw(st.booleans()):
+            head = b"\xc0" + bytes((1 + len(fields), COUNTED[rest]))
+        else:
+            head = b"\xd0" + (4 + len(fields)).to_bytes(4, "big") + COUNTED[rest].to_bytes(4, "big")
+        body = bytearray(b"\x00\x53\x15" + head + fields)
         for place, octet in draw(st.lists(st.tuples(st.integers(4, 20), st.integers(0, 255)), max_size=1)):
             if place < len(body):
                 body[place] = octet
@@ -294,6 +307,7 @@ def dispositions(draw: st.DrawFn) -> list[bytes]:
 @given(dispositions(), st.integers(0, 2))
 @example([encode_disposition(0, True, 300, 300, True, ACCEPTED)[8:]] * 3, 0)
 @example([encode_disposition(0, True, 300, 300, True, ACCEPTED)[8:], b"\x00\x53\x15\xc0"], 0)
+@example([TWICE, TWICE, TWICE[:12], TWICE[:15], TWICE[:16] + b"\x01" + TWICE[17:], TWICE[:13] + TWICE[17:]], 0)
 def test_known_dispositions_change_nothing(bodies: list[bytes], channel: int) -> None:
     """A reader that knows dispositions by their octets reads each as one does that decodes them all."""
     knowing, decoding = FrameReader(1 << 16, reuses=True), FrameReader(1 << 16)
@@ -319,10 +333,23 @@ def test_known_dispositions_are_used_and_bounded() -> None:
         again = known.read(body, 0, len(body))
         assert again == Disposition.decode(body)
         assert again is not known.read(body, 0, len(body))
+        other = Disposition(True, 5000 + channel, settled=bool(channel % 2), state=ACCEPTED).encode()
+        assert known.read(other, 0, len(other)) == Disposition.decode(other)
     for width in range(100):  # lists of ever another size cannot be, and would be known by it
         body = b"\x00\x53\x15\xc0" + bytes((width, 2, 0x41, 0x70)) + bytes(4)
         known.learn(Disposition(True, 0), body, 0, len(body))
     assert len(known._known) <= 16
+
+
+def test_known_where_the_last_is_the_first() -> None:
+    """An outcome that names its delivery twice is known as well, and one of a range is not."""
+    known = KnownDispositions()
+    for form, other in ((TWICE, Disposition(True, 777, 777, True, ACCEPTED).encode()), (LONG, LONG_OTHER)):
+        assert known.read(other, 0, len(other)) is None
+        known.learn(Disposition.decode(form), form, 0, len(form))
+        assert known.read(other, 0, len(other)) == Disposition.decode(other)
+    for body in (Disposition(True, 777, 778, True, ACCEPTED), Disposition(True, 777, None, True, ACCEPTED)):
+        assert known.read(body.encode(), 0, len(body.encode())) is None
 
 
 COUNTS = st.sampled_from([0, 1, 127, 128, 255, 256, 0xFFFF_FFFF]) | st.integers(0, 0xFFFF_FFFF)

@@ -256,6 +256,9 @@ _STATES: Final[dict[type[Any], bytes]] = {
 }
 _disposition = Struct(">I2sHBBBBBBBBI").pack
 _MOST_DISPOSITIONS: Final = 16
+_TRUTHS: Final = (b"\x41", b"\x42")
+_WIDE: Final = b"\x70"
+"""The constructor of a uint of four octets."""
 
 
 def encode_disposition(
@@ -309,28 +312,45 @@ class KnownDispositions:
     """Dispositions of one delivery that differ from an earlier one only in which delivery it is (§2.7.6).
 
     Where each message is sent when the one before was accepted, each outcome comes alone: there is nothing to join.
-    benchmarks/budget.py, "send_each".
+    Some peers say which delivery it is twice, as the first and the last. benchmarks/budget.py, "send_each".
     """
 
     def __init__(self) -> None:
-        self._known: dict[bytes, tuple[bool, bool, Any, bool]] = {}
+        self._known: dict[bytes, tuple[bool, bool, Any, bool]] = {}  # by all octets but those of the delivery-ids
 
     def learn(self, read: Disposition, data: bytes, body: int, end: int) -> None:
         """Keep one that the generic decoder has read out of these octets, if it is of a usual form."""
-        wide = data[body : body + 4] == b"\x00\x53\x15\xc0" and data[body + 6] in b"\x41\x42" and data[body + 7] == 0x70
-        if wide and read.last is None and type(read.state) in _STATES:
+        at = _first_of_range(data, body)
+        usual = data[at - 2 : at - 1] in _TRUTHS and data[at - 1 : at] == _WIDE and type(read.state) in _STATES
+        if data[body : body + 3] == b"\x00\x53\x15" and usual:
             if len(self._known) >= _MOST_DISPOSITIONS:
                 self._known.clear()
-            key = data[body : body + 8] + data[body + 12 : end]
-            self._known[key] = read.role, read.settled, read.state, read.batchable
+            head, after = data[body:at], data[at + 4 : end]
+            if read.last is None:
+                self._known[head + after] = read.role, read.settled, read.state, read.batchable
+            elif after[:5] == _WIDE + data[at : at + 4]:
+                self._known[head + _WIDE + after[5:]] = read.role, read.settled, read.state, read.batchable
 
     def read(self, data: bytes, body: int, end: int) -> Disposition | None:
         """Read the performative between these offsets; None: ask the generic decoder."""
-        known = self._known.get(data[body : body + 8] + data[body + 12 : end])
-        if known is None or end < body + 12:
+        at = _first_of_range(data, body)
+        head, after = data[body:at], data[at + 4 : end]
+        twice = after[:1] == _WIDE
+        if twice:
+            if after[1:5] != data[at : at + 4]:
+                return None
+            after = _WIDE + after[5:]
+        known = self._known.get(head + after)
+        if known is None or end < at + 4:
             return None
         role, settled, state, batchable = known
-        return Disposition(role, _read_u32(data, body + 8)[0], None, settled, state, batchable)
+        first: int = _read_u32(data, at)[0]
+        return Disposition(role, first, first if twice else None, settled, state, batchable)
+
+
+def _first_of_range(data: bytes, body: int) -> int:
+    """Return where a disposition has its first delivery-id, if that is a wide uint; its list has a short head or not."""
+    return body + (8 if data[body + 3 : body + 4] == b"\xc0" else 14)
 
 
 def join_dispositions(merged: Disposition, data: bytes, at: int, body: int, end: int) -> int:
@@ -347,8 +367,8 @@ def join_dispositions(merged: Disposition, data: bytes, at: int, body: int, end:
         The end of the last frame that the disposition now includes.
     """
     number = merged.first
-    first = body + (8 if data[body + 3] == 0xC0 else 14)  # behind the constructor of a wide uint, or it is another form
-    known = data[body : body + 3] == b"\x00\x53\x15" and data[first - 1 : first + 4] == b"\x70" + _U32.pack(number)
+    first = _first_of_range(data, body)
+    known = data[body : body + 3] == b"\x00\x53\x15" and data[first - 1 : first + 4] == _WIDE + _U32.pack(number)
     if not known or merged.last not in (None, number):
         return end
     before, between, after = data[at:first], b"", data[first + 4 : end]
