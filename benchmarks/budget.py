@@ -24,6 +24,7 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import ByteStream
 from real import as_sent, orders, read_order, read_row, rows
+from sniffio import current_async_library
 
 from amqp10 import Accepted, Connection, Delivery, Message, Receiver, Sender
 from amqp10.engine import (
@@ -121,6 +122,7 @@ class Wire(ByteStream):
         self.sources: list[SenderLink] = []
         self.stock: list[bytes] = []  # what is sent as there is credit, on each link in turn
         self.delay = 0  # passes of the scheduler that the other end takes to answer
+        self.lends = current_async_library() == "trio"  # any task may receive, as from a socket
         self._sends_settled = False
         self._over = False
 

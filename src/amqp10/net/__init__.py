@@ -15,6 +15,8 @@ from ._listen import accept_websocket as accept_websocket
 from ._listen import listen_tcp as listen_tcp
 from ._listen import listen_unix as listen_unix
 from ._pump import Pump as Pump
+from ._signal import Signal as Signal
+from ._signal import signal_type as signal_type
 from ._streams.base import StreamFacts as StreamFacts
 from ._streams.base import TLSSettings as TLSSettings
 from ._streams.base import describe as describe
@@ -39,6 +41,7 @@ __all__ = (
     "Proxy",
     "Pump",
     "Route",
+    "Signal",
     "StreamFacts",
     "TLSSettings",
     "WebSocket",
@@ -60,6 +63,7 @@ __all__ = (
     "require_wsproto",
     "same_host",
     "shown_certificate",
+    "signal_type",
     "traced",
     "visible",
 )

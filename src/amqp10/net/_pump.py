@@ -5,7 +5,8 @@
             ─> stream.send ─> again, until there is nothing
     timer:  sleep until the deadline that engine.tick gave ─> engine.tick ─> ...
 
-A task that waits for an answer next may write by itself while the writer sleeps (`write_now`).
+A task that waits for an answer next may write by itself while the writer sleeps (`write_now`). On trio it may read by
+itself, too (`read_for`): the reader gives its turn away, and has it back as soon as nobody reads (`_reading`).
 
 The writer takes everything there is at once, so whatever is queued while it writes goes out together with its next
 write: that is what makes thousands of small frames cheap (benchmarks/budget.py, "send": a write for each would be four
@@ -21,8 +22,9 @@ import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext, suppress
+from contextvars import Context, copy_context
 from time import monotonic
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.lowlevel
@@ -30,7 +32,11 @@ from anyio.abc import ByteStream, TaskGroup
 
 from ..engine import ConnectionEnded, ConnectionOpened, Engine, Event
 from ..errors import ConnectionLost
+from ._signal import Signal
 from ._streams.base import STREAM_ERRORS, LayerAttribute, describe
+
+if TYPE_CHECKING:
+    from ._reading import ReadingTurn
 
 HIGH_WATER: Final = 1 << 20
 """Bytes waiting to be written above which `full` asks producers to wait."""
@@ -74,6 +80,7 @@ class Pump:
 
     Attributes:
         received_at, sent_at: when something crossed the transport last, by `time.monotonic`; None: nothing has.
+        lends: tasks that wait may read: see `takes_turn`.
     """
 
     def __init__(
@@ -112,7 +119,10 @@ class Pump:
         self._closed = False  # the stream, in order
         self._cause: Exception | None = None  # what broke the transport
         self._crash: Exception | None = None  # a fault on this side
-        self._fault: Exception | None = None  # the same, of what the event loop called: the reader raises it
+        self._fault: Exception | None = None  # the same, where it was not the reader that read: the reader raises it
+        self.lends: bool = getattr(stream, "lends", False)
+        self._turn: ReadingTurn | None = None  # for that; made when first asked for
+        self._context: Context | None = None  # the reader's, in which it is told what others read
 
     async def run(self) -> None:
         """Pump until the engine's connection has ended and the rest is written, or the transport breaks.
@@ -174,6 +184,40 @@ class Pump:
             self._writing = sum(map(len, self._rest))
             self.wake()
 
+    def takes_turn(self, answer: Signal) -> bool:
+        """Return whether the task that calls is to read until its answer is there (`read_for`), and nobody else does.
+
+        Who wrote at once, and waits alone, is soon let: the reader is asked for its turn.
+        """
+        turn = self._turn
+        if turn is not None and self._engine.reading and turn.take():
+            return True
+        if self._written:
+            self._ask_to_read(answer)
+        return False
+
+    async def read_for(self, answer: Signal) -> None:
+        """Read until the answer is there, or the turn over: then wait for it as others do.
+
+        Cancelling: the reader reads on.
+        """
+        turn = self._turn
+        assert turn is not None
+        assert self._context is not None
+        on = True
+        try:
+            while on and not answer.is_set():
+                on = self._context.run(self._take_one, await self._stream.receive(READ_SIZE))
+        except STREAM_ERRORS as error:
+            turn.give_back(error)
+        except BaseException:
+            turn.give_back()
+            raise
+        if on:
+            turn.leave()
+        else:
+            turn.give_back()
+
     @property
     def waiting(self) -> int:
         """Bytes that are to be written, and were not taken by the stream yet."""
@@ -227,7 +271,11 @@ class Pump:
                 await self._pause()
                 continue
             try:
-                if receive_each is not None:
+                if self._turn is not None and self._turn.due:
+                    self._context = copy_context()
+                    await self._turn.lend()
+                    data = b""
+                elif receive_each is not None:
                     await receive_each(READ_SIZE, self._take_one)
                     data = b""
                 else:
@@ -241,8 +289,16 @@ class Pump:
                 self._take(data)
                 del data  # not to be kept until there is more
 
+    def _ask_to_read(self, answer: Signal) -> None:
+        """Ask the reader for its turn, for the time after this answer."""
+        if self._turn is None:
+            from ._reading import ReadingTurn  # here, for it imports trio
+
+            self._turn = ReadingTurn()
+        self._turn.ask(answer)
+
     def _take_one(self, data: bytes) -> bool:
-        """Take what the event loop has read, and return whether it is to read on."""
+        """Take what was not read by the reader, and return whether to read on."""
         try:
             self._take(data)
         except Exception as error:
@@ -296,6 +352,8 @@ class Pump:
                         await send(buffers)
                         self.sent_at = monotonic()
                         self._writing = self._answers = 0
+                        if self._turn is not None:
+                            self._turn.withdraw()
                         self._release_waiters()
                     elif layer is not None and layer.owed:
                         await send([])
@@ -388,6 +446,8 @@ class Pump:
         if self._ended:
             return
         self._ended = True
+        if self._turn is not None:
+            self._turn.give_back()
         self._over.set()
         self._write_deadline = anyio.current_time() + LAST_WRITE
         if self._write_scope is not None:

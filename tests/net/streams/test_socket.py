@@ -17,7 +17,7 @@ import trio
 from anyio.abc import ByteStream, SocketAttribute
 
 from amqp10.net import accept
-from amqp10.net._streams.socket import SocketStream, WatchedSocketStream, take_over
+from amqp10.net._streams.socket import SocketStream, TrioSocketStream, WatchedSocketStream, take_over
 
 pytestmark = pytest.mark.anyio
 
@@ -476,7 +476,7 @@ async def test_trio_as_a_guest(tmp_path: str) -> None:
 
     async def inner() -> bytes:
         async with pair(tmp_path) as (here, there):
-            assert type(here) is SocketStream
+            assert type(here) is TrioSocketStream
             await there.send(b"from trio")
             return await here.receive()
 

@@ -26,8 +26,7 @@ from ...profiles import Profile
 from .._errors import fresh
 
 if TYPE_CHECKING:
-    import anyio
-
+    from ...net import Pump, Signal
     from .._core.connection import ConnectionCore
 
 _FINAL_STATES = frozenset({*OUTCOMES, Returned, Undone, Declared})
@@ -79,7 +78,8 @@ class DeliverySender(Protocol):
     over: bool
     cause_reported: bool
     waiters: set[Waiter]
-    new_event: Callable[[], anyio.Event]
+    new_signal: Callable[[], Signal]
+    pump: Pump | None
 
     @property
     def returning(self) -> bool: ...
@@ -118,23 +118,12 @@ class SentDelivery(OutgoingDelivery):
 
         Cancelling: only stops the waiting; the outcome is not lost, ask again.
         """
-        while True:
+        if self.remote_state is None and not (self.remote_settled or self.local_settled):
             sender: DeliverySender = self.link.owner  # type: ignore[assignment]
-            if self.remote_state is not None or self.remote_settled or self.local_settled:
-                if (outcome := known_outcome(self)) is not None:
-                    return outcome
-                if (error := unknown(self)) is not None:
-                    sender.report(self)
-                    raise fresh(error)
-            if sender.over:
-                sender.cause_reported = True
-                raise sender.lost()
             sender.connection.check_loop()
-            if self.waiter is None:
-                self.waiter = sender.new_event()
-                sender.waiters.add(self.waiter)
-            # An event: deliveries with waiters of another kind are in nobody else's hands.
-            await self.waiter.wait()  # type: ignore[attr-defined]
+        elif (outcome := known_outcome(self)) is not None:
+            return outcome
+        return await outcome_of(self)
 
     def __dir__(self) -> list[str]:
         """List what programs use, without the attributes that only the engine and the sender use."""
@@ -143,6 +132,31 @@ class SentDelivery(OutgoingDelivery):
 
     def __repr__(self) -> str:
         return f"<SentDelivery {self.delivery_id} tag={self.tag.hex()} {known_outcome(self) or 'in flight'}>"
+
+
+async def outcome_of(delivery: SentDelivery) -> Outcome:
+    """Wait for an outcome as `SentDelivery.outcome`, in the connection's event loop."""
+    while True:
+        sender: DeliverySender = delivery.link.owner  # type: ignore[assignment]
+        if delivery.remote_state is not None or delivery.remote_settled or delivery.local_settled:
+            if (outcome := known_outcome(delivery)) is not None:
+                return outcome
+            if (error := unknown(delivery)) is not None:
+                sender.report(delivery)
+                raise fresh(error)
+        if sender.over:
+            sender.cause_reported = True
+            raise sender.lost()
+        if delivery.waiter is None:
+            delivery.waiter = sender.new_signal()
+            sender.waiters.add(delivery.waiter)
+        # Deliveries with waiters of another kind are in nobody else's hands.
+        answer: Signal = delivery.waiter  # type: ignore[assignment]
+        pump: Pump = sender.pump  # type: ignore[assignment] # there is one as soon as there is a link
+        if pump.lends and pump.takes_turn(answer):
+            await pump.read_for(answer)
+        else:
+            await answer.wait()
 
 
 def known_outcome(delivery: OutgoingDelivery) -> Outcome | None:

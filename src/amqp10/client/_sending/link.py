@@ -16,6 +16,7 @@ import anyio
 from ...engine import LinkTerms, OutcomeCounter, OutgoingDelivery, SenderLink
 from ...errors import AmqpError, LocalProtocolError, TransactionRolledBack
 from ...messaging import Target
+from ...net import Signal, signal_type
 from .._errors import fresh
 from .._links.link import ClientLink
 from .delivery import SentDelivery, Waiter
@@ -39,7 +40,7 @@ class SenderCore(ClientLink):
         presettled: every message is sent settled.
         waiters: of all who wait for outcomes.
         alone: whoever sends next waits for the outcome, and nobody else waits for one: the message is written at once.
-        new_event: makes an event of the backend that runs; `anyio.Event` looks for that each time, and makes two.
+        new_signal: makes what a task waits on for an outcome.
         crowded: several waited at once a moment ago, and may do so again.
         cause_reported: the cause of the link's end has been raised to the user.
     """
@@ -60,7 +61,7 @@ class SenderCore(ClientLink):
         self.waiters: set[Waiter] = set()
         self.alone = False
         self.crowded = False
-        self.new_event: Callable[[], anyio.Event] = anyio.Event
+        self.new_signal: Callable[[], Signal] = Signal
         self.cause_reported: bool = False
         # The peer does not understand aborts: after one, a new link is needed before other messages can go.
         self._needs_new_link = False
@@ -112,7 +113,7 @@ class SenderCore(ClientLink):
     def use_transport(self) -> None:
         super().use_transport()
         self.pump = self.connection.pump
-        self.new_event = type(anyio.Event())
+        self.new_signal = signal_type()
 
     # What comes from the peer
 

@@ -19,7 +19,7 @@ from .._core.faces import core_of
 from .._errors import fresh
 from .._links.link import Link
 from .body_writer import BodyWriter
-from .delivery import SentDelivery, not_accepted, unknown
+from .delivery import SentDelivery, not_accepted, outcome_of, unknown
 from .encoding import encoded_body
 from .link import SenderCore
 from .send_many import Pipeline, check_messages
@@ -117,8 +117,7 @@ class Sender(Link):
             core.crowded = False
         else:
             core.alone = True
-        delivery = await self.submit(message, settled=settled, transaction=transaction)
-        outcome = await delivery.outcome()
+        outcome = await outcome_of(await self.submit(message, settled=settled, transaction=transaction))
         if type(outcome) is not Accepted:
             raise not_accepted(outcome, self._core.connection.profile)
 

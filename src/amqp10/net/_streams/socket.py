@@ -1,6 +1,6 @@
 """The stream of a socket, TCP or Unix, on either backend: read and written by system calls of our own.
 
-    trio      SocketStream: read by the task that receives, as soon as trio says that there is something
+    trio      TrioSocketStream: read by the task that receives, as soon as trio says that there is something
     asyncio   WatchedSocketStream: read by the event loop, which watches the socket from one receive to the next, or
               hands what comes to a function (`receive_each`)
 
@@ -30,7 +30,7 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 from anyio.abc import ByteStream, SocketAttribute
-from sniffio import current_async_library_cvar
+from sniffio import current_async_library, current_async_library_cvar
 
 if TYPE_CHECKING:
     import asyncio
@@ -49,7 +49,9 @@ async def take_over(stream: ByteStream) -> ByteStream:
     raw: Any = stream.extra(SocketAttribute.raw_socket, None)
     loop = _selector_loop()
     if isinstance(raw, socket.socket):
-        return SocketStream(raw, stream) if loop is None else WatchedSocketStream(raw, stream, loop)
+        if loop is not None:
+            return WatchedSocketStream(raw, stream, loop)
+        return TrioSocketStream(raw, stream) if current_async_library() == "trio" else SocketStream(raw, stream)
     if raw is None or loop is None:
         return stream
     # asyncio lets nobody else wait for the socket of a transport, so that this has to be a copy of it.
@@ -131,9 +133,12 @@ class SocketStream(anyio.abc.SocketStream):
     async def _wait(self, max_bytes: int) -> bytes:
         """Wait for what comes next, and take it."""
         while True:
-            await anyio.wait_readable(self._socket)
+            await self._readable()
             if (data := self._take(max_bytes)) is not None:
                 return data
+
+    async def _readable(self) -> None:
+        await anyio.wait_readable(self._socket)
 
     async def send(self, item: bytes) -> None:
         """Hand bytes over; waits while the other end does not take them.
@@ -226,6 +231,31 @@ class SocketStream(anyio.abc.SocketStream):
 
     def _over(self) -> anyio.ClosedResourceError | anyio.BrokenResourceError:
         return anyio.ClosedResourceError() if self._closed else anyio.BrokenResourceError()
+
+
+class TrioSocketStream(SocketStream):
+    """A connected socket on trio.
+
+    Attributes:
+        lends: any task may receive, one at a time: see `net._reading`.
+    """
+
+    lends: Final = True
+
+    def __init__(self, raw: socket.socket, owner: ByteStream | None) -> None:
+        super().__init__(raw, owner)
+        import trio  # here, for who runs on asyncio need not import it
+
+        self._wait_readable = trio.lowlevel.wait_readable  # what anyio's calls in the end
+        self._taken, self._gone = trio.BusyResourceError, trio.ClosedResourceError
+
+    async def _readable(self) -> None:
+        try:
+            await self._wait_readable(self._socket)
+        except self._taken:
+            raise anyio.BusyResourceError("reading from") from None
+        except self._gone:
+            raise anyio.ClosedResourceError from None
 
 
 class WatchedSocketStream(SocketStream):

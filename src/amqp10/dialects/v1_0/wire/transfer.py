@@ -349,7 +349,7 @@ class KnownDispositions:
 
 
 def _first_of_range(data: bytes, body: int) -> int:
-    """Return where a disposition has its first delivery-id, if that is a wide uint; its list has a short head or not."""
+    """Return where a disposition has its first delivery-id, if that is a wide uint, by the kind of its list."""
     return body + (8 if data[body + 3 : body + 4] == b"\xc0" else 14)
 
 
