@@ -52,6 +52,7 @@ def look(page: Any, url: str, name: str, shot: Path | None, axe: str) -> list[st
     page.on("console", lambda each: wrong.append(f"console: {each.text}") if each.type == "error" else None)
     page.on("pageerror", lambda each: wrong.append(f"error: {each}"))
     page.on("response", lambda each: wrong.append(f"{each.status}: {each.url}") if each.status >= 400 else None)
+    page.set_default_timeout(180_000)  # a busy machine draws the largest pages in a minute
     page.goto(url + name)
     page.wait_for_timeout(100)
     wide, beyond, cut = page.evaluate(WIDER)

@@ -75,3 +75,10 @@ def test_script_for_the_shell(shell: str, monkeypatch: pytest.MonkeyPatch, capsy
     with pytest.raises(SystemExit):
         run([])
     assert f"_AMQP10_COMPLETE={shell}_complete" in capsys.readouterr().out
+
+
+def test_list_of_commands(amqp10: Commands) -> None:
+    """The list has a whole sentence for each command, on one line of a terminal of 80 columns."""
+    listed = amqp10("--help").out.partition("Commands:\n")[2].splitlines()
+    assert [each.split()[0] for each in listed] == list(COMMANDS)
+    assert all(each.endswith(".") and not each.endswith("...") for each in listed)

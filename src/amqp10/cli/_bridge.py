@@ -45,20 +45,24 @@ def with_ends(function: Callable[..., Any]) -> Callable[..., Any]:
                 type=click.Choice([*dialect_names(), "auto"]),
                 default="auto",
                 show_default=True,
-                help="its protocol; auto asks the server for its highest",
+                help="its protocol; auto picks the highest that the server speaks",
             ),
             click.option(
                 f"--{end}-password-file",
                 type=file,
-                help=f"its first line is the password of the URL's user; or AMQP10_{end.upper()}_PASSWORD",
+                help=f"file with the password of the URL's user as first line; or set AMQP10_{end.upper()}_PASSWORD",
             ),
-            click.option(f"--{end}-tls-ca", type=file, help="certificates (PEM) that sign the server's"),
+            click.option(f"--{end}-tls-ca", type=file, help="authorities (PEM) that sign the server's certificate"),
             click.option(f"--{end}-tls-certificate", type=file, help="our own certificate (PEM)"),
             click.option(f"--{end}-tls-key", type=file, help="its key (PEM)"),
             click.option(f"--{end}-tls-no-verify", is_flag=True, help="do not check the server's certificate"),
             click.option(f"--{end}-tls-upgrade", is_flag=True, help="ask for TLS by AMQP's own header"),
-            click.option(f"--{end}-proxy", metavar="URL", help="an HTTP proxy to go through"),
-            click.option(f"--{end}-allow-insecure", is_flag=True, help="send the password in the clear"),
+            click.option(f"--{end}-proxy", metavar="URL", help="connect through this HTTP proxy"),
+            click.option(
+                f"--{end}-allow-insecure",
+                is_flag=True,
+                help="allow sending the password to another machine without TLS",
+            ),
             sasl_option(f"{end}-"),
         ]
         for option in reversed(options):
@@ -154,35 +158,52 @@ def show(plan: BridgePlan, as_json: bool) -> None:
 
 @click.command("bridge")
 @with_ends
-@click.option("-n", "--count", type=click.IntRange(1), help="stop after that many")
+@click.option("-n", "--count", type=click.IntRange(1), help="stop after this many messages")
 @click.option("--until-empty", is_flag=True, help="stop when nothing is left at the source")
 @click.option("--copy", is_flag=True, help="leave the messages where they are")
-@click.option("--stream", is_flag=True, help="pass each on while it comes in: for messages larger than the memory")
-@click.option("--window", type=click.IntRange(1, 1_000_000), default=1000, show_default=True, help="messages in flight")
 @click.option(
-    "--max-bytes", type=click.IntRange(1), default=64 * 1024 * 1024, show_default=True, help="bytes of them, about"
+    "--stream", is_flag=True, help="pass each message on while it arrives, for messages larger than the memory"
 )
-@click.option("--rate", type=click.FloatRange(0, min_open=True), help="messages a second, at most")
+@click.option(
+    "--window",
+    type=click.IntRange(1, 1_000_000),
+    default=1000,
+    show_default=True,
+    help="maximum number of messages in flight",
+)
+@click.option(
+    "--max-bytes",
+    type=click.IntRange(1),
+    default=64 * 1024 * 1024,
+    show_default=True,
+    help="approximate maximum of bytes in flight",
+)
+@click.option("--rate", type=click.FloatRange(0, min_open=True), help="maximum number of messages per second")
 @with_selector
 @click.option(
     "--on-refused",
     type=click.Choice(["stop", "reject", "leave"]),
     default="stop",
     show_default=True,
-    help="a message that the target does not accept: stop; reject it at the source; leave it there and go on",
+    help="if the target does not accept a message: stop, reject it at the source, or leave it there and continue",
 )
-@click.option("--refused-to", metavar="ADDRESS", help="where at the target such messages go")
-@click.option("--exactly-once", is_flag=True, help="nothing twice either, where both ends can; see --store")
+@click.option("--refused-to", metavar="ADDRESS", help="send such messages to this address at the target")
+@click.option("--exactly-once", is_flag=True, help="deliver nothing twice, if both ends support it; see --store")
 @click.option(
-    "--store", type=click.Path(dir_okay=False), help="with --exactly-once: the file that keeps what is in flight"
+    "--store", type=click.Path(dir_okay=False), help="with --exactly-once: file that keeps the messages in flight"
 )
-@click.option("--name", help="with --exactly-once: of the links; made of the addresses when not given")
-@click.option("--no-reconnect", is_flag=True, help="end when a connection is lost")
+@click.option("--name", help="with --exactly-once: name of the links; made from the addresses by default")
+@click.option("--no-reconnect", is_flag=True, help="stop when a connection is lost")
 @click.option(
-    "--close-timeout", type=float, callback=seconds, default=5.0, show_default=True, help="seconds that ending may take"
+    "--close-timeout",
+    type=float,
+    callback=seconds,
+    default=5.0,
+    show_default=True,
+    help="seconds to wait for outcomes at the end",
 )
-@click.option("--json", "as_json", is_flag=True, help="the counts as a JSON object each second, and at the end")
-@click.option("--dry-run", is_flag=True, help="say what would be moved, between what, and move nothing")
+@click.option("--json", "as_json", is_flag=True, help="print the counts as a JSON object every second, and at the end")
+@click.option("--dry-run", is_flag=True, help="show what would be moved, and move nothing")
 def bridge(
     source: tuple[str, str],
     target: tuple[str, str],
@@ -196,10 +217,9 @@ def bridge(
     dry_run: bool,
     **options: Any,
 ) -> None:
-    """Move messages from one address to another, between brokers and dialects, at least once and in order.
+    """Move messages between addresses, brokers and dialects.
 
-    \b
-    amqp10 bridge --from amqp://old.example orders --to amqps://new.example orders --until-empty
+    It moves them from one address to another, at least once and in order.
     """
     ends = peer_of("from", source[0], options), peer_of("to", target[0], options)
     if (store or name) and not exactly_once:

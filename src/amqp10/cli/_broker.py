@@ -101,29 +101,35 @@ def spans_to(exporter: str) -> Iterator[None]:
     "--config",
     type=click.Path(exists=True, dir_okay=False),
     metavar="FILE",
-    help="a file of settings, TOML or JSON; options come before it",
+    help="file of settings (TOML or JSON); options override it",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="the address to listen on")
-@click.option("--port", type=click.IntRange(0, 65535), default=5672, show_default=True, help="0 for any that is free")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=5672,
+    show_default=True,
+    help="the port to listen on; 0 picks a free one",
+)
 @click.option("--user", "users", multiple=True, metavar="NAME:PASSWORD", help="a user who may connect; repeatable")
 @click.option(
     "--users-file",
     type=click.Path(exists=True, dir_okay=False),
     envvar="AMQP10_USERS_FILE",
-    help="users with passwords or keys, and permissions, in JSON; AMQP10_USERS_FILE in the environment will do, too",
+    help="JSON file of users with passwords or keys, and permissions; or set AMQP10_USERS_FILE",
 )
-@click.option("--anonymous", is_flag=True, help="allow ANONYMOUS beside the users, and the bare AMQP header")
+@click.option("--anonymous", is_flag=True, help="also allow ANONYMOUS logins, and the AMQP header without SASL")
 @click.option(
-    "--allow-insecure", is_flag=True, help="offer PLAIN without TLS beyond loopback, for clients without SCRAM"
+    "--allow-insecure", is_flag=True, help="offer PLAIN to other machines without TLS, for clients without SCRAM"
 )
-@click.option("--queue", "queues", multiple=True, metavar="NAME", help="a queue to begin with; repeatable")
-@click.option("--stream", "streams", multiple=True, metavar="NAME", help="a stream to begin with; repeatable")
-@click.option("--topic", "topics", multiple=True, metavar="NAME", help="a topic to begin with; repeatable")
+@click.option("--queue", "queues", multiple=True, metavar="NAME", help="create this queue at the start; repeatable")
+@click.option("--stream", "streams", multiple=True, metavar="NAME", help="create this stream at the start; repeatable")
+@click.option("--topic", "topics", multiple=True, metavar="NAME", help="create this topic at the start; repeatable")
 @click.option(
     "--azure",
     type=click.Path(exists=True, dir_okay=False),
     metavar="CONFIG.json",
-    help="emulate Azure with the entities of this file, as Microsoft's emulators of Service Bus and Event Hubs take it",
+    help="emulate Azure with the entities of this file, in the format of Microsoft's emulators",
 )
 @click.option(
     "--azure-administration-port",
@@ -134,59 +140,64 @@ def spans_to(exporter: str) -> Iterator[None]:
 @click.option(
     "--store",
     type=click.Path(dir_okay=False),
-    help="the file that keeps queues, durable subscriptions and durable messages; made if it is not there",
+    help="file that keeps queues, durable subscriptions and durable messages; created if missing",
 )
 @click.option(
     "--dialect",
     "dialects",
     multiple=True,
     type=click.Choice(dialect_names()),
-    help="a dialect that it speaks; repeatable, all when not given",
+    help="a dialect to speak; repeatable, all by default",
 )
 @click.option(
     "--duplicate-ids",
     type=click.IntRange(1),
     metavar="N",
-    help="drop messages whose _AMQ_DUPL_ID is among the last N of the node; not done when not given",
+    help="drop messages whose _AMQ_DUPL_ID is among the last N of the node; off by default",
 )
 @click.option(
     "--memory-limit",
     type=click.IntRange(1),
     metavar="OCTETS",
-    help="stop senders when messages take this much memory; 1 GiB when not given",
+    help="stop senders when messages take this much memory; 1 GiB by default",
 )
 @click.option(
-    "--max-connections", type=click.IntRange(1), metavar="N", help="refuse more; else nine tenths of file descriptors"
+    "--max-connections",
+    type=click.IntRange(1),
+    metavar="N",
+    help="refuse more connections than this; nine tenths of the file descriptors by default",
 )
-@click.option("--trust-user-id", is_flag=True, help="take messages whose user_id is not the user who sends them")
+@click.option("--trust-user-id", is_flag=True, help="accept messages whose user_id is not the user who sends them")
 @click.option("--no-auto-create", is_flag=True, help="refuse addresses that were not declared")
-@click.option("--tls-certificate", type=click.Path(exists=True, dir_okay=False), help="our certificate (PEM): TLS only")
+@click.option(
+    "--tls-certificate",
+    type=click.Path(exists=True, dir_okay=False),
+    help="our certificate (PEM); the port then speaks TLS only",
+)
 @click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="its key (PEM)")
 @click.option(
     "--client-ca",
     type=click.Path(exists=True, dir_okay=False),
-    help="certificates that sign the clients': they must show one",
+    help="authorities (PEM) that sign the certificates of clients, which must present one",
 )
-@click.option("--websocket", is_flag=True, help="answer WebSockets (ws://, or wss:// with TLS) at the same port")
+@click.option("--websocket", is_flag=True, help="also accept WebSockets (ws://, or wss:// with TLS) on the same port")
 @click.option(
     "--websocket-origin",
     "origins",
     multiple=True,
     metavar="ORIGIN",
-    help="a web page that may use it, https://app.example; repeatable",
+    help="origin of a web page that may connect, https://app.example; repeatable",
 )
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
-    help="serve what it counts to Prometheus at this port, with the extra amqp10[metrics]",
+    help="serve metrics to Prometheus on this port; needs amqp10[metrics]",
 )
-@click.option(
-    "--metrics-host", default="127.0.0.1", show_default=True, help="the address that the metrics are served at"
-)
+@click.option("--metrics-host", default="127.0.0.1", show_default=True, help="the address to serve metrics on")
 @click.option(
     "--otel",
     metavar="EXPORTER",
-    help="export a span of each dead letter: otlp, console, or what else of OpenTelemetry's exporters is installed",
+    help="export a span for each dead letter: otlp, console, or another installed OpenTelemetry exporter",
 )
 @log_format_option
 def broker(
@@ -219,11 +230,13 @@ def broker(
     metrics_host: str,
     log_format: LogFormat | None,
 ) -> None:
-    """Run the embedded broker until it is stopped: for development, tests and small services.
+    """Run the embedded broker.
 
-    It keeps messages in memory, with --store durable ones on the disk: it may be killed then, and started again.
+    It is for development, tests and small services, and runs until it is stopped.
 
-    SIGHUP reads users and certificates anew.
+    It keeps messages in memory. With --store it keeps durable messages on the disk, and survives being killed.
+
+    On SIGHUP it reads users and certificates again.
 
     Without --user, --users-file and --anonymous it listens on loopback only, and lets everyone in.
     """

@@ -74,7 +74,7 @@ def product_of(connection: Connection) -> str:
     type=click.Choice(["receive", "send", "both"]),
     default="receive",
     show_default=True,
-    help="what ADDRESS is to be attached for",
+    help="the direction in which to attach to ADDRESS",
 )
 @click.option(
     "--timeout",
@@ -82,18 +82,20 @@ def product_of(connection: Connection) -> str:
     default=5.0,
     show_default=True,
     metavar="SECONDS",
-    help="for all of it",
+    help="for the whole check",
 )
-@click.option("--json", "as_json", is_flag=True, help="print what was found as one JSON object")
-@click.option("--quiet", is_flag=True, help="print nothing when all is well")
+@click.option("--json", "as_json", is_flag=True, help="print the result as one JSON object")
+@click.option("--quiet", is_flag=True, help="print nothing if everything works")
 def check(peer: Peer, address: str | None, role: str, timeout: float, as_json: bool, quiet: bool) -> None:
-    """See whether the broker at URL lets us in, and to ADDRESS; the exit code says it.
+    """Test whether a broker lets us in.
 
-    Nothing is sent and no message is taken. A broker that makes addresses on first use makes ADDRESS.
+    It connects to the broker at URL, logs in, and attaches to ADDRESS if you give one. The exit code is the result.
+
+    It sends nothing and takes no message. A broker that creates addresses on first use creates ADDRESS.
 
     \b
     Exit codes:
-      0 all is well                  4 the login was refused, or would be insecure
+      0 everything works             4 the login was refused, or would be insecure
       3 no connection, no answer     5 ADDRESS was refused
     """
     roles = [] if address is None else ["receive", "send"] if role == "both" else [role]

@@ -231,13 +231,14 @@ class Run:
     "--csv",
     "path",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="records of your own (CSV with a header, or zipped)",
+    help="your own records (CSV with a header, or zipped)",
 )
 @click.option("--records", "limit", type=click.IntRange(1), help="read at most this many")
 def demo(peer: Peer | None, address: str, path: Path | None, limit: int | None) -> None:
-    """Publish the records of a real data set, take them with two competing receivers, and account for each.
+    """Send a real data set through a broker.
 
-    Without --url the broker is the embedded one, in this process.
+    It publishes the records, receives them with two competing receivers, and accounts for each. Without --url it uses
+    the embedded broker, in the same process.
     """
     console = Console()
     total = limit if limit is not None else (336_776 if path is None else None)

@@ -15,12 +15,13 @@ from ..sasl import SERVER_ITERATIONS, StoredKeys
     type=click.IntRange(4096, 1_000_000),
     default=SERVER_ITERATIONS,
     show_default=True,
-    help="how slow a login is, and each try of whoever steals the file",
+    help="cost of a login, and of each guess of someone who steals the file",
 )
 def hash_password(iterations: int) -> None:
-    """Print the keys of a password for "keys" in a file of users (amqp10 broker --users-file).
+    """Print keys to store instead of a password.
 
-    The password is asked for, or read from standard input: a line.
+    They go into "keys" of a user in a file of users (amqp10 broker --users-file). The command asks for the password, or
+    reads it from a line of standard input.
     """
     if sys.stdin.isatty():
         password = click.prompt("password", hide_input=True, confirmation_prompt=True, err=True)

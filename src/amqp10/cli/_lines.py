@@ -82,7 +82,7 @@ log_format_option = click.option(
     "--log-format",
     type=click.Choice(get_args(LogFormat)),
     envvar="AMQP10_LOG_FORMAT",
-    help="log lines for people, or each as an object of JSON; or AMQP10_LOG_FORMAT in the environment",
+    help="write log lines as text or as JSON objects; or set AMQP10_LOG_FORMAT",
 )
 
 

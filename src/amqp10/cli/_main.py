@@ -136,17 +136,17 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "AMQP10"})
 @click.version_option(__version__, allow_from_autoenv=False)
 def cli() -> None:
-    """Use AMQP from the command line: run a broker or a worker, send, receive, browse, move messages, look at a server.
+    """Use AMQP from the command line.
 
-    Each option may be a variable of the environment: AMQP10_WORK_CONCURRENCY is --concurrency of work. The URL "-"
-    means AMQP10_URL, or what is in the file AMQP10_URL_FILE.
+    Every option is also an environment variable: AMQP10_WORK_CONCURRENCY is --concurrency of work. The URL "-" stands
+    for AMQP10_URL, or for the content of the file AMQP10_URL_FILE.
 
     \b
     Exit codes:
       0 done                         4 authentication failed, or refused as insecure
       1 another failure              5 the peer closed the connection or refused the link
       2 wrong usage                  6 a message was not accepted
-      3 no connection, or lost       7 a value or message that cannot be encoded or decoded
+      3 no connection, or lost       7 a message cannot be encoded or decoded
       128+N ended by signal N
     """
 

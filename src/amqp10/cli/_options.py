@@ -181,7 +181,7 @@ def sasl_option(end: str = "") -> Callable[[Callable[..., Any]], Callable[..., A
         f"--{end}sasl",
         metavar="NAMES",
         callback=mechanism_names,
-        help="log in by these mechanisms only, such as SCRAM-SHA-256-PLUS,SCRAM-SHA-512-PLUS",
+        help="use only these login mechanisms, such as SCRAM-SHA-256-PLUS,SCRAM-SHA-512-PLUS",
     )
     return option
 
@@ -250,26 +250,28 @@ def with_peer(argument: bool = True) -> Callable[[Callable[..., Any]], Callable[
             click.option(
                 "--password-file",
                 type=file,
-                help="its first line is the password of the URL's user; or AMQP10_PASSWORD, AMQP10_PASSWORD_FILE",
+                help="file with the password of the URL's user in its first line; or set AMQP10_PASSWORD",
             ),
-            click.option("--tls-ca", type=file, help="certificates (PEM) that sign the server's"),
+            click.option("--tls-ca", type=file, help="authorities (PEM) that sign the server's certificate"),
             click.option(
-                "--tls-certificate", type=file, help="our own certificate (PEM); the login, too, if the URL has no user"
+                "--tls-certificate", type=file, help="our own certificate (PEM); also the login, if the URL has no user"
             ),
             click.option("--tls-key", type=file, help="its key (PEM)"),
             click.option("--tls-no-verify", is_flag=True, help="do not check the server's certificate"),
-            click.option("--tls-upgrade", is_flag=True, help="begin in the clear and ask for TLS by AMQP's own header"),
-            click.option("--proxy", metavar="URL", help="an HTTP proxy to go through, http://user:password@host:port"),
+            click.option("--tls-upgrade", is_flag=True, help="begin without TLS, and ask for it by AMQP's own header"),
+            click.option(
+                "--proxy", metavar="URL", help="connect through this HTTP proxy, http://user:password@host:port"
+            ),
             click.option(
                 "--allow-insecure",
                 is_flag=True,
-                help="send the password without TLS, or with --tls-no-verify, beyond loopback",
+                help="allow sending the password to another machine without TLS, or with --tls-no-verify",
             ),
-            click.option("--container-id", help="our container-id; made up when not given"),
+            click.option("--container-id", help="our container-id; random by default"),
             click.option(
                 "--dialect",
                 type=click.Choice([*dialect_names(), "auto"]),
-                help="the protocol; auto asks the server for its highest",
+                help="the protocol; auto picks the highest that the server speaks",
             ),
             sasl_option(),
         ]

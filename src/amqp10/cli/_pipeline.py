@@ -27,14 +27,14 @@ def pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict
     return found
 
 
-@click.command(short_help="Run a Spark job: queue or log to files, a table or a queue.")
+@click.command(short_help="Move messages with Spark to files, a table or a queue.")
 @click.option(
     "--from",
     "source",
     required=True,
     envvar="AMQP10_FROM",
     metavar="URL",
-    help="the broker to read from, amqp://user:password@host; the environment's AMQP10_FROM is seen by fewer people",
+    help="the broker to read from, amqp://user:password@host; or set AMQP10_FROM, which hides the password",
 )
 @click.option("--address", required=True, help="the queue, or the stream with --mode stream")
 @click.option("--mode", type=click.Choice(["queue", "stream", "eventhubs"]), default="queue", show_default=True)
@@ -51,25 +51,29 @@ def pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict
 @click.option(
     "--checkpoint",
     metavar="DIR",
-    help="where Spark and this job keep what they need to go on after a stop; "
-    "DIR.checkpoint beside the files unless said",
+    help="where Spark and this job keep the state to continue from after a stop; "
+    "DIR.checkpoint beside the files by default",
 )
 @click.option(
     "--trigger",
     default="now",
     show_default=True,
-    help="now: all that is there, then end; or an interval, '10 seconds', and go on until stopped",
+    help="now: take what is there and end; or an interval such as '10 seconds': run until stopped",
 )
-@click.option("--rate", type=click.IntRange(1), metavar="N", help="the most messages that one batch takes")
-@click.option("--links", type=click.IntRange(1), metavar="N", help="links that take from a queue at the same time")
-@click.option("--columns", metavar="DDL", help="what to keep, in which types: 'body STRING, subject STRING'")
+@click.option("--rate", type=click.IntRange(1), metavar="N", help="maximum number of messages in one batch")
+@click.option(
+    "--links", type=click.IntRange(1), metavar="N", help="number of links that receive from the queue at the same time"
+)
+@click.option("--columns", metavar="DDL", help="the columns to keep, with types: 'body STRING, subject STRING'")
 @click.option(
     "--option", "options", multiple=True, callback=pairs, metavar="NAME=VALUE", help="any option of the reader"
 )
 @click.option(
     "--to-option", "to_options", multiple=True, callback=pairs, metavar="NAME=VALUE", help="any option of the writer"
 )
-@click.option("--master", default="local[*]", show_default=True, help="where Spark runs; spark-submit goes first")
+@click.option(
+    "--master", default="local[*]", show_default=True, help="the Spark master; that of spark-submit has precedence"
+)
 @click.option("--conf", multiple=True, callback=pairs, metavar="NAME=VALUE", help="a setting of Spark")
 def pipeline(
     source: str,
@@ -87,11 +91,13 @@ def pipeline(
     master: str,
     conf: Mapping[str, str],
 ) -> None:
-    """Move messages with Spark through restarts of this job and of the broker: each once into files and tables, and at
-    least once into a queue, where messages are as they were.
+    """Move messages with Spark.
 
-    The first SIGINT or SIGTERM lets the batch under way come to its end, and so does a file that --option stopFile=FILE
-    names, once it is there; a second signal does not wait. The same command goes on from the checkpoint.
+    Each message goes to files and tables once, and to a queue at least once and unchanged, through restarts of this job
+    and of the broker.
+
+    The first SIGINT or SIGTERM lets the current batch finish; a second one does not wait. Creating the file that
+    --option stopFile=FILE names stops it in the same way. Run the same command again to continue from the checkpoint.
     """
     try:
         from ..spark import pipeline as job

@@ -192,9 +192,12 @@ def said(text: str, style: str = "") -> Text:
 
 @click.command()
 @with_peer()
-@click.option("--json", "as_json", is_flag=True, help="one JSON object in place of the table")
+@click.option("--json", "as_json", is_flag=True, help="print one JSON object instead of the table")
 def probe(peer: Peer, as_json: bool) -> None:
-    """Show which protocols the server at URL speaks, its SASL mechanisms, its certificate, and what its open says."""
+    """Show which protocols a server speaks.
+
+    It also shows the SASL mechanisms of the server at URL, its certificate, and what its open says.
+    """
     report, code = start(lambda: examine(peer))
     if as_json:
         click.echo(json.dumps(asdict(report), indent=2))

@@ -172,7 +172,7 @@ with_selector = click.option(
     "--selector",
     "filters",
     metavar="CONDITION",
-    help="only messages for which it holds: \"region = 'eu' AND weight > 10\"",
+    help="only messages that match: \"region = 'eu' AND weight > 10\"",
     callback=lambda context, option, text: [] if text is None else [Selector(text)],
 )
 
@@ -183,30 +183,39 @@ with_format = click.option(
     type=FORMATS,
     default="text",
     show_default=True,
-    help="text lines, JSON lines, or bodies only, back to back; on a terminal bodies are shown as text",
+    help="lines of text, lines of JSON, or bare bodies one after the other; a terminal shows bodies as text",
 )
 
 
 @click.command()
 @with_peer()
 @click.argument("address")
-@click.option("-n", "--count", type=click.IntRange(1), help="how many; for ever when not given")
+@click.option(
+    "-n", "--count", type=click.IntRange(1), help="stop after this many messages; by default run until stopped"
+)
 @click.option(
     "--wait",
     type=float,
     callback=seconds,
     metavar="SECONDS",
-    help="end when no message came for so long; 0: when the broker has no more",
+    help="stop when no message has arrived for this long; 0: when the broker has no more",
 )
 @with_format
 @click.option(
-    "--credit", type=click.IntRange(1), default=100, show_default=True, help="how many the broker may send ahead"
+    "--credit",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    help="how many messages the broker may send ahead",
 )
 @with_selector
 def receive(
     peer: Peer, address: str, count: int | None, wait: float | None, form: str, credit: int, filters: list[Filter]
 ) -> None:
-    """Receive messages from ADDRESS on the broker at URL; each is accepted once it is written out."""
+    """Receive messages and print them.
+
+    They come from ADDRESS on the broker at URL. Each one is accepted after it has been written.
+    """
 
     async def run() -> Printer:
         printer = Printer(form, count)
@@ -230,7 +239,9 @@ def receive(
 @click.command()
 @with_peer()
 @click.argument("address")
-@click.option("-n", "--count", type=click.IntRange(1), default=1000, show_default=True, help="how many at most")
+@click.option(
+    "-n", "--count", type=click.IntRange(1), default=1000, show_default=True, help="maximum number of messages to show"
+)
 @with_format
 @click.option(
     "--wait",
@@ -239,14 +250,14 @@ def receive(
     default=10.0,
     show_default=True,
     metavar="SECONDS",
-    help="how long the broker may take",
+    help="how long to wait for the broker",
 )
 @with_selector
 def browse(peer: Peer, address: str, count: int, form: str, wait: float, filters: list[Filter]) -> None:
-    """Show the messages at ADDRESS on the broker at URL, and leave them there (distribution-mode "copy").
+    """Show messages and leave them in the queue.
 
-    A broker that answers that it would take them is an error. RabbitMQ's queues only claim to copy: they have the
-    messages back when all is shown.
+    They are at ADDRESS on the broker at URL (distribution-mode "copy"). If the broker says that it would take them,
+    that is an error. RabbitMQ 4.0 only claims to copy: it gets the messages back at the end.
     """
 
     async def run() -> Printer:

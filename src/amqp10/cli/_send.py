@@ -77,10 +77,12 @@ async def messages_of(
     "files",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False),
-    help="a file's bytes as one message; repeatable",
+    help="send the bytes of this file as one message; repeatable",
 )
 @click.option(
-    "--lines", is_flag=True, help="each line of standard input is a message (the default without MESSAGE and --file)"
+    "--lines",
+    is_flag=True,
+    help="send each line of standard input as a message (the default without MESSAGE and --file)",
 )
 @click.option(
     "--json-lines",
@@ -88,19 +90,21 @@ async def messages_of(
     help='each line is a JSON object: {"body": …, "subject": …, "application_properties": {…}}',
 )
 @click.option("--subject", help="the messages' subject")
-@click.option("--to", help="the messages' to; what the anonymous terminus routes by")
+@click.option("--to", help="the messages' to, by which the anonymous terminus routes")
 @click.option("--content-type", help="the messages' content-type")
 @click.option(
     "--property", "properties", multiple=True, metavar="NAME=VALUE", help="an application property; repeatable"
 )
 @click.option("--ttl", type=float, callback=seconds, metavar="SECONDS", help="how long the messages live")
-@click.option("--durable", is_flag=True, help="ask the broker to keep them through a restart")
-@click.option("--settled", is_flag=True, help="send settled: at most once, no outcome")
+@click.option("--durable", is_flag=True, help="ask the broker to keep the messages over a restart")
+@click.option("--settled", is_flag=True, help="send settled: at most once, without an outcome")
 @click.option(
     "--anonymous", "to_null", is_flag=True, help="send to the anonymous terminus; ADDRESS becomes the messages' to"
 )
-@click.option("--window", type=click.IntRange(1), default=1000, show_default=True, help="deliveries in flight")
-@click.option("--quiet", is_flag=True, help="no closing line")
+@click.option(
+    "--window", type=click.IntRange(1), default=1000, show_default=True, help="maximum number of deliveries in flight"
+)
+@click.option("--quiet", is_flag=True, help="print no summary")
 def send(
     peer: Peer,
     address: str,
@@ -119,7 +123,10 @@ def send(
     window: int,
     quiet: bool,
 ) -> None:
-    """Send messages to ADDRESS on the broker at URL, and wait until each is accepted."""
+    """Send messages.
+
+    They go to ADDRESS on the broker at URL. The command waits until each one is accepted.
+    """
     fields: dict[str, Any] = {
         name: value
         for name, value in {

@@ -102,13 +102,23 @@ RESUME_TIMEOUT = 10
 @with_peer()
 @click.argument("address")
 @click.option(
-    "--concurrency", type=click.IntRange(1), default=10, show_default=True, help="messages handled at the same time"
+    "--concurrency",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="number of messages to handle at the same time",
 )
 @click.option(
-    "--prefetch", type=click.IntRange(1), help="messages that may wait here beyond those; as many unless said"
+    "--prefetch",
+    type=click.IntRange(1),
+    help="number of further messages that may wait in the process; the same number by default",
 )
 @click.option(
-    "--attempts", type=click.IntRange(1), default=5, show_default=True, help="attempts before it is a dead letter"
+    "--attempts",
+    type=click.IntRange(1),
+    default=5,
+    show_default=True,
+    help="number of attempts before a message becomes a dead letter",
 )
 @click.option(
     "--delay",
@@ -117,7 +127,7 @@ RESUME_TIMEOUT = 10
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="before the second attempt; then twice as long each time",
+    help="delay before the second attempt; doubles each time",
 )
 @click.option(
     "--max-delay",
@@ -126,22 +136,28 @@ RESUME_TIMEOUT = 10
     default=300.0,
     show_default=True,
     metavar="SECONDS",
-    help="the longest such delay",
+    help="the longest delay",
 )
 @click.option(
     "--delay-by",
     type=click.Choice(["memory", "broker"]),
     default="memory",
     show_default=True,
-    help="who keeps a message until it is tried again; Artemis, Service Bus and quorum queues of RabbitMQ 4.3 can",
-)
-@click.option("--delay-queue", metavar="ADDRESS", help="a queue that hands expired messages on to ADDRESS keeps it")
-@click.option("--dead-letters", metavar="ADDRESS", help="send dead letters there; rejected unless said")
-@click.option(
-    "--key", metavar="NAME", help="messages with an equal field (group_id) or application property in their order"
+    help="who holds a message until its retry; Artemis, Service Bus and quorum queues of RabbitMQ 4.3 can",
 )
 @click.option(
-    "--batch", type=click.IntRange(1), metavar="COUNT", help="hand up to COUNT deliveries at a time to the handler"
+    "--delay-queue",
+    metavar="ADDRESS",
+    help="hold messages for retry in this queue, which must pass expired messages on to ADDRESS",
+)
+@click.option(
+    "--dead-letters", metavar="ADDRESS", help="send dead letters to this address; by default they are rejected"
+)
+@click.option(
+    "--key", metavar="NAME", help="handle messages in order if this field (group_id) or application property is equal"
+)
+@click.option(
+    "--batch", type=click.IntRange(1), metavar="COUNT", help="pass up to COUNT messages at a time to the handler"
 )
 @click.option(
     "--max-wait",
@@ -149,13 +165,13 @@ RESUME_TIMEOUT = 10
     callback=seconds,
     default=0.0,
     metavar="SECONDS",
-    help="for a batch to fill, after its first message",
+    help="how long a batch may take to fill, after its first message",
 )
 @click.option(
     "--sessions",
     type=click.IntRange(1),
     metavar="COUNT",
-    help="handle sessions of Azure Service Bus, COUNT at a time, the messages of each in their order",
+    help="handle sessions of Azure Service Bus, COUNT at a time, the messages of each in order",
 )
 @click.option(
     "--idle-time",
@@ -164,14 +180,14 @@ RESUME_TIMEOUT = 10
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="without a message, after which a session is handed back",
+    help="hand a session back when it had no message for this long",
 )
 @click.option(
     "--session-time",
     type=float,
     callback=seconds,
     metavar="SECONDS",
-    help="after which a session is handed back though it has more; never unless said",
+    help="hand a session back after this long even if it has more messages; never by default",
 )
 @click.option(
     "--drain-timeout",
@@ -180,14 +196,14 @@ RESUME_TIMEOUT = 10
     default=30.0,
     show_default=True,
     metavar="SECONDS",
-    help="that handlers have to finish after SIGTERM or SIGINT",
+    help="how long handlers may take to finish after SIGTERM or SIGINT",
 )
 @click.option(
     "--backend",
     type=click.Choice(["asyncio", "trio"]),
     default="asyncio",
     show_default=True,
-    help="what the handler is written for",
+    help="the event loop that the handler is written for",
 )
 @click.option("--quiet", is_flag=True, help="log warnings and errors only")
 @log_format_option
@@ -214,11 +230,11 @@ def work(
     quiet: bool,
     log_format: LogFormat | None,
 ) -> None:
-    """Handle the messages of ADDRESS on the broker at URL by a Python function.
+    """Handle messages with a Python function.
 
-    HANDLER gets each message, with --sessions also the session. It returns, and the message is accepted; it raises, and
-    the message is tried again after a delay, and dead-lettered after the last attempt. SIGTERM and SIGINT end the
-    worker when what it handles is done.
+    HANDLER gets each message of ADDRESS on the broker at URL, and with --sessions also the session. If it returns, the
+    message is accepted. If it raises, the message is retried after a delay, and dead-lettered after the last attempt.
+    On SIGTERM and SIGINT the worker lets its handlers finish.
     """
     log_to_stderr(log_format or "text", logging.WARNING if quiet else logging.INFO)
     check_together(sessions)

@@ -218,19 +218,25 @@ def _address(context: click.Context, parameter: click.Parameter, value: str) -> 
 
 @click.command()
 @click.argument("url", required=False)
-@click.option("--listen", metavar="[HOST:]PORT", default="0", callback=_address, help="where clients connect to")
+@click.option("--listen", metavar="[HOST:]PORT", default="0", callback=_address, help="where clients connect")
 @click.option(
     "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), default="trace.html", show_default=True
 )
-@click.option("--trace-file", type=click.Path(dir_okay=False, path_type=Path), help="write each frame at once, too")
+@click.option(
+    "--trace-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="also write each frame at once as a line of JSON",
+)
 @click.option(
     "--from",
     "source",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="make the page of a trace file that was written before",
+    help="make the page from a trace file written earlier",
 )
 @click.option(
-    "--tls-ca", type=click.Path(exists=True, dir_okay=False), help="certificates (PEM) that sign the server's"
+    "--tls-ca",
+    type=click.Path(exists=True, dir_okay=False),
+    help="authorities (PEM) that sign the server's certificate",
 )
 @click.option("--tls-no-verify", is_flag=True, help="do not check the server's certificate")
 def trace(
@@ -242,10 +248,11 @@ def trace(
     tls_ca: str | None,
     tls_no_verify: bool,
 ) -> None:
-    """Show what crosses between clients and the broker at URL, as one HTML page.
+    """Record frames as one HTML page.
 
-    Clients connect to the port that is printed, in the clear; to the broker it speaks TLS if URL says so. The page is
-    written when you end it (Ctrl-C). Every dialect is read; secrets and the bodies of messages are left out.
+    It stands between clients and the broker at URL. Clients connect without TLS to the port that it prints; to the
+    broker it uses TLS if URL says so. It writes the page when you stop it (Ctrl-C). It reads every dialect, and leaves
+    out secrets and the bodies of messages.
     """
     if (url is None) == (source is None):
         raise click.UsageError("say either URL, or --from FILE")
