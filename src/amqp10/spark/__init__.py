@@ -11,7 +11,7 @@ try:
     from ._source import AmqpDataSource as AmqpDataSource
 except ImportError as _error:
     if (_error.name or "").partition(".")[0] not in ("pyspark", "pyarrow"):
-        raise  # something else is missing: fcntl, on Windows
+        raise  # something else is missing
     raise ImportError(
         f"amqp10.spark needs pyspark >= 4.2 and pyarrow: pip install 'amqp10[spark]' ({_error})"
     ) from _error

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from datetime import datetime
+from importlib.util import find_spec
 from typing import Any, Final, Literal
 
 from ._option_parsers import (
@@ -401,8 +402,13 @@ class Options:
             why: what needs the directory, for the error.
 
         Raises:
-            ValueError: no directory is given.
+            ValueError: no directory is given, or this system has no file locks (`fcntl`), as Windows has none.
         """
+        if find_spec("fcntl") is None:
+            raise ValueError(
+                "amqp: option 'ack' must not be 'wal' on this system: it has no flock, by which tasks publish their "
+                "segments in turn; run Spark on Linux or macOS, or set ack=accept (at most once) or ack=browse"
+            )
         if self.wal_location is None:
             raise ValueError(
                 f"amqp: option 'walLocation' is missing: {why}. It is a directory that the driver and all executors "

@@ -17,7 +17,6 @@ attempt that wakes up after the commit finds no folder to write to, and takes no
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
@@ -35,6 +34,11 @@ import pyarrow as pa
 from ..._files import create_private, private
 from ...errors import AmqpError
 from .redelivery import IDS, find_redelivered, ids_in_common
+
+try:
+    import fcntl
+except ImportError:  # on Windows, where the options refuse `ack=wal`: all else works there
+    pass
 
 POLL: Final = 0.1
 """Seconds between two checks for a segment that another task is about to publish."""
