@@ -16,7 +16,11 @@ from azure.core.exceptions import (
     ResourceNotFoundError,
 )
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
-from azure.servicebus.exceptions import MessagingEntityDisabledError, MessagingEntityNotFoundError
+from azure.servicebus.exceptions import (
+    MessagingEntityDisabledError,
+    MessagingEntityNotFoundError,
+    ServiceBusError,
+)
 from azure.servicebus.management import (
     CorrelationRuleFilter,
     EntityStatus,
@@ -38,7 +42,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.capability("Service Bus emulator")]
 
 CONFIG = AzureConfig(
     [QueueConfig("orders", lock_duration=30.0, max_delivery_count=3)],
-    [TopicConfig("events", [SubscriptionConfig("all", dead_letter_filter_errors=True)])],
+    [
+        TopicConfig("events", [SubscriptionConfig("all", dead_letter_filter_errors=True)]),
+        TopicConfig("picky", filtering_messages_before_publishing=True),
+    ],
 )
 
 
@@ -207,7 +214,7 @@ def lists(client: ServiceBusAdministrationClient, emulator: Emulator) -> None:
         client.create_queue(f"q{number:03}")
     client.create_topic("zoo")
     assert [queue.name for queue in client.list_queues()] == ["orders", *(f"q{number:03}" for number in range(120))]
-    assert [topic.name for topic in client.list_topics()] == ["events", "zoo"]
+    assert [topic.name for topic in client.list_topics()] == ["events", "picky", "zoo"]
     assert [each.name for each in client.list_subscriptions("events")] == ["all"]
     assert [each.name for each in client.list_subscriptions("zoo")] == []
     assert [rule.name for rule in client.list_rules("events", "all")] == ["$Default"]
@@ -246,12 +253,21 @@ def topics_and_subscriptions(client: ServiceBusAdministrationClient, emulator: E
     assert client.get_topic("news").default_message_time_to_live == timedelta(hours=1)
     made = client.create_subscription("news", "one", lock_duration=timedelta(minutes=2), max_delivery_count=4)
     assert (made.name, made.lock_duration, made.max_delivery_count) == ("one", timedelta(minutes=2), 4)
-    client.create_subscription("news", "two", requires_session=True)
+    client.create_subscription("news", "two", requires_session=True, auto_delete_on_idle=timedelta(hours=2))
+    assert client.get_subscription("news", "two").auto_delete_on_idle == timedelta(hours=2)
+    client.create_topic("brief", auto_delete_on_idle=timedelta(hours=1))
+    brief, picky = client.get_topic("brief"), client.get_topic("picky")
+    assert (brief.filtering_messages_before_publishing, brief.auto_delete_on_idle) == (False, timedelta(hours=1))
+    assert picky.filtering_messages_before_publishing is True  # the SDK tells of it, and leaves it out when it creates
+    with pytest.raises(HttpResponseError, match="300 seconds at least"):
+        client.create_queue("hasty", auto_delete_on_idle=timedelta(minutes=4))
     made.dead_lettering_on_filter_evaluation_exceptions = True
     client.update_subscription("news", made)
     changed = client.get_subscription("news", "one")
     assert changed.dead_lettering_on_filter_evaluation_exceptions is True
     with emulator.bus() as bus:
+        with bus.get_topic_sender("picky") as sender, pytest.raises(ServiceBusError, match="no-matching-subscription"):
+            sender.send_messages(ServiceBusMessage("x"))
         with bus.get_topic_sender("news") as sender:
             sender.send_messages(ServiceBusMessage("x", session_id="s"))
             client.delete_subscription("news", "two")

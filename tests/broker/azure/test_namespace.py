@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+import math
 from contextlib import AsyncExitStack
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -9,9 +10,10 @@ import anyio
 import pytest
 
 from amqp10 import Anonymous, ConnectionGivenUp
-from amqp10.azure import ServiceBus
+from amqp10.azure import ServiceBus, ServiceBusError
 from amqp10.broker import Broker, BrokerLimits, SasRule, TokenRules
 from amqp10.broker.azure import (
+    EMULATOR_RULE,
     AzureConfig,
     CorrelationFilter,
     QueueConfig,
@@ -166,6 +168,26 @@ class TestTopics:
             assert dead.application_properties["DeadLetterErrorDescription"] == "broken filter"
             assert broker.azure.lose_locks("t/Subscriptions/s") == 0
         assert "a rule of 't/Subscriptions/s' failed" in caplog.text
+
+    async def test_filtered_before_publishing(self) -> None:
+        """A topic that filters first refuses what no subscription would get, scheduled or not, and takes the rest."""
+        red = [SubscriptionConfig("red", rules=[Rule("r", SqlFilter("color = 'red'"))])]
+        topics = [TopicConfig("picky", red, filtering_messages_before_publishing=True), TopicConfig("other", red)]
+        broker = Broker(azure=AzureConfig(topics=topics), tokens=TokenRules([EMULATOR_RULE]))
+        async with broker, ServiceBus(connection_string(broker.url)) as bus:
+            for topic in ("picky", "other"):
+                async with bus.sender(topic) as sender:
+                    await sender.send(Message(b"x", application_properties={"color": "red"}))
+                    if topic == "other":
+                        await sender.send(Message(b"y"))
+                        continue
+                    with pytest.raises(MessageRejected, match="no subscription of 'picky'") as refused:
+                        await sender.send(Message(b"y"))
+                    assert refused.value.condition == "com.microsoft:no-matching-subscription"
+            async with bus.sender("picky") as sender:
+                with pytest.raises(ServiceBusError, match="no subscription of 'picky'") as not_scheduled:
+                    await sender.schedule(b"y", datetime.now(UTC) + timedelta(hours=1))
+                assert not_scheduled.value.condition == "com.microsoft:no-matching-subscription"
 
     async def test_long_time_to_live(self) -> None:
         """A topic may keep messages for longer than the 49 days that a header can say."""
@@ -417,6 +439,69 @@ class TestSql:
                 for rule in (Rule("r", SqlFilter("a = @a", {"@a": 1})), Rule("r", action_parameters={"@a": 1})):
                     with pytest.raises(ValueError, match="no place for the parameters"):
                         await bus.rules("events", "s").add(rule)
+
+
+def there(broker: Broker, address: str) -> bool:
+    """Whether the entity is there."""
+    try:
+        broker.azure.refuse_next(address, 0)
+    except KeyError:
+        return False
+    return True
+
+
+class TestIdle:
+    async def test_deleted(self) -> None:
+        """What nobody used for its time is gone, a topic with its subscriptions; what is in use stays."""
+        clock = Clock()
+        idle: dict[str, Any] = {"auto_delete_on_idle": 300.0}
+        queues = [QueueConfig(name, **idle) for name in ("unused", "sent-to", "received", "due-later", "peeked")]
+        config = AzureConfig(
+            [*queues, "stays"],
+            [
+                TopicConfig("quiet", [SubscriptionConfig("all")], **idle),
+                TopicConfig("busy", [SubscriptionConfig("on", **idle), SubscriptionConfig("off", **idle)], **idle),
+                TopicConfig("passed", [SubscriptionConfig("on", **idle, forward_to="stays")], **idle),
+            ],
+            clock=clock,
+        )
+        before = {*(each.name for each in queues), *(each.name for each in config.topics), "stays"}
+        before |= {f"{on}/Subscriptions/on" for on in ("busy", "passed")}
+        before |= {"quiet/Subscriptions/all", "busy/Subscriptions/off"}
+        async with AsyncExitStack() as stack:
+            broker = await stack.enter_async_context(Broker(azure=config, tokens=TokenRules([EMULATOR_RULE])))
+            bus = await stack.enter_async_context(ServiceBus(connection_string(broker.url), clock=clock))
+
+            def left() -> set[str]:
+                return {name for name in before if there(broker, name)}
+
+            async with AsyncExitStack() as links:
+                used = await links.enter_async_context(bus.sender("sent-to"))
+                for receiving in ("received", "busy/Subscriptions/on"):
+                    await links.enter_async_context(bus.receiver(receiving))
+                later = datetime.fromtimestamp(clock.now, UTC) + timedelta(hours=1)
+                async with bus.sender("due-later") as sender:
+                    await sender.schedule(b"x", later)
+                broker.azure.advance(200)
+                await used.send(Message(b"x"))
+                async with bus.receiver("peeked") as receiver:
+                    await receiver.peek()
+                broker.azure.advance(99)
+                assert left() == before
+                broker.azure.advance(1)
+                gone = {"unused", "quiet", "quiet/Subscriptions/all", "busy/Subscriptions/off"}
+                assert left() == before - gone
+            broker.azure.advance(200)
+            assert before - left() == {*gone, "sent-to", "peeked"}
+            broker.azure.advance(100)
+            assert left() == {"stays", "due-later", "passed", "passed/Subscriptions/on"}
+
+    def test_too_short(self) -> None:
+        """Service Bus takes five minutes at least."""
+        with pytest.raises(ValueError, match="auto_delete_on_idle is 300 seconds at least, or None, not 299"):
+            QueueConfig("q", auto_delete_on_idle=299)
+        with pytest.raises(ValueError, match="auto_delete_on_idle"):
+            TopicConfig("t", auto_delete_on_idle=math.inf)
 
 
 class TestTime:

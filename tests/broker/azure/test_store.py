@@ -9,12 +9,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from amqp10.azure import EventHub, MessageLockLost, ServiceBus
-from amqp10.broker import Broker, SasRule, TokenRules
+from amqp10.azure import EventHub, MessageLockLost, ServiceBus, ServiceBusError
+from amqp10.broker import Broker, BrokerLimits, SasRule, TokenRules
 from amqp10.broker._store.tables import StoreFile
 from amqp10.broker.azure import (
     AzureConfig,
@@ -27,6 +28,7 @@ from amqp10.broker.azure import (
     TopicConfig,
     connection_string,
 )
+from amqp10.errors import MessageRejected
 from amqp10.messaging import EventPosition, Message
 from amqp10.types import ULong
 
@@ -320,3 +322,29 @@ async def test_random_lives(lives: Lives, seed: int) -> None:
     async with lives.bus() as (_, bus):
         dead = await bodies(bus, "orders/$DeadLetterQueue")
         assert Counter([*await bodies(bus, "orders"), *dead]) == there
+
+
+async def test_larger_than_what_is_free(lives: Lives, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message for which the disk has no room is refused, on a link and by a request; a smaller one is taken."""
+    free = [2_500_000]
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free[0]))
+    config = AzureConfig(["orders"], [TopicConfig("events", ["one", "two"])], event_hubs=["hub"])
+    large, later = Message(bytes(600_000)), datetime.now(UTC) + timedelta(hours=1)
+    limits, tokens = BrokerLimits(disk_free=1_000_000), TokenRules([RULE])
+    async with Broker(azure=config, store=lives.path, limits=limits, tokens=tokens) as broker:
+        text = connection_string(broker.url, RULE)
+        async with ServiceBus(text) as bus:
+            for address, most in (("orders", 1_200_000), ("events", 600_000)):
+                async with bus.sender(address) as sender:
+                    with pytest.raises(MessageRejected, match="no room for"):
+                        await sender.send(Message(bytes(most + 200_000)))
+                    await sender.send(Message(bytes(most - 100_000)))
+            async with bus.sender("orders") as sender:
+                with pytest.raises(ServiceBusError, match="no room for"):
+                    await sender.schedule_many([large] * 3, later)
+                await sender.schedule_many([large], later)
+        async with EventHub(text, "hub") as hub, hub.sender() as events:
+            free[0] = 1_500_000
+            await events.send(Message(b"small"))  # after which the store looks
+            with pytest.raises(MessageRejected, match="no room for"):
+                await events.send(Message(bytes(1_000_000)))

@@ -104,8 +104,8 @@ class ProducerLink(LinkOwner):
             if route.exchange is not None and destination.annotates:
                 entry.annotate({_EXCHANGE: route.exchange.name, _ROUTING_KEY: route.key})
             nodes = route.nodes
-            if store is not None and entry.durable:
-                octets = entry.size * sum(node.journal is not None for node in nodes)
+            if store is not None:
+                octets = entry.size * sum(node.copies_stored(entry.durable) for node in nodes)
                 if octets and not store.fits(octets):
                     reason = f"the disk of the store has no room for {octets} octets more"
                     self._reject(delivery, "amqp:resource-limit-exceeded", reason)

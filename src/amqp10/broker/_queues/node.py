@@ -238,6 +238,10 @@ class Node(ABC):
     def insert(self, entry: QueuedMessage) -> None:
         """Take a message that was admitted before, by `reserve` or by a broker before: it is never refused."""
 
+    def copies_stored(self, durable: bool) -> int:
+        """Return how often a store keeps a message that is put here."""
+        return int(self.keeps_records or (durable and self.journal is not None))
+
     def charge(self, account: Account, octets: int) -> None:
         """Count memory that messages of a user take here now, or take no more."""
         if self.counted is not None:

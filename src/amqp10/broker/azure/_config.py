@@ -18,6 +18,7 @@ _DURATION: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:
 _FOR_EVER: Final = 10_675_199 * 86_400
 """Seconds of the longest duration that .NET can say, which stands for no end."""
 _LONGEST_LOCK: Final = 300.0
+_SHORTEST_IDLE: Final = 300.0
 _LONGEST_NAME: Final = 260
 _MOST_PARTITIONS: Final = 1024
 _DEFAULT_GROUP: Final = "$Default"
@@ -37,9 +38,11 @@ class EntityConfig:
     requires_session: bool = False
     forward_to: str | None = None
     forward_dead_letters_to: str | None = None
+    auto_delete_on_idle: float | None = None
 
     def __post_init__(self) -> None:
         _check_name(f"the name of a {self._kind}", self.name)
+        _check_idle(self.auto_delete_on_idle)
         if not 0 < self.lock_duration <= _LONGEST_LOCK:
             raise ValueError(
                 f"lock_duration is more than 0 seconds and {_LONGEST_LOCK:g} at most: {self.lock_duration}"
@@ -68,6 +71,9 @@ class QueueConfig(EntityConfig):
         requires_session: each message belongs to a session.
         forward_to: the queue or topic that all messages go on to.
         forward_dead_letters_to: the queue or topic that dead letters go on to.
+        auto_delete_on_idle: seconds, 300 at least, after which it is deleted with what is in it, if nothing was sent,
+            received, peeked or changed meanwhile, nobody receives from it, and nothing is scheduled or passed on; None:
+            it stays.
         duplicate_window: seconds in which a message with the id of an earlier one is dropped; None: none is.
         max_size: octets of all its messages; what a sender sends beyond that is refused. None: no limit of its own.
 
@@ -121,6 +127,9 @@ class TopicConfig:
         name: its address, the same in capitals; a subscription is at `NAME/Subscriptions/ITS NAME`.
         subscriptions: a name alone is one with the usual settings.
         ttl, duplicate_window, max_size: as for `QueueConfig`; the last is of messages that are scheduled.
+        auto_delete_on_idle: as for `QueueConfig`; a use of a subscription is one of its topic.
+        filtering_messages_before_publishing: a message that no subscription would get is refused with the condition
+            com.microsoft:no-matching-subscription; else it is dropped.
 
     Raises:
         ValueError: as for `QueueConfig`, or two subscriptions have one name.
@@ -133,9 +142,12 @@ class TopicConfig:
     ttl: float | None = None
     duplicate_window: float | None = None
     max_size: int | None = None
+    auto_delete_on_idle: float | None = None
+    filtering_messages_before_publishing: bool = False
 
     def __post_init__(self) -> None:
         _check_name("the name of a topic", self.name)
+        _check_idle(self.auto_delete_on_idle)
         _check_seconds("ttl", self.ttl)
         _check_seconds("duplicate_window", self.duplicate_window)
         _check_list("subscriptions", self.subscriptions)
@@ -563,6 +575,11 @@ def _ttl(place: _Place) -> float | None:
 def _check_seconds(what: str, seconds: float | None) -> None:
     if seconds is not None and not 0 < seconds < math.inf:
         raise ValueError(f"{what} is more than 0 seconds, or None, not {seconds}")
+
+
+def _check_idle(seconds: float | None) -> None:
+    if seconds is not None and not _SHORTEST_IDLE <= seconds < math.inf:
+        raise ValueError(f"auto_delete_on_idle is {_SHORTEST_IDLE:g} seconds at least, or None, not {seconds}")
 
 
 def _check_kind(argument: str, value: object, kind: type) -> None:

@@ -144,7 +144,7 @@ class NamespaceLinks(LinkService):
             entity = self._namespace.find(address[: -len(_MANAGEMENT)])
             if entity is not None:
                 subscription = self._namespace.subscription(entity)
-                management = Management(entity, self._peer, subscription, self._used)
+                management = Management(entity, self._peer, subscription, used=self._used, fits=self._namespace.fits)
                 self._requests.attach(link, entity.name, management.carry_out)
             return entity is not None
         entity = self._namespace.find(address)

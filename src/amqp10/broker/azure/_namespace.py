@@ -164,6 +164,10 @@ class Namespace:
         for entity in list(self._entities.values()):
             entity.pass_on_restored()
 
+    def fits(self, octets: int) -> bool:
+        """Return whether messages of `octets` octets have room on the disk of the store, where there is one."""
+        return self._store is None or self._store.fits(octets)
+
     async def wait_durable(self) -> None:
         """Wait until all that has happened so far is kept, where there is a store."""
         if self._store is not None:
@@ -215,9 +219,41 @@ class Namespace:
         self._router.alarm(self, self._router.clock())  # who waits for what is due next has to look again
 
     def expire(self, now: float) -> float | None:
-        """Detach links that nobody used for long; return when to look again, on the broker's clock."""
+        """End what nobody used for long, links and entities; return when to look again, on the broker's clock."""
         ends = [end for links in list(self.links) if (end := links.end_idle(self._config)) is not None]
+        ends += self._delete_idle()
         return now + max(0.0, min(ends) - self.clock()) if ends else None
+
+    def _delete_idle(self) -> list[float]:
+        """Delete entities that nobody used for as long as they say; return when the times of the others end."""
+        ends = []
+        for topic in list(self._declared.values()):
+            for declared in (*list(topic.subscriptions.values()), topic):
+                seconds, now = declared.config.auto_delete_on_idle, self.clock()
+                if seconds is None:
+                    continue
+                end = (now if self._in_use(declared) else self._last_use(declared)) + seconds
+                if end > now:
+                    ends.append(end)
+                elif declared.topic is None:
+                    self.delete(declared.config.name)
+                else:
+                    self.delete(declared.topic, declared.config.name)
+        return ends
+
+    def _in_use(self, declared: Declared) -> bool:
+        config = declared.config
+        goes_on = isinstance(config, EntityConfig) and config.forward_to is not None
+        return goes_on or declared.entity.in_use or any(map(self._in_use, declared.subscriptions.values()))
+
+    def _last_use(self, declared: Declared) -> float:
+        of_it = (declared, *declared.subscriptions.values())
+        return max(max(each.entity.accessed, each.updated) for each in of_it)
+
+    def _watch_idle(self, declared: Declared) -> None:
+        """Look when an entity is idle, if that ends it."""
+        if declared.config.auto_delete_on_idle is not None:
+            self._router.alarm(self, self._router.clock() + declared.config.auto_delete_on_idle)
 
     def watch(self) -> None:
         """Look when links are idle, from now on."""
@@ -276,6 +312,7 @@ class Namespace:
             self._spread(declared)
         self._connect()
         self._note(declared)
+        self._watch_idle(declared)
         return declared
 
     def subscribe(self, topic: Declared, config: SubscriptionConfig) -> Declared:
@@ -298,6 +335,7 @@ class Namespace:
         self._note(declared)
         self._spread(topic)
         self._connect()
+        self._watch_idle(declared)
         return declared
 
     def change(self, declared: Declared, config: QueueConfig | TopicConfig | SubscriptionConfig) -> None:
@@ -325,8 +363,11 @@ class Namespace:
                 and before.forward_dead_letters_to != config.forward_dead_letters_to
             ):
                 dead_letters.keep_messages()
+        if isinstance(config, TopicConfig):
+            self._spread(declared)
         self._connect()
         self._note(declared)
+        self._watch_idle(declared)
 
     def open_for(self, entity: Entity, status: Status) -> None:
         """Say what an entity is open for; where that changes its links are detached."""
@@ -380,7 +421,9 @@ class Namespace:
                     source.forward_to(target)
 
     def _spread(self, topic: Declared) -> None:
-        spread(topic.entity, [self._subscriptions[each.entity] for each in topic.subscriptions.values()])
+        assert isinstance(topic.config, TopicConfig)
+        subscriptions = [self._subscriptions[each.entity] for each in topic.subscriptions.values()]
+        spread(topic.entity, subscriptions, filters_first=topic.config.filtering_messages_before_publishing)
 
     def _check_free(self, name: str) -> None:
         """Check that no node has a name, before parts of it are made."""

@@ -160,22 +160,18 @@ def _local(tag: str) -> str:
 
 
 _KEPT: Final = (
-    *("AutoDeleteOnIdle", "EnableBatchedOperations", "EnableExpress", "EnablePartitioning"),
+    *("EnableBatchedOperations", "EnableExpress", "EnablePartitioning"),
     *("MaxMessageSizeInKilobytes", "SupportOrdering", "UserMetadata"),
 )
 """Settings that change nothing here, and are told as they were said."""
 
 
-def kept(said: Said) -> dict[str, str]:
-    """Return settings that mean nothing here.
+_FILTERS_FIRST: Final = "FilteringMessagesBeforePublishing"
 
-    Raises:
-        ValueError: one of them makes no sense.
-    """
-    found = {name: said.text(name) for name in _KEPT if name in said}
-    if "AutoDeleteOnIdle" in found:
-        said.seconds("AutoDeleteOnIdle")
-    return found
+
+def kept(said: Said) -> dict[str, str]:
+    """Return settings that mean nothing here."""
+    return {name: said.text(name) for name in _KEPT if name in said}
 
 
 def status_of(said: Said) -> Status:
@@ -203,6 +199,10 @@ def config_of(config: Config, said: Said, host: str) -> Config:
     changes: dict[str, Any] = {}
     if "DefaultMessageTimeToLive" in said:
         changes["ttl"] = said.seconds("DefaultMessageTimeToLive")
+    if "AutoDeleteOnIdle" in said:
+        changes["auto_delete_on_idle"] = said.seconds("AutoDeleteOnIdle")
+    if isinstance(config, TopicConfig) and _FILTERS_FIRST in said:
+        changes["filtering_messages_before_publishing"] = said.flag(_FILTERS_FIRST)
     if not isinstance(config, TopicConfig):
         if "LockDuration" in said:
             changes["lock_duration"] = said.seconds("LockDuration") or math.inf
@@ -395,7 +395,10 @@ def namespace_info(name: str, created: float) -> Element:
 def describe(declared: Declared, host: str) -> Element:
     """Describe an entity: its settings, and what is in it."""
     config, entity = declared.config, declared.entity
-    said: list[tuple[str, str | Element]] = [("DefaultMessageTimeToLive", _duration(config.ttl))]
+    said: list[tuple[str, str | Element]] = [
+        ("DefaultMessageTimeToLive", _duration(config.ttl)),
+        ("AutoDeleteOnIdle", _duration(config.auto_delete_on_idle)),
+    ]
     if not isinstance(config, TopicConfig):
         said += [
             ("LockDuration", _duration(config.lock_duration)),
@@ -421,7 +424,7 @@ def describe(declared: Declared, host: str) -> Element:
         ]
     if isinstance(config, TopicConfig):
         said += [
-            ("FilteringMessagesBeforePublishing", "false"),
+            (_FILTERS_FIRST, _flag(config.filtering_messages_before_publishing)),
             ("EnableSubscriptionPartitioning", "false"),
             ("SubscriptionCount", str(len(declared.subscriptions))),
         ]
@@ -436,7 +439,7 @@ def describe(declared: Declared, host: str) -> Element:
         "TransferDeadLetterMessageCount": transferred,
     }.items():
         _add(counts, _COUNTS + name, str(number))
-    usual = {"AutoDeleteOnIdle": _FOR_EVER, "EnableBatchedOperations": "true", "SupportOrdering": "true"}
+    usual = {"EnableBatchedOperations": "true", "SupportOrdering": "true"}
     if not isinstance(config, SubscriptionConfig):
         usual |= {"EnablePartitioning": "false", "EnableExpress": "false"}
     said += [

@@ -39,6 +39,7 @@ SESSION_LOCK_LOST: Final = "com.microsoft:session-lock-lost"
 SESSION_CANNOT_BE_LOCKED: Final = "com.microsoft:session-cannot-be-locked"
 ENTITY_DISABLED: Final = "com.microsoft:entity-disabled"
 TIMEOUT: Final = "com.microsoft:timeout"
+NO_MATCHING_SUBSCRIPTION: Final = "com.microsoft:no-matching-subscription"
 NOT_ALLOWED: Final = "amqp:not-allowed"
 
 MOST_CHANGES: Final = 100
@@ -105,8 +106,9 @@ class Entity(AzureNode):
     Attributes:
         sent: when each connection sent something last, of those that are entered here; by their numbers.
         status: what it is open for.
-        accessed: when something was last sent or received, seconds since 1970.
+        accessed: when something was last sent or received, or asked of its management node, seconds since 1970.
         pass_on: takes each message as soon as it is there; None: the entity keeps them.
+        wanted: returns whether anybody would get a message; one that nobody would is refused. None: all are taken.
         dead_letters_of: the entity whose dead letters these are; None: they are no dead letters.
         undelivered: where messages go that could not be passed on; None for the dead letters.
     """
@@ -135,6 +137,7 @@ class Entity(AzureNode):
         self.accessed: float = clock()
         self.sent: dict[int, float] = {}
         self.pass_on: PassOn | None = None
+        self.wanted: Callable[[EntityMessage], bool] | None = None
         self._targets: list[Entity] = []
         self._sources: list[Entity] = []
         self.undelivered: Entity | None = None
@@ -252,6 +255,9 @@ class Entity(AzureNode):
         """Messages in it, whatever their state, those that are locked among them."""
         return len(self._messages)
 
+    def copies_stored(self, durable: bool) -> int:
+        return max(1, len(self._targets))
+
     def reserve(self, entry: QueuedMessage, *, restored: bool = False) -> None:
         self._read(entry)
         super().reserve(entry, restored=restored)
@@ -306,7 +312,7 @@ class Entity(AzureNode):
         """Check that a message may be here.
 
         Raises:
-            NotTaken: it has no session, and has to have one, or an id is too long.
+            NotTaken: it has no session, and has to have one, or an id is too long, or nobody would get it.
         """
         ids = {"group-id (session id)": message.session_id, "message-id": message.message_id}
         for what, said in ids.items():
@@ -317,6 +323,9 @@ class Entity(AzureNode):
             raise NotTaken(
                 f"{self.name!r} requires sessions, and the message has no group-id (session id)", NOT_ALLOWED
             )
+        if self.wanted is not None and not self.wanted(message):
+            reason = f"no subscription of {self.name!r} has a rule that lets the message pass"
+            raise NotTaken(reason, NO_MATCHING_SUBSCRIPTION)
 
     def run(self) -> None:
         self._touched = False
@@ -360,6 +369,11 @@ class Entity(AzureNode):
         if self._records is not None:
             self._records.drop()
             self._records = None
+
+    @property
+    def in_use(self) -> bool:
+        """Whether somebody receives from it, or has scheduled something."""
+        return bool(self._receivers or self._askers) or self.count("scheduled") > 0
 
     def count(self, state: State) -> int:
         """Return how many messages are in that state."""
@@ -478,6 +492,7 @@ class Entity(AzureNode):
         self._askers = {number: each for number, each in self._askers.items() if each is not receiver}
         if group is None:
             return
+        self.accessed = self._clock()  # it was in use until now
         if receiver.waiting:
             receiver.waiting = False
             group.line.remove(receiver)

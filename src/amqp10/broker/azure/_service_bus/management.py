@@ -19,6 +19,7 @@ from .entity import (
     ENTITY_DISABLED,
     MESSAGE_LOCK_LOST,
     MESSAGE_NOT_FOUND,
+    NO_MATCHING_SUBSCRIPTION,
     NOT_ALLOWED,
     SESSION_LOCK_LOST,
     check_reason,
@@ -44,6 +45,7 @@ _STATUS: Final = {
     NOT_ALLOWED: 403,
     ALREADY_EXISTS: 409,
     NOT_FOUND: 404,
+    NO_MATCHING_SUBSCRIPTION: 500,
     "amqp:not-implemented": 501,
     "amqp:resource-limit-exceeded": 403,
     # Only a test asks for these.
@@ -53,7 +55,6 @@ _STATUS: Final = {
     "com.microsoft:session-cannot-be-locked": 410,
     "com.microsoft:precondition-failed": 412,
     "com.microsoft:operation-cancelled": 500,
-    "com.microsoft:no-matching-subscription": 500,
     "com.microsoft:container-close": 503,
 }
 MOST_AT_ONCE: Final = 1000
@@ -76,6 +77,7 @@ class Management:
 
     Args:
         used: told the name of a link that a request counts as a use of.
+        fits: asked whether a store has room for that number of octets more.
 
     Attributes:
         entity: what it is of.
@@ -83,12 +85,19 @@ class Management:
     """
 
     def __init__(
-        self, entity: Entity, peer: Peer, subscription: Subscription | None, used: Callable[[str], None]
+        self,
+        entity: Entity,
+        peer: Peer,
+        subscription: Subscription | None,
+        *,
+        used: Callable[[str], None],
+        fits: Callable[[int], bool],
     ) -> None:
         self.entity = entity
         self.subscription = subscription
         self._peer = peer
         self._used = used
+        self._fits = fits
 
     def carry_out(self, request: Message) -> Message:
         """Do what a request says, and return the answer."""
@@ -109,6 +118,7 @@ class Management:
 
     def _do(self, request: Message) -> Answer:
         operation, asked = request.application_properties.get("operation"), request.body
+        self.entity.accessed = self.entity.now
         if isinstance(link := request.application_properties.get("associated-link-name"), str):
             self._used(link)
         known = _OPERATIONS.get(operation.removeprefix(_PREFIX)) if isinstance(operation, str) else None
@@ -134,6 +144,9 @@ class Management:
             raise Refused("amqp:resource-limit-exceeded", peer.blocked)
         if entity.free < len(payloads):
             raise Refused("amqp:resource-limit-exceeded", f"{entity.name!r} has no room for {len(payloads)} messages")
+        octets = sum(map(len, payloads)) * entity.copies_stored(durable=True)
+        if not self._fits(octets):
+            raise Refused("amqp:resource-limit-exceeded", f"the disk of the store has no room for {octets} octets more")
         messages = []
         for payload in payloads:
             try:

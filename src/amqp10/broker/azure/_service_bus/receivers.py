@@ -51,6 +51,9 @@ class EntityReceiver(LinkTaker, Receiver, Settler):
         self.used = entity.now
         self._max_message_size = max_message_size
 
+    def _use(self) -> None:
+        self.used = self.entity.accessed = self.entity.now
+
     def begin(self) -> None:
         """Attach the link, and stand in line.
 
@@ -91,19 +94,19 @@ class EntityReceiver(LinkTaker, Receiver, Settler):
             reason = f"the next message has {len(payload)} octets, and the link takes {self._largest} at most"
             self._detach(Error(MESSAGE_TOO_LARGE, reason))
             return False
-        self.used = self.entity.now
+        self._use()
         self._link.send(payload, settled=token is None, tag=token.bytes_le if token is not None else None)
         return True
 
     # What the peer says
 
     def on_credit(self) -> None:
-        self.used = self.entity.now
+        self._use()
         self.credit_changed()
 
     def on_outcomes(self, deliveries: Sequence[Any]) -> None:
         """Settle what the receiver named, and answer: with the same outcome, or with why it was refused."""
-        self.used = self.entity.now
+        self._use()
         for delivery in deliveries:
             state: Any = delivery.remote_state
             if isinstance(state, Received) or (state is None and not delivery.remote_settled):

@@ -40,6 +40,13 @@ class Subscription:
         self.changed: Callable[[], None] = lambda: None
         self._rules = {rule.name.casefold(): ActiveRule(rule, clock()) for rule in rules}
 
+    def wants(self, message: EntityMessage) -> bool:
+        """Return whether a message would be here if it came to the topic, as a dead letter or otherwise."""
+        try:
+            return bool(copies(message, self._rules.values()))
+        except Exception:  # `take` tells of it
+            return self.dead_letters_faults
+
     def take(self, message: EntityMessage) -> None:
         """Take a message that came to the topic, if it passes."""
         entity = self.entity
@@ -124,11 +131,19 @@ class Subscription:
         return [rule.described() for rule in list(self._rules.values())[skip : skip + top]]
 
 
-def spread(topic: Entity, subscriptions: list[Subscription]) -> None:
-    """Let an entity be a topic with these subscriptions."""
+def spread(topic: Entity, subscriptions: list[Subscription], *, filters_first: bool) -> None:
+    """Let an entity be a topic with these subscriptions.
+
+    Args:
+        filters_first: a message that no subscription wants is refused.
+    """
 
     def pass_on(source: Entity, message: EntityMessage) -> None:
         for subscription in subscriptions:
             subscription.take(message)
 
+    def wanted(message: EntityMessage) -> bool:
+        return any(subscription.wants(message) for subscription in subscriptions)
+
+    topic.wanted = wanted if filters_first else None
     topic.pass_to([subscription.entity for subscription in subscriptions], pass_on)
