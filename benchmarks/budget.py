@@ -3,6 +3,7 @@
     python benchmarks/budget.py            prints a table beside the recorded budget
     python benchmarks/budget.py --check    fails if a workload costs more than recorded, by more than the margin
     python benchmarks/budget.py --record   writes the budget anew
+    python benchmarks/budget.py --otel sampled   with telemetry on
 
 A client and a server engine are joined in memory. Only what the client does is counted: bytecode instructions, and
 calls (of Python functions and of built-in ones). Both depend on the version of Python: `budget.json` has them by it.
@@ -533,12 +534,28 @@ def measure(workload: Workload, backend: str) -> dict[str, float]:
     }
 
 
+def instrumented(*, sampled: bool) -> None:
+    """Turn telemetry on, which exports nothing."""
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON
+
+    from amqp10.otel import instrument
+
+    spans = TracerProvider(sampler=ALWAYS_ON if sampled else ALWAYS_OFF)
+    instrument(tracer_provider=spans, meter_provider=MeterProvider([InMemoryMetricReader()]))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--record", action="store_true", help="write budget.json, for this version of Python")
     parser.add_argument("--check", action="store_true", help="fail if a workload costs more than recorded there")
     parser.add_argument("--only", metavar="WORKLOAD", choices=[each.__name__ for each in WORKLOADS])
+    parser.add_argument("--otel", choices=["unsampled", "sampled"], help="with telemetry, whose spans are kept or not")
     arguments = parser.parse_args()
+    if arguments.otel is not None:
+        instrumented(sampled=arguments.otel == "sampled")
     recorded = json.loads(BUDGET.read_text()) if BUDGET.exists() else {}
     now: dict[str, dict[str, float]] = {}
     dearer: list[str] = []

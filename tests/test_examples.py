@@ -39,7 +39,7 @@ EXPECTED = {
     "proxy.py": "CONNECT\nsent\n",
     "request_reply.py": "".join(f"{n} * {n} = {n * n}\n" for n in range(10)),
     "rpc.py": "add: 3\ndivide: ZeroDivisionError: division by zero\nmultiply: KeyError: 'multiply'\n",
-    "telemetry.py": "send orders: PRODUCER, 0 links\nreceive orders: CONSUMER, 1 links\n"
+    "telemetry.py": "send orders: PRODUCER, 0 links\nreceive orders: CLIENT, 1 links\n"
     "process orders: CONSUMER, 1 links\naccept orders: CLIENT, 1 links\n"
     "messaging.client.sent.messages in {message}\nmessaging.client.consumed.messages in {message}\n",
     "event_processor.py": "4 partitions, 10 events\n4 partitions, 5 events\n",

@@ -94,7 +94,7 @@ async def test_there_and_back(spans: Spans) -> None:
         assert [link.context.span_id for link in spans.one(name).links] == [made.span_id]
     written = spans.one("ServiceBus.message").context
     assert written.trace_id == made.trace_id
-    for name in ("receive answers", "accept answers"):
+    for name in ("receive answers", "complete answers"):
         assert [(link.context.trace_id, link.context.span_id) for link in spans.one(name).links] == [
             (made.trace_id, written.span_id)
         ]

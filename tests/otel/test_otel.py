@@ -6,7 +6,7 @@ import logging
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from importlib.metadata import EntryPoint
 from typing import Any
@@ -15,11 +15,8 @@ import aio_pika
 import anyio
 import pytest
 from opentelemetry import propagate, trace
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.semconv._incubating.attributes import messaging_attributes
 from opentelemetry.semconv._incubating.metrics import messaging_metrics
 from opentelemetry.semconv.attributes import error_attributes, server_attributes
@@ -35,54 +32,12 @@ from amqp10.otel._exporting import exporting_broker
 from amqp10.otel._telemetry import GAUGES, SCHEMA, error_type
 from amqp10.testing import BackgroundBroker
 
+from .conftest import Seen
+
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("OpenTelemetry")]
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 OTHER = "00-11111111111111111111111111111111-2222222222222222-01"
-
-
-class Seen:
-    """What was exported.
-
-    Attributes:
-        tracer: of the application.
-        settings: for `instrument`.
-    """
-
-    def __init__(self) -> None:
-        self._spans = InMemorySpanExporter()
-        provider = TracerProvider()
-        provider.add_span_processor(SimpleSpanProcessor(self._spans))
-        self._metrics = InMemoryMetricReader()
-        self.tracer = provider.get_tracer("application")
-        self.settings: dict[str, Any] = {
-            "tracer_provider": provider,
-            "meter_provider": MeterProvider([self._metrics]),
-        }
-
-    def spans(self, name: str | None = None) -> list[ReadableSpan]:
-        return [span for span in self._spans.get_finished_spans() if name in (None, span.name)]
-
-    def one(self, name: str) -> ReadableSpan:
-        (span,) = self.spans(name)
-        return span
-
-    def metrics(self) -> dict[str, list[Any]]:
-        data = self._metrics.get_metrics_data()
-        scopes = [] if data is None else [scope for each in data.resource_metrics for scope in each.scope_metrics]
-        return {metric.name: list(metric.data.data_points) for scope in scopes for metric in scope.metrics}
-
-
-@pytest.fixture
-def seen() -> Seen:
-    return Seen()
-
-
-@pytest.fixture
-def everywhere(seen: Seen) -> Iterator[None]:
-    instrument(**seen.settings)
-    yield
-    uninstrument()
 
 
 # Spans
@@ -102,7 +57,7 @@ async def test_a_message_and_its_spans(seen: Seen) -> None:
     process, settle, work = seen.one("process orders"), seen.one("accept orders"), seen.one("work")
     assert (send.kind, receive.kind, process.kind, settle.kind) == (
         SpanKind.PRODUCER,
-        SpanKind.CONSUMER,
+        SpanKind.CLIENT,
         SpanKind.CONSUMER,
         SpanKind.CLIENT,
     )
@@ -389,10 +344,16 @@ def test_sync(seen: Seen, caplog: pytest.LogCaptureFixture) -> None:
                 sender.send("x")
             with receiver.receive() as message:
                 assert message.body == "x"
+            with receiver.processing([message, message]), seen.tracer.start_as_current_span("of both") as of_both:
+                pass
+    alone, both = seen.spans("process q")
+    assert isinstance(of_both, ReadableSpan)
+    assert of_both.parent is not None
+    assert of_both.parent.span_id == both.context.span_id
     send = seen.one("send q")
     assert send.parent is not None
     assert send.parent.span_id == request.get_span_context().span_id
-    assert [link.context.span_id for link in seen.one("process q").links] == [send.context.span_id]
+    assert [link.context.span_id for link in alone.links] == [send.context.span_id]
     assert "detach" not in caplog.text
 
 
@@ -412,7 +373,7 @@ async def test_a_bridge(seen: Seen) -> None:
     of_bridge = [seen.one(name) for name in ("receive here", "send there", "accept here")]
     for span in (*of_bridge, seen.one("receive there")):
         assert [link.context.span_id for link in span.links] == [made]
-    assert [span.kind for span in of_bridge] == [SpanKind.CONSUMER, SpanKind.CLIENT, SpanKind.CLIENT]
+    assert [span.kind for span in of_bridge] == [SpanKind.CLIENT] * 3
     counts = {
         name: sum(point.value for point in points) for name, points in seen.metrics().items() if "messages" in name
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from ..messaging import Data, Message
@@ -32,14 +33,23 @@ class MessageBatch:
         size: octets of the batch as it is now.
         max_size: octets that it may have; None: the service has said no limit.
         max_count: messages that it may have; None: the service has no limit.
+
+    Args:
+        prepared: makes of each message the one that is sent.
     """
 
-    def __init__(self, max_size: int | None, max_count: int | None = None) -> None:
+    def __init__(
+        self,
+        max_size: int | None,
+        max_count: int | None = None,
+        prepared: Callable[[Message], Message] = lambda message: message,
+    ) -> None:
         if max_size is not None and max_size < 1:
             raise ValueError(f"max_size is at least 1, not {max_size}")
         self.max_size = max_size
         self.max_count = max_count
         self.size: int = 0
+        self._prepared = prepared
         self._outer = Message()
         self._payloads: list[bytes] = []
 
@@ -55,7 +65,7 @@ class MessageBatch:
         """
         if self.max_count is not None and len(self._payloads) >= self.max_count:
             return False
-        message = message if isinstance(message, Message) else Message(message)
+        message = self._prepared(message if isinstance(message, Message) else Message(message))
         payload = message.encode()
         outer = self._outer if self._payloads else _outer_of(message)
         beside = self.size if self._payloads else len(outer.replace(body=b"").encode()) - _SHORT

@@ -319,7 +319,7 @@ class LinkFactory(ABC):
             reply_to = Source(reply_to, outcomes=OUTCOME_NAMES)
         terms = LinkTerms(name=connection.new_link_name("replies"), source=reply_to, target=target, settle_mode="mixed")
         replies = connection.link_type(ReplyReceiver)(ReplyCore(connection, session, terms, credit))
-        return Requester(self.sender(address), replies, on_lost=on_lost)
+        return connection.link_type(Requester)(self.sender(address), replies, on_lost=on_lost)
 
     def responder(self, address: str | Source, *, credit: int = 100) -> Responder:
         """Make a responder, which receives requests and sends replies; to be opened by `async with`.

@@ -9,7 +9,8 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind, Status, StatusCode, Tracer, TracerProvider
 
 from .._version import __version__
-from ._telemetry import SCHEMA, brief, links_to, readable_payload
+from ._services import brief
+from ._telemetry import SCHEMA, links_to, readable_payload
 
 
 def instrument_broker(*, tracer_provider: TracerProvider | None = None) -> None:

@@ -8,17 +8,17 @@ from time import time_ns
 from types import TracebackType
 from typing import Any
 
-from opentelemetry import trace
 from opentelemetry.metrics import MeterProvider
-from opentelemetry.trace import SpanKind, TracerProvider
+from opentelemetry.trace import Span, SpanKind, TracerProvider
 
-from ..client import Connection, Delivery, Receiver, Sender
+from ..client import Connection, Delivery, Receiver, Requester, Sender
 from ..client.internals import check_messages, not_accepted, set_link_wrapper
-from ..messaging import Accepted, Message, Modified, Rejected, Released, TransactionalState
-from ._context import inject, span_context
-from ._telemetry import Operation, Telemetry, readable, readable_payload
+from ..messaging import OUTCOMES, Accepted, Data, Message, TransactionalState
+from ._context import inject
+from ._services import asked, is_management, refusal, settling, table
+from ._telemetry import Operation, Telemetry, address_of, is_readable, links_to, readable, readable_payload, system_of
 
-_SETTLING = {Accepted: "accept", Rejected: "reject", Released: "release", Modified: "modify"}
+_BATCH = "messaging.batch.message_count"
 
 
 def instrument(
@@ -43,7 +43,7 @@ def instrument(
     def wrap(on: Any, cls: type) -> type:
         telemetry.connections.add(on)
         if cls not in types:
-            base = TracingSender if issubclass(cls, Sender) else TracingReceiver
+            base = next(base for of, base in _TRACING.items() if issubclass(cls, of))
             types[cls] = type(cls.__name__, (base, cls), {**members, "__doc__": cls.__doc__})
         return types[cls]
 
@@ -62,6 +62,9 @@ class TracingSender(Sender):
 
     telemetry: Telemetry
 
+    def prepared(self, message: Message) -> Message:
+        return self.telemetry.create(self, message)
+
     async def send(self, message: object, *, settled: bool = False, transaction: Any = None) -> None:
         message = message if isinstance(message, Message) else Message(message)
         with self._sending(message):
@@ -72,15 +75,35 @@ class TracingSender(Sender):
                 raise not_accepted(outcome, self.connection.profile)
 
     async def submit(self, message: object, *, settled: bool = False, transaction: Any = None) -> Any:
+        if is_management(address_of(self)[0]):
+            return await super().submit(message, settled=settled, transaction=transaction)
         message = message if isinstance(message, Message) else Message(message)
         with self._sending(message):
             return await super().submit(inject(message), settled=settled, transaction=transaction)
+
+    async def send_encoded(self, payload: bytes, *, message_format: int = 0, **settings: Any) -> None:
+        message = readable_payload(payload)
+        # A batch of Azure has a message in each of its data sections, and each has the context of its own making.
+        batch = message_format != 0 and message is not None and isinstance(message.body, Data)
+        count = len(message.body) if batch and message is not None else 1
+        made_by = () if message is None or batch else (message,)
+        more = {_BATCH: count} if batch else {}
+        only = None if batch else message
+        with self.telemetry.operation(
+            self, "send", SpanKind.CLIENT, type_="send", message=only, made_by=made_by, more=more
+        ):
+            try:
+                await super().send_encoded(payload, message_format=message_format, **settings)
+            except BaseException as error:
+                self.telemetry.sent(self, "send", count, error)
+                raise
+        self.telemetry.sent(self, "send", count)
 
     def forward(self, payload: bytes, message_format: int, **settings: Any) -> Any:
         """Hand on a message that came elsewhere, for a bridge: its context is that of its making, and stays."""
         message = readable_payload(payload)
         made_by = () if message is None else (message,)
-        with self.telemetry.operation(self, "send", SpanKind.CLIENT, message=message, made_by=made_by):
+        with self.telemetry.operation(self, "send", SpanKind.CLIENT, type_="send", message=message, made_by=made_by):
             try:
                 delivery = super().forward(payload, message_format, **settings)  # type: ignore[misc]
             except Exception as error:
@@ -91,7 +114,8 @@ class TracingSender(Sender):
 
     @contextmanager
     def _sending(self, message: Message) -> Iterator[None]:
-        with self.telemetry.operation(self, "send", SpanKind.PRODUCER, message=message, made_by=(message,)):
+        made_by = (message,)
+        with self.telemetry.operation(self, "send", SpanKind.PRODUCER, type_="send", message=message, made_by=made_by):
             try:
                 yield
             except BaseException as error:
@@ -106,11 +130,7 @@ class TracingSender(Sender):
         def carrying(message: object) -> Message:
             nonlocal taken
             taken += 1
-            made = message if isinstance(message, Message) else Message(message)
-            if span_context(made) is not None:
-                return made
-            context = trace.set_span_in_context(trace.NonRecordingSpan(self.telemetry.create(self, made)))
-            return inject(made, context)
+            return self.prepared(message if isinstance(message, Message) else Message(message))
 
         async def each_later(source: AsyncIterable[object]) -> AsyncIterator[Message]:
             async for message in source:
@@ -120,7 +140,7 @@ class TracingSender(Sender):
             return map(carrying, source)
 
         # Its context does not travel: each message has that of its own making.
-        with self.telemetry.operation(self, "send", SpanKind.CLIENT) as span:
+        with self.telemetry.operation(self, "send", SpanKind.CLIENT, type_="send") as operation:
             error: BaseException | None = None
             try:
                 carried = each_later(messages) if isinstance(messages, AsyncIterable) else each(messages)
@@ -130,7 +150,7 @@ class TracingSender(Sender):
                 error = caught
                 raise
             finally:
-                span.set_attribute("messaging.batch.message_count", taken)
+                operation.span.set_attribute(_BATCH, taken)
                 self.telemetry.sent(self, "send", taken, error)
 
 
@@ -146,10 +166,12 @@ class TracingReceiver(Receiver):
             core.derive = tracing_delivery
         core.processing = self._processing
 
-    def _processing(self, deliveries: Sequence[Delivery]) -> Operation:
-        messages = [message for each in deliveries if (message := readable(each)) is not None]
-        only = messages[0] if len(messages) == len(deliveries) == 1 else None
-        return self.telemetry.operation(self, "process", SpanKind.CONSUMER, message=only, made_by=messages)
+    def _processing(self, messages: Sequence[Message]) -> Operation:
+        messages = list(filter(is_readable, messages))
+        only = messages[0] if len(messages) == 1 else None
+        return self.telemetry.operation(
+            self, "process", SpanKind.CONSUMER, type_="process", message=only, made_by=messages
+        )
 
     async def receive(self) -> Any:
         began = time_ns()
@@ -174,6 +196,44 @@ class TracingReceiver(Receiver):
         return deliveries
 
 
+class TracingRequester(Requester):
+    """What a requester does beside asking, where it asks a management node: an operation of the service.
+
+    Other requests are messages, with the spans of their sender.
+    """
+
+    telemetry: Telemetry
+
+    async def request(self, message: object) -> Message:
+        if not (isinstance(message, Message) and is_management(address_of(self.sender)[0])):
+            return await super().request(message)
+        found = asked(system_of(self.sender.connection), message)
+        if found is None:
+            return await super().request(message)
+        name, type_, more = found
+        count = len(table(message).get("messages", ())) if type_ == "send" else None
+        if count is not None:
+            more = {**more, _BATCH: count}
+        with self.telemetry.operation(self.sender, name, SpanKind.CLIENT, type_=type_, more=more) as operation:
+            if count is not None:
+                self.telemetry.sent(self.sender, name, count)
+            answer = await super().request(message)
+            if (why := refusal(answer)) is not None:
+                operation.fail(*why)
+            elif type_ == "receive":
+                self._take(answer, name, operation.span)
+            return answer
+
+    def _take(self, answer: Message, name: str, span: Span) -> None:
+        """Count the messages of an answer, and link to the spans that made them."""
+        payloads = [each.get("message") for each in table(answer).get("messages") or () if isinstance(each, dict)]
+        messages = [readable_payload(each) for each in payloads if isinstance(each, bytes)]
+        for link in links_to([each for each in messages if each is not None]):
+            span.add_link(link.context)
+        span.set_attribute(_BATCH, len(messages))
+        self.telemetry.received_there(self.sender, name, len(messages))
+
+
 class TracingDelivery(Delivery):
     """What a delivery does beside being one."""
 
@@ -181,15 +241,19 @@ class TracingDelivery(Delivery):
 
     def _settle(self, state: Any) -> None:
         outcome = state.outcome if isinstance(state, TransactionalState) else state
-        name = _SETTLING.get(type(outcome))
         receiver: Any = self.link.owner.face  # type: ignore[attr-defined]
-        if name is None or self.local_settled:
+        system = system_of(receiver.connection)
+        # An outcome means nothing to an event hub.
+        if type(outcome) not in OUTCOMES or self.local_settled or system == "eventhubs":
             super()._settle(state)
             return
+        name, more = settling(system, outcome)
         message = readable(self)
         made_by = () if message is None else (message,)
         telemetry: Telemetry = receiver.telemetry
-        with telemetry.operation(receiver, name, SpanKind.CLIENT, type_="settle", message=message, made_by=made_by):
+        with telemetry.operation(
+            receiver, name, SpanKind.CLIENT, type_="settle", message=message, made_by=made_by, more=more
+        ):
             super()._settle(state)
 
     def __enter__(self) -> Message:
@@ -197,7 +261,7 @@ class TracingDelivery(Delivery):
         receiver: Any = self.link.owner.face  # type: ignore[attr-defined]
         operation = receiver.telemetry.operation
         self.processing = operation(  # type: ignore[misc]
-            receiver, "process", SpanKind.CONSUMER, message=message, made_by=(message,)
+            receiver, "process", SpanKind.CONSUMER, type_="process", message=message, made_by=(message,)
         )
         self.processing.__enter__()
         return message
@@ -211,6 +275,7 @@ class TracingDelivery(Delivery):
             self.processing.__exit__(exc_type, exc, traceback)
 
 
+_TRACING: dict[type, type] = {Sender: TracingSender, Requester: TracingRequester, Receiver: TracingReceiver}
 _deliveries: dict[type, type] = {}
 
 

@@ -17,7 +17,8 @@ from ..client import Connection, Health
 from ..client.internals import endpoint_of, terminus_of
 from ..errors import DecodeError, LocalProtocolError
 from ..messaging import Message
-from ._context import span_context
+from ._context import inject, span_context
+from ._services import NAME, brief, destination, said_of
 
 SCHEMA: Final = "https://opentelemetry.io/schemas/1.44.0"
 
@@ -29,9 +30,6 @@ SYSTEMS: Final = {
     "event-hubs": "eventhubs",
 }
 """`messaging.system` by the name of a broker's profile; what the conventions have no name for is "amqp"."""
-
-LONGEST: Final = 1024
-"""Characters of an attribute that a peer wrote."""
 
 BOUNDARIES: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 
@@ -51,18 +49,34 @@ class Operation:
     """A span that is the current one in a block.
 
     Args:
-        ended: told of the seconds that it took, and of the error that it ended with.
+        ended: told of the seconds that it took, and of the `error.type` that it ended with.
     """
 
-    def __init__(self, span: Span, ended: Callable[[float, BaseException | None], None]) -> None:
+    def __init__(self, span: Span, ended: Callable[[float, str | None], None]) -> None:
         self._span = span
+        self._failure: str | None = None
         self._ended = ended
         self._began = perf_counter()
         self._token: Any = None
 
-    def __enter__(self) -> Span:
-        self._token = context.attach(trace.set_span_in_context(self._span))
+    @property
+    def span(self) -> Span:
+        """What is exported when the block ends."""
         return self._span
+
+    def __enter__(self) -> Operation:
+        self._token = context.attach(trace.set_span_in_context(self._span))
+        return self
+
+    def fail(self, kind: str, description: str) -> None:
+        """Record that it failed, though nothing is raised in the block.
+
+        Args:
+            kind: `error.type`.
+        """
+        self._failure = kind
+        self._span.set_attribute("error.type", kind)
+        self._span.set_status(Status(StatusCode.ERROR, description))
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
@@ -71,9 +85,10 @@ class Operation:
         if trace.get_current_span() is self._span:
             context.detach(self._token)
         if exc is not None:
+            self._failure = error_type(exc)
             _fail(self._span, exc)
         self._span.end()
-        self._ended(perf_counter() - self._began, exc)
+        self._ended(perf_counter() - self._began, self._failure)
 
 
 class Telemetry:
@@ -135,32 +150,38 @@ class Telemetry:
         type_: str | None = None,
         message: Message | None = None,
         made_by: Sequence[Message] = (),
+        more: Mapping[str, Any] | None = None,
     ) -> Operation:
         """Return what makes a span, which is the current one in its block, and measures how long that takes.
 
         Args:
-            name: of the operation; `type_`: what the conventions call it, if that is another word.
+            name: of the operation.
+            type_: the conventions' kind of operation; None: they have none for it.
             message: that it is about.
             made_by: messages to whose making the span is linked.
+            more: further attributes.
         """
-        attributes = self._attributes(link, name, type_ or name, message)
+        attributes = self._attributes(link, name, type_, message) | dict(more or {})
         span = self._tracer.start_span(
             _span_name(link, name, attributes), kind=kind, attributes=attributes, links=links_to(made_by)
         )
-        return Operation(span, lambda seconds, error: self._measure(link, attributes, seconds, error))
+        return Operation(span, lambda seconds, failure: self._measure(link, attributes, seconds, failure))
 
-    def create(self, link: Any, message: Message) -> trace.SpanContext:
-        """Make the span of a message's making, for messages that are sent many at a time."""
+    def create(self, link: Any, message: Message) -> Message:
+        """Return a message that is sent with others, with the context of a span of its making, unless it has one."""
+        if span_context(message) is not None:
+            return message
         attributes = self._attributes(link, "create", "create", message)
         span = self._tracer.start_span(
             _span_name(link, "create", attributes), kind=SpanKind.PRODUCER, attributes=attributes
         )
         span.end()
-        return span.get_span_context()
+        return inject(message, trace.set_span_in_context(trace.NonRecordingSpan(span.get_span_context())))
 
     def sent(self, link: Any, name: str, count: int, error: BaseException | None = None) -> None:
         """Count messages that were sent, or were to be."""
-        self._sent.add(count, _for_metrics(link, self._attributes(link, name, "send", None), error))
+        failure = None if error is None else error_type(error)
+        self._sent.add(count, _for_metrics(link, self._attributes(link, name, "send", None), failure))
 
     def received(self, link: Any, deliveries: Sequence[Any], began_ns: int, *, batch: bool) -> None:
         """Make the span of a receive that has ended: which messages it brought, is known only now."""
@@ -170,7 +191,7 @@ class Telemetry:
             attributes["messaging.batch.message_count"] = len(deliveries)
         span = self._tracer.start_span(
             _span_name(link, "receive", attributes),
-            kind=SpanKind.CONSUMER,
+            kind=SpanKind.CLIENT,
             attributes=attributes,
             links=links_to(messages),
             start_time=began_ns,
@@ -183,29 +204,37 @@ class Telemetry:
         """Make the span of a receive that brought nothing but an error."""
         attributes = self._attributes(link, "receive", "receive", None)
         span = self._tracer.start_span(
-            _span_name(link, "receive", attributes), kind=SpanKind.CONSUMER, attributes=attributes, start_time=began_ns
+            _span_name(link, "receive", attributes), kind=SpanKind.CLIENT, attributes=attributes, start_time=began_ns
         )
         _fail(span, error)
         span.end()
-        self._measure(link, attributes, (time_ns() - began_ns) / 1e9, error)
+        self._measure(link, attributes, (time_ns() - began_ns) / 1e9, error_type(error))
 
-    def _measure(self, link: Any, attributes: Mapping[str, Any], seconds: float, error: BaseException | None) -> None:
-        process = attributes["messaging.operation.type"] == "process"
-        (self._process_duration if process else self._duration).record(seconds, _for_metrics(link, attributes, error))
+    def _measure(self, link: Any, attributes: Mapping[str, Any], seconds: float, failure: str | None) -> None:
+        process = attributes.get("messaging.operation.type") == "process"
+        (self._process_duration if process else self._duration).record(seconds, _for_metrics(link, attributes, failure))
 
-    def _attributes(self, link: Any, name: str, type_: str, message: Message | None) -> dict[str, Any]:
+    def received_there(self, link: Any, name: str, count: int) -> None:
+        """Count messages that the answer to a request brought."""
+        self._consumed.add(count, _for_metrics(link, self._attributes(link, name, "receive", None), None))
+
+    def _attributes(self, link: Any, name: str, type_: str | None, message: Message | None) -> dict[str, Any]:
         connection: Connection = link.connection
+        system = system_of(connection)
         attributes: dict[str, Any] = {
-            "messaging.system": _system(connection),
+            "messaging.system": system,
             "messaging.operation.name": name,
-            "messaging.operation.type": type_,
             **_server(connection),
         }
-        address, temporary = _destination(link)
+        if type_ is not None:
+            attributes["messaging.operation.type"] = type_
+        address, temporary = address_of(link)
         if address is None and message is not None:
             address = message.to
         if address is not None:
-            attributes["messaging.destination.name"] = brief(address)
+            attributes |= destination(system, address)
+        if message is not None and type_ in ("receive", "process"):
+            attributes |= said_of(system, message)
         if temporary:
             attributes["messaging.destination.temporary"] = True
         if message is not None:
@@ -220,20 +249,27 @@ def readable(delivery: Any) -> Message | None:
     """Return a delivery's message; None where that is not one."""
     try:
         message: Message = delivery.message
-        _ = message.message_annotations, message.application_properties, message.message_id, message.to
     except DecodeError:
         return None
-    return message
+    return message if is_readable(message) else None
 
 
 def readable_payload(payload: bytes) -> Message | None:
     """Return the message that is encoded; None where none is."""
     try:
         message = Message.decode(payload)
-        _ = message.message_annotations, message.application_properties, message.message_id, message.to
     except DecodeError:
         return None
-    return message
+    return message if is_readable(message) else None
+
+
+def is_readable(message: Message) -> bool:
+    """Return whether what telemetry says of a message can be read; its sections are read when they are asked for."""
+    try:
+        _ = message.message_annotations, message.application_properties, message.message_id, message.to
+    except DecodeError:
+        return False
+    return True
 
 
 def error_type(error: BaseException) -> str:
@@ -254,31 +290,25 @@ def links_to(messages: Sequence[Message]) -> list[Link]:
     return [Link(each) for each in found if each is not None]
 
 
-def brief(value: object) -> str:
-    """Return what a message says as an attribute: a peer wrote it, and it can be as long as a message."""
-    return str(value[:LONGEST] if isinstance(value, str | bytes) else value)[:LONGEST]
-
-
 def _has_name(link: Any) -> bool:
     """Return whether the link leads to one address that lasts: of those of single messages there is no end."""
-    address, temporary = _destination(link)
+    address, temporary = address_of(link)
     return address is not None and not temporary
 
 
 def _span_name(link: Any, operation: str, attributes: Mapping[str, Any]) -> str:
-    destination = attributes.get("messaging.destination.name")
-    if not _has_name(link):
-        destination = f"{attributes.get('server.address', '')}:{attributes.get('server.port', '')}"
-    return f"{operation} {destination}"
+    if _has_name(link):
+        return f"{operation} {attributes[NAME]}"
+    return f"{operation} {attributes.get('server.address', '')}:{attributes.get('server.port', '')}"
 
 
-def _for_metrics(link: Any, attributes: Mapping[str, Any], error: BaseException | None) -> dict[str, Any]:
+def _for_metrics(link: Any, attributes: Mapping[str, Any], failure: str | None) -> dict[str, Any]:
     """Return the attributes that have few values; temporary nodes, and what messages say, have many."""
     kept = {name: value for name, value in attributes.items() if name in _OF_METRICS}
     if not _has_name(link):
-        kept.pop("messaging.destination.name", None)
-    if error is not None:
-        kept["error.type"] = error_type(error)
+        kept.pop(NAME, None)
+    if failure is not None:
+        kept["error.type"] = failure
     return kept
 
 
@@ -287,14 +317,18 @@ _OF_METRICS: Final = frozenset(
         "messaging.system",
         "messaging.operation.name",
         "messaging.operation.type",
-        "messaging.destination.name",
+        NAME,
+        "messaging.destination.subscription.name",
+        "messaging.destination.partition.id",
+        "messaging.consumer.group.name",
         "server.address",
         "server.port",
     }
 )
 
 
-def _system(connection: Connection) -> str:
+def system_of(connection: Connection) -> str:
+    """Return `messaging.system`."""
     try:
         return SYSTEMS.get(connection.profile.name, "amqp")
     except LocalProtocolError:  # it was never open
@@ -311,7 +345,7 @@ def _server(connection: Connection) -> dict[str, Any]:
     }
 
 
-def _destination(link: Any) -> tuple[str | None, bool]:
+def address_of(link: Any) -> tuple[str | None, bool]:
     """Return the address that a link leads to, and whether its name was made up for it."""
     terminus = terminus_of(link)
     if terminus is None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, BinaryIO, Literal, Self, Unpack
 
@@ -916,6 +917,14 @@ class Sender(Facade):
         value: bool = self._get("open")
         return value
 
+    def prepared(self, message: Message) -> Message:
+        """Return a message as it is put inside another one, such as a batch: telemetry adds the context of a trace.
+
+        What `send` and its kin take needs none of it: they do the same.
+        """
+        result: Message = self._do("prepared", message)
+        return result
+
     @property
     def receiver_settle_mode(self) -> ReceiverSettleMode:
         """How the receiver settles, as agreed (§2.8.3): "second" only if both ends said so."""
@@ -1290,6 +1299,14 @@ class Receiver(Facade):
         """It can be used now."""
         value: bool = self._get("open")
         return value
+
+    def processing(self, messages: Sequence[Message]) -> AbstractContextManager[object]:
+        """Return a block around the handling of messages, of which telemetry makes a span; without it, it does nothing.
+
+        `with delivery` and a `Worker` have one by themselves: this is for several messages that are handled at once.
+        """
+        result: AbstractContextManager[object] = self._do("processing", messages)
+        return result
 
     def receive(self, *, timeout: float | None = None) -> Delivery:
         """Return the next delivery, in order of arrival.

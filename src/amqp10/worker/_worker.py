@@ -634,7 +634,7 @@ class Worker:
             if processing is None:
                 result = await self._call(given, jobs)
             else:
-                with processing([job.delivery for job in jobs]):
+                with processing(messages):
                     result = await self._call(given, jobs)
         except Exception as error:
             for job in jobs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from typing import Final, Self
 
 from ...client import Sender
@@ -22,8 +22,8 @@ class EventBatch(MessageBatch):
         key: what chooses the partition; None: the sender's partition, or whose turn it is.
     """
 
-    def __init__(self, max_size: int | None, key: str | None) -> None:
-        super().__init__(max_size)
+    def __init__(self, max_size: int | None, key: str | None, prepared: Callable[[Message], Message]) -> None:
+        super().__init__(max_size, prepared=prepared)
         self.key = key
 
     def add(self, message: object) -> bool:
@@ -124,7 +124,7 @@ class EventSender(NamespaceSender):
             ValueError: the service takes fewer than that; the key is too long, or has no place here.
             LocalProtocolError: the sender is not attached yet.
         """
-        return EventBatch(self._batch_limit(max_size), self._checked(key))
+        return EventBatch(self._batch_limit(max_size), self._checked(key), self.sender.prepared)
 
     def _checked(self, key: str | None) -> str | None:
         if key is not None and not isinstance(key, str):

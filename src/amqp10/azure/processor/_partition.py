@@ -195,7 +195,8 @@ class PartitionRun:
         handling, number = self._handling, events[0].sequence_number
         for attempt in count(1):
             try:
-                await handling.call(events)
+                with self._reader.receiver.processing([each.message for each in events]):
+                    await handling.call(events)
                 return True
             except Exception as error:
                 text = f"event {number}: attempt {attempt} of {handling.attempts} failed: {_described(error)}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
@@ -148,7 +148,7 @@ class ServiceBusDelivery(ReceivedMessage):
         settled: an outcome was given, or none is wanted.
     """
 
-    __slots__ = ("_delivery", "_node", "_place", "_until", "_work", "lock_token", "settled")
+    __slots__ = ("_delivery", "_node", "_place", "_processing", "_until", "_work", "lock_token", "settled")
 
     def __init__(
         self, message: Message, place: Place, node: EntityManagement, token: UUID | None, delivery: Delivery | None
@@ -161,6 +161,7 @@ class ServiceBusDelivery(ReceivedMessage):
         self._delivery = delivery
         self._until: datetime | None = None
         self._work: Transaction | None = None  # that its outcome is part of
+        self._processing: AbstractContextManager[object] | None = None
 
     # The lock
 
@@ -395,6 +396,9 @@ class ServiceBusDelivery(ReceivedMessage):
         except DecodeError as error:
             await self._quietly(self.dead_letter("amqp:decode-error", str(error)))
             raise
+        if self._place.processing is not None:
+            self._processing = self._place.processing([self.message])
+            self._processing.__enter__()
         return self.message
 
     async def __aexit__(
@@ -408,6 +412,14 @@ class ServiceBusDelivery(ReceivedMessage):
 
         Cancelling: as for `complete`. Where the block raises or is cancelled it takes `close_timeout` at most.
         """
+        try:
+            await self._conclude(exc)
+        finally:
+            if self._processing is not None:
+                self._processing.__exit__(exc_type, exc, traceback)
+
+    async def _conclude(self, exc: BaseException | None) -> None:
+        """Settle at the end of a block, as that ended."""
         if self.lock_token is None:
             return
         if exc is None:
@@ -478,12 +490,14 @@ class Place:
         clock: the time in seconds since 1970.
         close_timeout: seconds that leaving may take.
         session_id: of the session, whose lock ends with the link; None: of none.
+        processing: what telemetry has around the handling of messages.
     """
 
     link: str
     clock: Callable[[], float]
     close_timeout: float
     session_id: str | None = None
+    processing: Callable[[Sequence[Message]], AbstractContextManager[object]] | None = None
 
 
 def _check(state: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Final, Literal, Self
@@ -54,7 +55,7 @@ class ServiceBusReceiver:
         self._prefetch = prefetch
         self._clock = clock
         self._asked = 0  # messages that the service may send, or that wait here; without `prefetch`
-        self._place = Place(receiver.name, clock, receiver.connection.close_timeout)
+        self._place = Place(receiver.name, clock, receiver.connection.close_timeout, processing=receiver.processing)
 
     async def __aenter__(self) -> Self:
         """Attach the link.
@@ -308,7 +309,7 @@ class ServiceBusSession(ServiceBusReceiver):
             raise ServiceBusError(None, f"the service does not say which session it is: {found!r:.200}")
         ticks = remote.properties.get(_LOCKED_UNTIL)
         self._until = _day_of(ticks)
-        self._place = Place(self.receiver.name, self._clock, self._place.close_timeout, session_id)
+        self._place = replace(self._place, session_id=session_id)
         return self
 
     @property

@@ -97,7 +97,7 @@ class ServiceBusSender(NamespaceSender):
             LocalProtocolError: the sender is not attached yet.
         """
         largest = self._batch_limit(max_size, self.sender.remote.properties.get(_LARGEST_BATCH))
-        return MessageBatch(largest, _MOST_IN_BATCH)
+        return MessageBatch(largest, _MOST_IN_BATCH, self.sender.prepared)
 
     async def schedule(self, message: object, at: datetime) -> int:
         """Schedule a message; return its sequence number, which `cancel_scheduled` takes.
@@ -128,7 +128,7 @@ class ServiceBusSender(NamespaceSender):
         Cancelling: they may be scheduled.
         """
         check_time("at", at)
-        asked = [_scheduled(each, at) for each in messages]
+        asked = [_scheduled(self.sender.prepared(_message(each)), at) for each in messages]
         if not asked:
             return []
         answer = await self._node.ask("schedule-message", {"messages": asked}, link=self.sender.name)
@@ -156,9 +156,12 @@ class ServiceBusSender(NamespaceSender):
             await self._node.ask("cancel-scheduled-message", asked, link=self.sender.name)
 
 
-def _scheduled(message: object, at: datetime) -> dict[str, Any]:
+def _message(given: object) -> Message:
+    return given if isinstance(given, Message) else Message(given)
+
+
+def _scheduled(message: Message, at: datetime) -> dict[str, Any]:
     """Return a message as a request to schedule has it."""
-    message = message if isinstance(message, Message) else Message(message)
     message = message.replace(
         message_id=message.message_id if message.message_id is not None else uuid4().hex,
         message_annotations={**message.message_annotations, _SCHEDULED_FOR: at},

@@ -17,6 +17,7 @@ from ...messaging import (
     RELEASED,
     TXN_ID,
     DeliveryState,
+    Message,
     TransactionalState,
     only_for_streams,
     outlives_link,
@@ -48,7 +49,8 @@ EXCLUSIVE = Symbol("exclusive")
 # The property of its flows by which RabbitMQ says whether the receiver is the single active consumer.
 ACTIVE = Symbol("rabbitmq:active")
 
-Processing = Callable[[Sequence[Delivery]], AbstractContextManager[object]]
+
+Processing = Callable[[Sequence[Message]], AbstractContextManager[object]]
 """Makes a block around the handling of deliveries."""
 
 
@@ -58,7 +60,7 @@ class ReceiverCore(ClientLink, AcquiringCore):
     Attributes:
         delivery_type: the class of its deliveries.
         derive: what telemetry makes of a class of deliveries.
-        processing: what telemetry has around the handling of deliveries by a `Worker`.
+        processing: what telemetry has around the handling of messages.
         link: the engine's link; None before it is attached.
         consumer: the task that receives.
         credit: what the peer may send.

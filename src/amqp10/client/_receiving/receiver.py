@@ -6,11 +6,13 @@ event, lock or checkpoint lies between as long as there is something to take. be
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import anyio
 
+from ...messaging import Message
 from .._core.faces import core_of
 from .._links.link import Link
 from .consumer import YIELD_AFTER_MESSAGES
@@ -18,7 +20,7 @@ from .delivery import Delivery
 from .link import ReceiverCore
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from .._core.transaction_work import TransactionFace as Transaction
 
@@ -211,6 +213,14 @@ class Receiver(Link):
         return batch
 
     # Closing
+
+    def processing(self, messages: Sequence[Message]) -> AbstractContextManager[object]:
+        """Return a block around the handling of messages, of which telemetry makes a span; without it, it does nothing.
+
+        `with delivery` and a `Worker` have one by themselves: this is for several messages that are handled at once.
+        """
+        processing = self._core.processing
+        return nullcontext() if processing is None else processing(messages)
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None

@@ -271,6 +271,13 @@ class Sender(Link):
 
         return await pipeline.run(messages, submit)
 
+    def prepared(self, message: Message) -> Message:
+        """Return a message as it is put inside another one, such as a batch: telemetry adds the context of a trace.
+
+        What `send` and its kin take needs none of it: they do the same.
+        """
+        return message
+
     def stream(
         self,
         message: Message | None = None,
