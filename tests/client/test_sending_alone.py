@@ -9,6 +9,7 @@ import pytest
 from sniffio import current_async_library
 
 from amqp10.broker._serving.memory import MemoryStream, memory_streams
+from amqp10.engine import DeliveriesReceived, Event
 from amqp10.errors import ConnectionLost, MessageReleased
 from amqp10.messaging import Message, Released
 
@@ -127,3 +128,38 @@ async def test_other_outcomes(serve: Serve) -> None:
                     await anyio.wait_all_tasks_blocked()
                     await anyio.aclose_forcefully(peer.stream)
                 await sender.send("too late")
+
+
+async def test_requests(serve: Serve) -> None:
+    """A task that asks for one reply after the other reads them by itself; cut anywhere, the next is answered."""
+
+    async def trial(cancel: CancelAt) -> None:
+        made: list[HastyStream] = []
+        async with serve(streams=hasty_streams(made)) as (peer, connection):
+
+            def answer(event: Event) -> bool:
+                if isinstance(event, DeliveriesReceived):
+                    peer.take(event.link)
+                    for payload in peer.received:
+                        asked = Message.decode(payload)
+                        peer.send("replies", Message(asked.body, correlation_id=asked.correlation_id).encode())
+                    peer.received.clear()
+                    return True
+                return False
+
+            peer.on_event = answer
+            async with connection, connection.requester("service", reply_to="replies") as requester:
+                reader = set(made[0].readers)
+
+                async def op() -> None:
+                    for number in range(3):
+                        assert (await requester.request(number)).body == number
+
+                await cancel.run(op)
+                if cancel.finished and made[0].lends:
+                    assert made[0].readers == reader | {anyio.get_current_task().id}
+                assert (await requester.request("again")).body == "again"
+                await anyio.wait_all_tasks_blocked()
+                assert requester.pending == 0
+
+    await at_each_checkpoint(trial, 3)

@@ -11,8 +11,6 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-import anyio
-
 from ...engine import LinkTerms, ReceiverLink
 from ...errors import AmqpError, DecodeError, DeliveryUncertain, LocalProtocolError
 from ...messaging import ACCEPTED, Accepted, Error, Message, Rejected, Source
@@ -24,6 +22,9 @@ from .._receiving.receiver import Receiver
 from .._sending.delivery import Repeating, SentDelivery, known_outcome, not_accepted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...net import Pump, Signal
     from .._core.connection import ConnectionCore, SessionCore
     from .._sending.sender import Sender
     from .._settings import OnUncertain
@@ -33,30 +34,37 @@ class Waiting(Repeating):
     """One request without a reply. It takes the place of the event that a delivery's outcome sets, too.
 
     Attributes:
+        news: set when there is something to look at.
         failure: what is wrong with the reply that came.
         lost: the request has to be sent again: the address that the reply was to come to is gone with its link, and
             there is another; or the request itself was lost.
         sure: it did not arrive.
     """
 
-    __slots__ = ("_event", "failure", "lost", "reply", "sure")
+    __slots__ = ("_new_signal", "failure", "lost", "news", "reply", "sure")
 
-    def __init__(self) -> None:
+    def __init__(self, new_signal: Callable[[], Signal]) -> None:
         self.reply: Message | None = None
         self.failure: DecodeError | None = None
         self.lost = self.sure = False
-        self._event = anyio.Event()
+        self._new_signal = new_signal
+        self.news: Signal = new_signal()
 
     def set(self) -> None:
-        self._event.set()
+        self.news.set()
 
     def repeat(self, *, sure: bool) -> None:
         self.lost, self.sure = True, sure
-        self._event.set()
+        self.news.set()
 
-    async def wait(self) -> None:
-        await self._event.wait()
-        self._event = anyio.Event()
+    async def wait(self, pump: Pump) -> None:
+        """Wait for what there is to look at, on the connection that the request went out on."""
+        if pump.lends and pump.takes_turn(self.news):
+            await pump.read_for(self.news)
+        else:
+            await self.news.wait()
+        if self.news.is_set():
+            self.news = self._new_signal()
 
 
 class ReplyCore(ReceiverCore):
@@ -248,7 +256,8 @@ class Requester:
         )
         keys = {key_of(request.correlation_id), key_of(request.message_id)}
         replies = core_of(self.replies)
-        table, waiting = replies.waiting, Waiting()
+        sender = core_of(self.sender)
+        table, waiting = replies.waiting, Waiting(sender.new_signal)
         await replies.ready()
         if any(key in table for key in keys):
             raise LocalProtocolError(f"a request with the correlation-id {request.correlation_id!r} waits already")
@@ -258,6 +267,8 @@ class Requester:
         try:
             while True:
                 waiting.lost = waiting.sure = False
+                if len(table) == len(keys):
+                    sender.expect_answer()
                 delivery = await self.sender.submit(request.replace(reply_to=self.reply_to))
                 reply = await self._reply(waiting, delivery)
                 if reply is not None:
@@ -301,7 +312,7 @@ class Requester:
                 if not settled and delivery.waiter is None:
                     delivery.waiter = waiting
                     sender.waiters.add(waiting)
-                await waiting.wait()
+                await waiting.wait(sender.pump)  # type: ignore[arg-type] # there is one as soon as there is a link
             return waiting.reply
         finally:
             if delivery.waiter is waiting:

@@ -86,6 +86,19 @@ class SenderCore(ClientLink):
         self.cause_reported = True
         return self.gone()
 
+    def expect_answer(self) -> None:
+        """Note that whoever sends next waits for what the peer says to it.
+
+        A task that sends alone has its message written at once. Where several tasks send, one write serves them all:
+        after a crowd the first lone call still waits for others.
+        """
+        if self.waiters:
+            self.crowded = True
+        elif self.crowded:
+            self.crowded = False
+        else:
+            self.alone = True
+
     # Attaching
 
     def require_capabilities(self) -> None:

@@ -109,14 +109,7 @@ class Sender(Link):
         """
         core = self._core
         core.connection.check_loop()
-        # A task that sends alone has its message written at once. Where several tasks send, one write serves them all:
-        # after a crowd the first lone call still waits for others.
-        if core.waiters:
-            core.crowded = True
-        elif core.crowded:
-            core.crowded = False
-        else:
-            core.alone = True
+        core.expect_answer()
         outcome = await outcome_of(await self.submit(message, settled=settled, transaction=transaction))
         if type(outcome) is not Accepted:
             raise not_accepted(outcome, self._core.connection.profile)

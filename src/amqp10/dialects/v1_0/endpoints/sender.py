@@ -127,25 +127,26 @@ class SenderEndpoint(ResumingSender):
         if state is not None:
             session.engine.check_state(state, self._template.overhead + GENERIC + 1)
         delivery = self.delivery_type(self, tag, payload, settled, message_format)
-        flow.sent()
+        flow.delivery_count = flow.delivery_count + 1 & SERIAL_MASK  # as its `sent` would, without a call
+        flow.credit -= 1
         if not settled:
             unsettled[tag] = delivery
-        window = session.window
+        window, size = session.window, len(payload)
         if (
             window.remote_incoming_window > 0
-            and len(payload) <= self._max_joined
+            and size <= self._max_joined
             and state is None
             and not (more or batchable or session.pending_parts)
         ):
             # The path of nearly every message: one frame, from the template. benchmarks/run.py, "send".
-            head = self._template.head(
-                session.new_delivery_id(delivery), tag, settled, len(payload), False, message_format
-            )
-            window.sent()
+            delivery_id = session.new_delivery_id(delivery)
+            head = self._template.head(delivery_id, tag, settled, size, False, message_format)
+            window.next_outgoing_id = window.next_outgoing_id + 1 & SERIAL_MASK  # as its `sent` would
+            window.remote_incoming_window -= 1
             engine = session.engine
             engine.output.append(head)
             engine.output.append(payload)
-            engine.output_size += len(head) + len(payload)
+            engine.output_size += len(head) + size
             delivery.on_wire = True
             return delivery
         delivery.state = state

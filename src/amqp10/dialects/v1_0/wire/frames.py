@@ -160,7 +160,10 @@ class FrameReader:
         data, at = self._data, self._at
         left = len(data) - at
         if left < 8:
-            self._wait(8 - left)
+            if not left and not self._more:
+                self._data, self._at = b"", 0  # what was read is not to be kept until more comes
+            else:
+                self._wait(8 - left)
             return None
         size, offset, kind, channel = _read_header(data, at)
         if size > self._usual or size < 8 or offset < 2 or offset * 4 > size:
@@ -197,15 +200,18 @@ class FrameReader:
                             self.mixed = ahead != key and ahead in layouts
                             self.alike, self._before = None, known
                         return FRAME_AMQP, channel, transfer, data[payload:end]
-            if data[body : body + 3] == _TRANSFER:
+            descriptor = key[:3]
+            if descriptor == _TRANSFER:
                 walked = read_transfer(data, body + 3, end)
                 if walked is not None:
                     if self._reuses:
                         self._learn(data, body, *walked)
                     return FRAME_AMQP, channel, walked[0], data[walked[1] : end]
+        else:
+            descriptor = b""
         if body == end:
             return kind, channel, None, b""
-        if not self._reuses or kind != FRAME_AMQP or data[body : body + 3] != _DISPOSITION:
+        if descriptor != _DISPOSITION or not self._reuses:
             return self._generic(kind, channel, data[body:end])
         read = self._dispositions.read(data, body, end)
         if read is None:
