@@ -26,6 +26,7 @@ from amqp10.dialects.v0_9.wire.methods import (
     QueueBindOk,
     QueueDeclare,
     QueueDeclareOk,
+    QueueDelete,
     QueueUnbind,
     QueueUnbindOk,
     TxCommit,
@@ -162,6 +163,22 @@ def test_arguments_without_meaning_may_differ() -> None:
     first = QueueDeclare(queue="q", arguments={"x-max-length": 3, "x-mine": 1})
     other = QueueDeclare(queue="q", arguments={"x-max-length": 3, "x-yours": "2"})
     assert client.do(first, other, first) == [QueueDeclareOk("q", 0, 0)] * 3
+
+
+# Consumers of a queue that is deleted
+
+
+@FAMILY
+def test_cancelled_behind_the_answer(name: str, variant: Variant) -> None:
+    """As on RabbitMQ: py-amqp takes a cancel before delete-ok for the end of its call. What follows comes behind both."""
+    can: Any = {"consumer_cancel_notify": True} if variant.tables.holds(True) else "consumer_cancel_notify"
+    client = Client09(name=name, variant=variant, capabilities=can)
+    consume = BasicConsume(queue="q", consumer_tag="c")
+    client.do(QueueDeclare(queue="q"), consume)
+    said = client.do(QueueDelete(queue="q"), QueueDeclare(queue="q"), consume)
+    assert [each.name for each in said] == [
+        *("queue.delete-ok", "basic.cancel", "queue.declare-ok", "basic.consume-ok")
+    ]
 
 
 # Acks

@@ -187,7 +187,7 @@ AT_BROKER = (
     Act("an answer nobody asked for", said(1, QueueDeclareOk("q")), 503),
     Act("a delivery to the broker", said(1, BasicDeliver("c", 1, False, "", "q")), 503),
     Act("a channel above the limit", said(0xFFFF, ChannelOpen()), 504),
-    Act("a channel that is open already", said(1, ChannelOpen()), 503),
+    Act("a channel that is open already", said(1, ChannelOpen()), 504),
     Act("immediate", said(1, BasicPublish(routing_key="q", immediate=True)), 540),
     Act("a prefetch in octets", said(1, BasicQos(prefetch_size=1)), 540),
     Act("a consumer's tag in use", said(1, *[BasicConsume(queue="q", consumer_tag="c")] * 2), 530),

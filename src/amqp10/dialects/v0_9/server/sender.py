@@ -389,10 +389,14 @@ class ServerSender(ServerLink, WholeMessageSender):
         if not self.attached:
             return
         self._consumers.forget(self)
-        session = self.session
-        if session.channel.state is ChannelState.OPEN and session.connection.takes_cancel_notify and not self.cancelled:
-            session.channel.write(BasicCancel(self.name, nowait=True))
+        if self.session.connection.takes_cancel_notify and not self.cancelled:
+            self.engine.flush_later(self)  # behind the answer to who deleted the queue, for which py-amqp waits
         self.end(closed, None)
+
+    def flush(self) -> None:
+        """Tell the client that the consumer is gone."""
+        if self.session.channel.state is ChannelState.OPEN:
+            self.session.channel.write(BasicCancel(self.name, nowait=True))
 
 
 class GetLink(ServerSender):

@@ -290,6 +290,7 @@ class ServerSession(SessionCore):
             self.last_queue = result.name
         if not getattr(method, "nowait", False):
             self.channel.write(answer_of(method, result))
+        self.engine.flush()  # consumers that the request ended are told so before anything that follows it
         self.channel.release(pending)
 
     def refuse(self, pending: PendingRequest[Any], error: Error) -> None:
