@@ -50,7 +50,7 @@ RABBITMQ: Final = Profile(
         "released": "it routed the message to no queue: no binding of the exchange matches (released = unroutable)",
         "rejected": "a queue refused the message, by its length limit or because it is not available",
         "amqp:not-found": "it makes no node on first use, and may end the session for an unknown one: declare it "
-        "before, with amqp10.rabbitmq",
+        "before, with amqp10.rabbitmq or, in 0-9-1, connection.native",
         "amqp:invalid-field": "addresses are /queues/NAME to receive, /queues/NAME or /exchanges/NAME/KEY to send, "
         "with names percent-encoded",
         "no topic": "messages are received from queues: bind one to the exchange",
