@@ -6,8 +6,16 @@ from typing import Any
 
 import pytest
 
-from amqp10.dialects.v0_10.wire.commands import ExecutionException, MessageTransfer
-from amqp10.dialects.v0_10.wire.commands_topology import QueueDeclare, QueueDelete, QueueQuery
+from amqp10.dialects.v0_10.wire.commands import (
+    DeliveryProperties,
+    ExecutionException,
+    ExecutionResult,
+    MessageFlow,
+    MessageReject,
+    MessageSubscribe,
+    MessageTransfer,
+)
+from amqp10.dialects.v0_10.wire.commands_topology import QueueDeclare, QueueDelete, QueueQuery, QueueQueryResult
 from amqp10.dialects.v0_10.wire.controls import (
     ConnectionOpenOk,
     SessionAttach,
@@ -20,6 +28,7 @@ from amqp10.dialects.v0_10.wire.controls import (
     SessionFlush,
 )
 from amqp10.dialects.v0_10.wire.frames import encode_control
+from amqp10.dialects.v0_10.wire.struct import Command
 
 from ._older import Client010
 
@@ -97,3 +106,41 @@ def test_command_point_without_an_offset(client: Client010) -> None:
     assert client.put(encode_control(2, one_field)) == []
     said = client.put(client.encode(QueueDeclare("b"), channel=2))
     assert [each.commands for each in said if isinstance(each, SessionCompleted)] == [((5, 5),)]
+
+
+# Messages
+
+
+@pytest.mark.spec(
+    "0-10 message.delivery-properties", "an immediate message that no subscription can take is unroutable"
+)
+@pytest.mark.parametrize("credit", [None, 0, 1])
+@pytest.mark.parametrize("discards", [False, True])
+def test_immediate(client: Client010, credit: int | None, discards: bool) -> None:
+    """Without a subscription, or with one that has no credit, it is rejected unless it is to be discarded."""
+    client.do(QueueDeclare("q"))
+    if credit is not None:
+        client.do(MessageSubscribe("q", "d", 1, 0))
+        client.do(MessageFlow("d", 1, 0xFFFF_FFFF))
+        client.do(MessageFlow("d", 0, credit))
+    header = DeliveryProperties(routing_key="q", immediate=True, discard_unroutable=discards).encode_struct32()
+    said = client.do(MessageTransfer("", 0, 0), header, b"m")
+    rejected = [each.code for each in said if isinstance(each, MessageReject)]
+    assert rejected == ([] if discards or credit else [1])
+    assert (MessageTransfer in kinds(said)) is (credit == 1)
+    (found,) = [each.value for each in client.do(QueueQuery("q")) if isinstance(each, ExecutionResult)]
+    assert isinstance(found, QueueQueryResult)
+    assert found.message_count == 0
+
+
+@pytest.mark.spec("0-10 execution.exception", "it names the command that failed by its class and code")
+@pytest.mark.parametrize(
+    ("command", "header", "code"),
+    [(MessageSubscribe("absent", "d", 0, 0), None, (4, 7)), (MessageTransfer("absent", 0, 0), b"", (4, 1))],
+    ids=["subscribe", "transfer"],
+)
+def test_what_failed(client: Client010, command: Command, header: bytes | None, code: tuple[int, int]) -> None:
+    """Also where the broker refuses it after the engine has taken it."""
+    said = client.do(command, header, header)
+    (failed,) = [each for each in said if isinstance(each, ExecutionException)]
+    assert (failed.error_code, failed.class_code, failed.command_code) == (404, *code)

@@ -170,7 +170,7 @@ def test_arguments_without_meaning_may_differ() -> None:
 
 @FAMILY
 def test_cancelled_behind_the_answer(name: str, variant: Variant) -> None:
-    """As on RabbitMQ: py-amqp takes a cancel before delete-ok for the end of its call. What follows comes behind both."""
+    """As on RabbitMQ: to py-amqp a cancel before delete-ok is the end of its call. What follows comes behind both."""
     can: Any = {"consumer_cancel_notify": True} if variant.tables.holds(True) else "consumer_cancel_notify"
     client = Client09(name=name, variant=variant, capabilities=can)
     consume = BasicConsume(queue="q", consumer_tag="c")

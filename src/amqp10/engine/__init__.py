@@ -9,6 +9,7 @@ from ._addresses import parse_address as parse_address
 from ._addresses import route_address as route_address
 from ._capabilities import CAPABILITIES as CAPABILITIES
 from ._deliveries import CopiedDelivery as CopiedDelivery
+from ._deliveries import ImmediateDelivery as ImmediateDelivery
 from ._deliveries import IncomingDelivery as IncomingDelivery
 from ._deliveries import IncomingStream as IncomingStream
 from ._deliveries import OutgoingDelivery as OutgoingDelivery
@@ -134,6 +135,7 @@ __all__ = (
     "Event",
     "ExchangeFacts",
     "FlowReceived",
+    "ImmediateDelivery",
     "IncomingDelivery",
     "IncomingStream",
     "LimitBranch",

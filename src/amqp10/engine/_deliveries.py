@@ -205,6 +205,12 @@ class CopiedDelivery(RoutedDelivery):
     also: tuple[str, ...]
 
 
+class ImmediateDelivery(RoutedDelivery):
+    """A delivery that counts as unroutable unless each queue that it goes to has a consumer that is ready for it."""
+
+    __slots__ = ()
+
+
 class IncomingStream:
     """The part of a delivery that is here, on a link that streams (`ReceiverLink.streaming`).
 

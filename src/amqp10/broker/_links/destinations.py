@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Final
 
-from ...engine import CopiedDelivery, RoutedDelivery
+from ...engine import CopiedDelivery, ImmediateDelivery, RoutedDelivery
 from ...messaging import read_annotations, read_properties
 from .._address import exchange_in, prefixed, split_address
 from .._errors import Refused
@@ -206,10 +206,14 @@ class AnyDestination(Destination):
             if self._rights.limited:
                 self._check_all(delivery)
             route = self._router.route(delivery.address, payload, on_demand=False)
+            if type(delivery) is RoutedDelivery:
+                return route
             if isinstance(delivery, CopiedDelivery):
                 copies = [self._router.route(each, payload, on_demand=False).nodes for each in delivery.also]
                 nodes = dict.fromkeys([*route.nodes, *(node for nodes in copies for node in nodes)])
                 route = Route(tuple(nodes), route.exchange, route.key)
+            elif isinstance(delivery, ImmediateDelivery) and not all(node.awaited for node in route.nodes):
+                route = Route((), route.exchange, route.key)
             return route
         address = self._address_of(payload)
         if self._rights.limited:

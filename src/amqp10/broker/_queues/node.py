@@ -217,6 +217,11 @@ class Node(ABC):
         """How many more messages find room now, by a cautious guess where bytes are limited."""
 
     @property
+    def awaited(self) -> bool:
+        """Whether a message that comes now is given to a consumer at once."""
+        return False
+
+    @property
     def held(self) -> int:
         """Octets of memory, about: messages here, and those that open transactions will put here."""
         return self.reserved_bytes + self.reserved * MESSAGE_OVERHEAD

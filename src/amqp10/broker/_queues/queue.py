@@ -232,6 +232,10 @@ class Queue(Node):
         """How many consumers it is there for."""
         return sum(map(stays, self.consumers.values()))
 
+    @property
+    def awaited(self) -> bool:
+        return any(not consumer.copies and consumer.ready() for consumer in self.consumers.values())
+
     def locked(self, exclusive: bool) -> bool:
         """Return whether a new consumer has to stay out: one is exclusive, or it wants to be and others are there."""
         others = [consumer for consumer in self.consumers.values() if stays(consumer)]

@@ -125,6 +125,10 @@ class Topic(Node):
         free = min((subscription.free for subscription in self.subscriptions.values()), default=UNLIMITED)
         return free - self.reserved
 
+    @property
+    def awaited(self) -> bool:
+        return all(subscription.awaited for subscription in self.subscriptions.values())
+
     def subscribe(self, filtering: Filtering | None = None, *, lasting: bool = False) -> Subscription:
         """Make the queue of a new subscriber."""
         subscription = self._make_subscription(self)

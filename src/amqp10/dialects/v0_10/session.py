@@ -269,7 +269,7 @@ class SessionEndpoint(Session, Machine[SessionState]):
         """
 
     @abstractmethod
-    def fail(self, fault: SessionFault, number: int, command: Command | None) -> None:
+    def fail(self, fault: SessionFault, number: int, command: Command | type[Command] | None) -> None:
         """End the session because a command of the peer failed."""
 
     # Controls

@@ -358,7 +358,7 @@ class ClientSession(SessionCore):
             raise SessionFault(503, f"{command.spec_name} is for servers")
         self.complete(number)
 
-    def fail(self, fault: SessionFault, number: int, command: Command | None) -> None:
+    def fail(self, fault: SessionFault, number: int, command: Command | type[Command] | None) -> None:
         self.flush()
         self.invoke(ExecutionException(fault.code, number & 0xFFFF_FFFF, description=fault.description[:200]))
         self.detach()

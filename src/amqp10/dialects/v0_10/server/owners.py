@@ -71,7 +71,7 @@ class SessionCore(SessionEndpoint):
         """End the session, for the owner takes nothing from it."""
 
     @abstractmethod
-    def fail(self, fault: SessionFault, number: int, command: Command | None) -> None:
+    def fail(self, fault: SessionFault, number: int, command: Command | type[Command] | None) -> None:
         """End the session with the execution.exception for the command `number`."""
 
     @abstractmethod

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ....engine import (
     DeliveriesReceived,
     FlowReceived,
+    ImmediateDelivery,
     IncomingDelivery,
     LinkTerms,
     RoutedDelivery,
@@ -24,10 +25,10 @@ from ..._kit.links import WholeMessageReceiver
 from ..codes import SERVERS_REJECT, UNROUTABLE, UNSPECIFIED, SessionFault, reject_text
 from ..link import LinkEndpoint
 from ..message.from_transfer import read_message
+from ..wire.commands import MessageTransfer
 
 if TYPE_CHECKING:
     from ....messaging import DeliveryState
-    from ..wire.commands import MessageTransfer
     from ..wire.frames import Assembly
     from .owners import SessionCore
 
@@ -78,7 +79,8 @@ class ServerReceiver(LinkEndpoint, WholeMessageReceiver):
         read = read_message(transfer.destination, assembly.header, assembly.payload)
         settled = transfer.accept_mode == 1
         wire = number & 0xFFFF_FFFF
-        delivery = RoutedDelivery(self, wire, wire.to_bytes(4, "big"), read.payload, settled)
+        kind = ImmediateDelivery if read.delivery.immediate else RoutedDelivery
+        delivery = kind(self, wire, wire.to_bytes(4, "big"), read.payload, settled)
         delivery.address = route_address(transfer.destination, read.delivery.routing_key or "")
         if self.session.transaction is not None:
             delivery.remote_state = TransactionalState(self.session.transaction)
@@ -152,7 +154,7 @@ class ServerReceiver(LinkEndpoint, WholeMessageReceiver):
             code = _FATAL.get(error.condition) if error is not None else None
             if error is not None and code is not None and (code != 404 or not discards_unroutable):
                 self.incoming.clear()  # messages after it are not processed
-                self.session.fail(SessionFault(code, error.description or error.condition), number, None)
+                self.session.fail(SessionFault(code, error.description or error.condition), number, MessageTransfer)
                 return
             self.session.reject(number, UNSPECIFIED, reject_text(error, SERVERS_REJECT))
         elif not isinstance(outcome, Accepted) and outcome is not None:

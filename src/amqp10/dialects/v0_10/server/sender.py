@@ -102,7 +102,7 @@ class ServerSender(LinkEndpoint, WholeMessageSender):
     def refuse(self, error: Error) -> None:
         if not self.ended:
             fault = SessionFault(execution_code(error), error.description or str(error.condition))
-            self.session.fail(fault, self.number, None)
+            self.session.fail(fault, self.number, MessageSubscribe)
 
     # Credit
 

@@ -456,7 +456,7 @@ class ServerSession(SessionCore):
 
     # Ending
 
-    def fail(self, fault: SessionFault, number: int, command: Command | None) -> None:
+    def fail(self, fault: SessionFault, number: int, command: Command | type[Command] | None) -> None:
         if self.ended_locally:
             return
         self.flush()
