@@ -108,7 +108,12 @@ def test_json(tmp_path: Path) -> None:
         ('[users.ann]\npassword = "secret"\nkeys = "secret"', 'users.\'ann\': has "password" and "keys"'),
         ('[users.ann]\npassword = "secret"\npassword_file = "f"', "users.'ann': has password and password_file"),
         ("[users.ann]\npassword_file = 'empty'", "users.'ann'.password_file: the first line of "),
-        ("[users.ann]\nrole = 'secret'", "users.'ann': knows password"),
+        ("[users.ann]\npassword_file = 'nowhere'", "users.'ann'.password_file: cannot be read: "),
+        ("[users.ann]\npassword_file = 'octets'", "users.'ann'.password_file: "),
+        (
+            "[users.ann]\nrole = 'secret'",
+            "users.'ann': there is no such key as 'role'; there are password, keys, permissions, ",
+        ),
         ("[users.ann]\npermissions.'/'.read = '('", "users.'ann', '/': read is a regular expression"),
     ],
 )
@@ -117,6 +122,7 @@ def test_wrong_files(tmp_path: Path, text: str, words: str) -> None:
     file = tmp_path / "broker.toml"
     file.write_text(text)
     (tmp_path / "empty").touch()
+    (tmp_path / "octets").write_bytes(b"\xff")
     with pytest.raises(ValueError, match=re.escape(words)) as caught:
         read_config(file)
     assert str(caught.value).startswith(f"{file}: ")

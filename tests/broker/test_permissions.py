@@ -443,12 +443,12 @@ async def test_users_file(tmp_path: Path) -> None:
         ("[]", "a file of users is"),
         ('{"users": {}, "more": 1}', "a file of users is"),
         ('{"users": {"ann": "hush"}}', "is an object, not a str"),
-        ('{"users": {"ann": {"pasword": "hush"}}}', "not 'pasword'"),
+        ('{"users": {"ann": {"pasword": "hush"}}}', "no such key as 'pasword'"),
         ('{"users": {"ann": {"password": 1}}}', "password is a str, not a int"),
         ('{"users": {"ann": {"password": "hush", "keys": "hush"}}}', "needs one of them"),
         ('{"users": {"ann": {"keys": "hush"}}}', "keys of a password"),
         ('{"users": {"ann": {"permissions": {"/": {"read": "("}}}}}', "regular expression"),
-        ('{"users": {"ann": {"permissions": {"/": {"delete": ""}}}}}', "not 'delete'"),
+        ('{"users": {"ann": {"permissions": {"/": {"delete": ""}}}}}', "no such key as 'delete'"),
     ],
 )
 def test_no_users_file(tmp_path: Path, text: str, match: str) -> None:

@@ -6,15 +6,18 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from amqp10.testing import CertificateAuthority
+from amqp10.broker import JwtKey, TokenRules
+from amqp10.testing import BackgroundBroker, CertificateAuthority
 
 from ..kit.programs import started
+from ..kit.token_rig import SECRET, jwt
 from .conftest import start_broker, stop
 
 pytestmark = pytest.mark.capability("configuration")
@@ -42,6 +45,26 @@ def test_url_of_the_environment(
     wrong = amqp10("send", broker_url, "configured", "x")
     assert wrong.code == 2
     assert "AMQP10_IDLE_TIMEOUT is seconds" in wrong.err
+
+
+def test_token_of_the_environment(amqp10: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The token of a file logs in where the URL has no user, with a URL in the command line and in the environment."""
+    file = tmp_path / "token"
+    claims = {"sub": "ann", "scope": "read:*/*"}
+    monkeypatch.setenv("AMQP10_TOKEN_FILE", str(file))
+    wrong = amqp10("check", "amqp://127.0.0.1:1")
+    assert wrong.code == 2
+    assert "AMQP10_TOKEN_FILE" in wrong.err
+    rules = TokenRules(jwt=[JwtKey(SECRET)])
+    with BackgroundBroker(users={"ben": "hush"}, tokens=rules, queues=["orders"]) as broker:
+        monkeypatch.setenv("AMQP10_URL", broker.url)
+        as_ben = broker.url.replace("//", "//ben:hush@")
+        for end, code in ((time.time() + 600, 0), (time.time() - 600, 4)):
+            file.write_text(jwt({**claims, "exp": int(end)}))
+            for url in ("-", broker.url):
+                assert amqp10("check", "--quiet", url, "orders").code == code
+            assert amqp10("check", "--quiet", as_ben, "orders").code == 0
+            assert amqp10("check", "--quiet", "--sasl", "ANONYMOUS", broker.url, "orders").code == 5
 
 
 def test_parameters_of_a_url(amqp10: Commands, broker_url: str) -> None:
@@ -94,18 +117,38 @@ def test_a_broker_reads_users_and_certificates_anew(amqp10: Commands, tmp_path: 
 
             assert check("first", old) == 0
             write("second", new)
-            assert reload()["level"] == "WARNING"
+            said = reload()
+            assert said["level"] == "WARNING"
+            assert (said["amqp_event"], said["amqp_users"], said["amqp_later"]) == ("reloaded", 1, [])
             assert [check("second", new), check("first", new), check("second", old)] == [0, 4, 3]
             config.write_text("[users")
             said = reload()
-            assert said["level"] == "ERROR"
+            assert (said["level"], said["amqp_event"]) == ("ERROR", "reload_failed")
             assert "at end of document" in said["message"] or "line" in said["message"]
+            assert said["amqp_error"] in said["message"]
             write("third", new, signed=old)  # users that are right, with a key of another certificate
             assert reload()["level"] == "ERROR"
             assert [check("second", new), check("third", new)] == [0, 4]
+            write("second", new)
+            config.write_text(f"auto_create = false\nmax_connections = 5\n{config.read_text()}")
+            assert reload()["amqp_later"] == ["auto_create", "max_connections"]
         finally:
             process.terminate()
             process.communicate()
+
+
+@pytest.mark.parametrize("name", ["AMQP10_WORK_CONCURRENCY", None])
+def test_a_wrong_value_of_the_environment(name: str | None, amqp10: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the variable that the value is from, beside the option; of an option, the option alone."""
+    arguments = ["work", "amqp10:send", "amqp://h", "q"]
+    if name is None:
+        arguments += ["--concurrency", "two"]
+    else:
+        monkeypatch.setenv(name, "two")
+    wrong = amqp10(*arguments)
+    assert wrong.code == 2
+    assert "--concurrency" in wrong.err
+    assert ("AMQP10_WORK_CONCURRENCY" in wrong.err) is (name is not None)
 
 
 def test_a_wrong_file(amqp10: Commands, tmp_path: Path) -> None:

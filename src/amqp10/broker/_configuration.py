@@ -164,12 +164,15 @@ class _File:
     def _secret(self, said: dict[str, Any], where: str) -> str:
         """Return the first line of the file that "password_file" names."""
         file = Path(self._file(said.pop("password_file")))
+        where = f"{where}.password_file"
         try:
             secret = file.read_text().partition("\n")[0].rstrip("\r")
         except UnicodeDecodeError:
-            secret = ""
+            raise self._wrong(where, f"{file} is no text") from None
+        except OSError as error:
+            raise self._wrong(where, f"cannot be read: {error}") from None
         if not secret:
-            raise self._wrong(f"{where}.password_file", f"the first line of {file}, which is the password, is no text")
+            raise self._wrong(where, f"the first line of {file}, which is the password, is empty")
         return secret
 
     def _user(self, said: Any, where: str) -> Any:
@@ -178,7 +181,7 @@ class _File:
             if "password" in said:
                 raise self._wrong(where, "has password and password_file, and needs one of them")
             said["password"] = self._secret(said, where)
-        return read_user(said, f"{self._path}: {where}")
+        return read_user(said, f"{self._path}: {where}", also=("password_file",))
 
     def _tls(self, said: dict[str, Any]) -> TLS:
         self._check(said, dict.fromkeys(_TLS_FILES, str), "tls")

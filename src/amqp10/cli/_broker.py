@@ -72,9 +72,23 @@ async def reload_on_hangup(running: Broker, begun: Mapping[str, Any], again: Cal
                     running.replace_certificate(tls)  # before the users: with a wrong one all stays as it was
                 closed = running.replace_users(users) if has_users else 0
             except (OSError, ValueError) as error:
-                _log.error("SIGHUP: the old ones stay: %s", visible(str(error)))
+                words = visible(str(error))
+                failed = {"amqp_event": "reload_failed", "amqp_error": words}
+                _log.error("SIGHUP: users and certificates stay as they were: %s", words, extra=failed)
             else:
-                _log.warning("SIGHUP: read anew: %d users; connections closed: %d", len(users), closed)
+                text = (
+                    f"SIGHUP: users and certificates are read anew: users: {len(users)}, connections closed: {closed}"
+                )
+                if later := needing_a_restart(begun, said):
+                    text += f"; what has changed beside them holds from the next start: {', '.join(later)}"
+                extra = {"amqp_event": "reloaded", "amqp_users": len(users), "amqp_closed": closed, "amqp_later": later}
+                _log.warning("%s", text, extra=extra)
+
+
+def needing_a_restart(begun: Mapping[str, Any], said: Mapping[str, Any]) -> list[str]:
+    """Return the names of settings that differ from those that the broker was made with, and are not read anew."""
+    names = {*begun, *said} - {"users", "users_file", "tls"}
+    return sorted(name for name in names if begun.get(name) != said.get(name))
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import anyio
 import click
+from click.core import ParameterSource
 
 from .._version import __version__
 from ..errors import (
@@ -157,6 +158,8 @@ def run(arguments: list[str] | None) -> int:
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.ClickException as error:
+        if isinstance(error, click.BadParameter):
+            name_variable(error)
         error.show()
         return error.exit_code
     except (Interrupted, KeyboardInterrupt) as error:
@@ -176,6 +179,18 @@ def run(arguments: list[str] | None) -> int:
             raise
         return complain(f"{words(error)} (not foreseen; `python -X dev -m amqp10` shows where)", 1)
     return 0
+
+
+def name_variable(error: click.BadParameter) -> None:
+    """Let an error name the variable of the environment that an option's wrong value is from."""
+    context, option = error.ctx, error.param
+    if context is None or not isinstance(option, click.Option) or option.name is None:
+        return
+    if context.get_parameter_source(option.name) is ParameterSource.ENVIRONMENT:
+        names = [option.envvar] if isinstance(option.envvar, str) else list(option.envvar or ())
+        names.append(f"{context.auto_envvar_prefix}_{option.name.upper()}")
+        said = [name for name in names if name in os.environ]
+        error.param_hint = f"{' / '.join(said)} ({option.opts[-1]})"
 
 
 def code_of(error: BaseException) -> int | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import click
 
 from ..client import Connection, ConnectionSettings, from_environment
-from ..client.internals import environment_settings, first_line, secret, url_settings
+from ..client.internals import environment_settings, first_line, login_tokens, secret, url_settings
 from ..client.internals import with_password as password_added
 from ..engine import dialect_names
 from ..net import TLS, Proxy, Route, parse_url
@@ -219,6 +219,9 @@ def with_peer(argument: bool = True) -> Callable[[Callable[..., Any]], Callable[
                     url = str(bare)
                     settings.update(said)
                     endpoint = parse_url(url)
+                    if endpoint.user is None and sasl is None:
+                        tokens = login_tokens(os.environ, allow_insecure=allow_insecure)
+                        settings |= {"tokens": tokens} if tokens is not None else {}
                 except ValueError as error:
                     raise click.BadParameter(str(error), param_hint="URL") from None
                 if tls_key and not tls_certificate:

@@ -186,6 +186,19 @@ def environment_settings(environ: Mapping[str, str]) -> ConnectionSettings:
     )
 
 
+def login_tokens(environ: Mapping[str, str], *, allow_insecure: bool = False) -> LoginTokens | None:
+    """Return the tokens of the file that a variable names; None where it names none.
+
+    Raises:
+        ValueError: the file cannot be read, or is empty.
+    """
+    file = environ.get(f"{PREFIX}TOKEN_FILE")
+    if not file:
+        return None
+    first_line(file, f"{PREFIX}TOKEN_FILE")  # so that a wrong name is said now
+    return LoginTokens(lambda scope: Token.read(first_line(file)), allow_insecure=allow_insecure)
+
+
 def from_environment(environ: Mapping[str, str] | None = None) -> tuple[list[str], ConnectionSettings]:
     """Return the URLs and the settings of a connection that the environment describes.
 
@@ -208,7 +221,6 @@ def from_environment(environ: Mapping[str, str] | None = None) -> tuple[list[str
         raise ValueError(f"say where the broker is: set {PREFIX}URL, or {PREFIX}URL_FILE to a file that has the URL")
     password = secret(f"{PREFIX}PASSWORD", environ)
     settings = environment_settings(environ)
-    if token_file := environ.get(f"{PREFIX}TOKEN_FILE"):
-        first_line(token_file, f"{PREFIX}TOKEN_FILE")  # so that a wrong name is said now
-        settings["tokens"] = LoginTokens(lambda scope: Token.read(first_line(token_file)))
+    if (tokens := login_tokens(environ)) is not None:
+        settings["tokens"] = tokens
     return [with_password(url, password) for url in (said or "").split()], settings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from os import PathLike
 from pathlib import Path
@@ -215,6 +215,8 @@ def read_users(path: str | PathLike[str]) -> dict[str, User]:
     """
     try:
         found = json.loads(Path(path).read_bytes())
+    except json.JSONDecodeError as error:  # which says the line, and of the text no more than a character
+        raise ValueError(f"{path}: not a JSON file: {error}") from None
     except (ValueError, RecursionError):
         raise ValueError(f"{path}: not a JSON file") from None
     users = found.get("users") if isinstance(found, dict) else None
@@ -232,16 +234,17 @@ _KINDS: Final[dict[str, type]] = {
 }
 
 
-def read_user(said: Any, where: str) -> User:
+def read_user(said: Any, where: str, *, also: Sequence[str] = ()) -> User:
     """Read what a file says of one user.
 
     Args:
         where: it stands, for errors.
+        also: names of fields that the caller has read.
 
     Raises:
         ValueError: it is not as `read_users` says.
     """
-    _check_fields(said, _KINDS, where)
+    _check_fields(said, _KINDS, where, also)
     if "password" in said and "keys" in said:
         raise ValueError(f'{where}: has "password" and "keys", and needs one of them')
     permissions: dict[str, Permissions] | None = None
@@ -262,11 +265,11 @@ def read_user(said: Any, where: str) -> User:
     return User(password, permissions, said.get("administrator", False), said.get("impersonator", False))
 
 
-def _check_fields(said: Any, kinds: Mapping[str, type], where: str) -> None:
+def _check_fields(said: Any, kinds: Mapping[str, type], where: str, also: Sequence[str] = ()) -> None:
     if not isinstance(said, dict):
         raise ValueError(f"{where}: is an object, not a {type(said).__name__}")
     for name, value in said.items():
         if name not in kinds:
-            raise ValueError(f"{where}: knows {', '.join(kinds)}, not {name!r:.80}")
+            raise ValueError(f"{where}: there is no such key as {name!r:.80}; there are {', '.join((*kinds, *also))}")
         if not isinstance(value, kinds[name]):
             raise ValueError(f"{where}: {name} is a {kinds[name].__name__}, not a {type(value).__name__}")
