@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Else each worker of pytest rewrites the assertions of all tests anew, in each run.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test lint check format coverage dist sync azure-matrix nightly sanitize soak interop docs tables changelog release-notes bench bench-quick bench-real bench-real-brokers bench-full bench-transports bench-scale bench-large bench-spark clean
+.PHONY: help demo test lint lint-mypy lint-others check format coverage dist sync azure-matrix nightly sanitize soak interop docs tables changelog release-notes bench bench-quick bench-real bench-real-brokers bench-full bench-transports bench-scale bench-large bench-spark clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -68,10 +68,16 @@ demo: $(VENV)/.demo  ## publish a real data set to the embedded broker and take 
 test: $(VENV)/.interop $(VENV)/.browser  ## every test: unit, conformance, fuzz, examples, docs, real brokers
 	$(BIN)/python -m pytest -n 6 --dist loadgroup --max-worker-restart=0 --reruns 1 --rerun-show-tracebacks
 
+# mypy takes as long as all the others together: they run beside it.
 lint: $(VENV)/.dev  ## format, lint, types, imports, spelling, copies of examples, workflows, images
+	@$(MAKE) --no-print-directory --output-sync=target -j2 lint-mypy lint-others
+
+lint-mypy:
+	$(BIN)/mypy
+
+lint-others:
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/python tools/typed.py
 	$(BIN)/lint-imports
 	$(BIN)/codespell
