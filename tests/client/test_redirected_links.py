@@ -33,6 +33,9 @@ def redirecting(hosts: Hosts, *infos: dict[str, Any]) -> None:
     hosts.prepare = prepare
 
 
+@pytest.mark.spec(
+    "2.8.18", "amqp:link:redirect: the link is attached at the network-host, port and address that it says"
+)
 async def test_a_link_that_is_redirected(monkeypatch: pytest.MonkeyPatch) -> None:
     """`amqp:link:redirect` leads to another host and address (§2.8.18): one connection more, closed with the first."""
     async with hosting(monkeypatch) as hosts:

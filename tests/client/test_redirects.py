@@ -105,6 +105,9 @@ async def test_a_balancer_that_redirects_each_time(monkeypatch: pytest.MonkeyPat
                 assert (connection.open, connection.url) == (True, "amqp://b:5672")
 
 
+@pytest.mark.spec(
+    "2.8.16", "amqp:connection:redirect: the network is asked for network-host, its open says the hostname"
+)
 async def test_the_name_that_a_redirect_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """§2.8.16: the network is asked for network-host, and the host there for hostname."""
     async with hosting(monkeypatch) as hosts:

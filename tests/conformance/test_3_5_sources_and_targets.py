@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from amqp10 import Connection
+from amqp10.engine import LinkTerms
 from amqp10.errors import DecodeError, EncodeError
 from amqp10.messaging import (
     Accepted,
@@ -167,3 +168,32 @@ def test_dynamic_has_no_address() -> None:
         connection.receiver(Source("mine", dynamic=True))
     with pytest.raises(ValueError, match=reason):
         connection.sender(Target("mine", dynamic=True))
+
+
+@pytest.mark.spec("3.5.3", "who asks for no dynamic source says no properties of one")
+@pytest.mark.spec("3.5.4", "who asks for no dynamic target says no properties of one")
+def test_properties_of_no_dynamic_node() -> None:
+    """A client refuses both together before anything is sent."""
+    connection, properties = Connection("amqp://localhost"), {"lifetime-policy": DeleteOnClose()}
+    reason = "dynamic_node_properties are those of a node to make; say dynamic=True, too"
+    with pytest.raises(ValueError, match=f"Source: {reason}"):
+        connection.receiver(Source("mine", dynamic_node_properties=properties))
+    with pytest.raises(ValueError, match=f"Target: {reason}"):
+        connection.sender(Target("mine", dynamic_node_properties=properties))
+
+
+@pytest.mark.spec("1.5", "a filter whose descriptor is neither symbol nor ulong is not sent")
+@pytest.mark.parametrize("descriptor", ["apache.org:selector-filter:string", 0x468C_0000_0004, None])
+def test_descriptors_of_filters(descriptor: Any) -> None:
+    """A client refuses it before anything is sent: to a peer it would mean nothing."""
+    connection = Connection("amqp://localhost")
+    with pytest.raises(ValueError, match="the descriptor of the filter 'f' must be a Symbol or ULong"):
+        connection.receiver(Source("q", filter={"f": Described(descriptor, "n > 1")}))
+
+
+@pytest.mark.spec("3.2.15", "the address of a terminus is a string")
+@pytest.mark.parametrize("terms", [LinkTerms("l", source=Source(5)), LinkTerms("l", target=Target(5))])
+def test_addresses(terms: LinkTerms) -> None:
+    """A client refuses any other before anything is sent."""
+    with pytest.raises(ValueError, match=r"(Source|Target): address must be a str, not 5"):
+        terms.checked()

@@ -22,6 +22,19 @@ from amqp10.types import (
 )
 
 
+@composite(0x0000_F000_0000_0002, "example:binding:list", provides=("example:binding",))
+class Binding(Composite):
+    """A type that provides an archetype."""
+
+
+@composite(0x0000_F000_0000_0003, "example:shelf:list")
+class Shelf(Composite):
+    """A type with fields that require it."""
+
+    usual: Any = field("*", requires="example:binding")
+    others: dict[Any, Any] | None = field("map", requires="example:binding")
+
+
 @composite(0x0000_F000_0000_0001, "example:book:list")
 class Book(Composite):
     """The example of §1.4, and a field of every kind."""
@@ -108,6 +121,24 @@ def test_field_types() -> None:
         Book("t", copies=-1).encode()
     with pytest.raises(DecodeError, match="5 fields"):
         Book.decode(on_wire("t", None, None, None, 5))
+
+
+@pytest.mark.spec("1.4", "a field that requires an archetype holds a type that provides it")
+def test_archetypes() -> None:
+    """Any other known type, and what is not described, is refused in either direction; one of no known type is kept."""
+    code = ULong(0x0000_F000_0000_0003)
+    unknown = Described(Symbol("example:unknown"), [])
+    for fits in (Binding(), unknown, Described(Symbol("example:binding:list"), [])):
+        assert Shelf.decode(Shelf(fits, {1: fits}).encode()).usual in (fits, Binding())
+    for wrong in (Book("t"), Described(CODE, ["t"]), "binding", 1):
+        with pytest.raises(EncodeError, match=r"example:shelf:list usual: .* is no example:binding"):
+            Shelf(wrong).encode()
+        with pytest.raises(DecodeError, match=r"example:shelf:list usual: .* is no example:binding"):
+            Shelf.decode(encode(Described(code, [wrong])))
+    with pytest.raises(EncodeError, match=r"example:shelf:list others: .* is no example:binding"):
+        Shelf(others={1: Book("t")}).encode()
+    with pytest.raises(DecodeError, match=r"example:shelf:list others: .* is no example:binding"):
+        Shelf.decode(encode(Described(code, [None, {1: Book("t")}])))
 
 
 @pytest.mark.spec("1.3", "the descriptor of a type is its symbol or its number")

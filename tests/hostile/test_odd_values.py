@@ -17,13 +17,13 @@ from amqp10.broker import SasRule, TokenRules
 from amqp10.broker._queues.node import Limits
 from amqp10.broker._router import Router
 from amqp10.broker._tokens.grants import PeerTokens
-from amqp10.engine import LinkTerms, ReceiverLink, SenderLink
+from amqp10.engine import ConnectionEnded, LinkTerms, ReceiverLink, SenderLink
 from amqp10.errors import AmqpError
 from amqp10.messaging import ACCEPTED, AmqpValue, Error, Message, Modified, Rejected, Source, Target
 from amqp10.tokens import SasKey
-from amqp10.types import Array, Decimal32, Decimal64, Decimal128, Described, Symbol, ULong
+from amqp10.types import Array, Decimal32, Decimal64, Decimal128, Described, Map, Symbol, UInt, ULong, encode
 
-from ..broker.wire import Wire
+from ..broker.wire import Wire, queue_of
 from ..kit.token_rig import KEY
 from .test_azure import ODD, Bus
 
@@ -149,3 +149,21 @@ def test_any_value() -> None:
         except Exception as error:
             error.add_note(f"conversation {number}")
             raise
+
+
+def test_annotations_under_keys_of_any_type() -> None:
+    """A peer whose modified outcome has a key that is neither symbol nor ulong is closed; the message waits again."""
+    wire = Wire(Router(clock=lambda: 0.0, limits=Limits()))
+    wire.send_to("q").send(Message(b"m").encode())
+    link = wire.receive_from("q", credit=1)
+    wire.turn()
+    delivery = link.incoming.popleft()
+    modified = Described(ULong(0x27), [None, None, Map([([], 1)])])
+    body = encode(Described(ULong(0x15), [True, UInt(delivery.delivery_id or 0), None, True, modified]))
+    wire.server.receive_data((8 + len(body)).to_bytes(4, "big") + b"\2\0\0\0" + body)
+    wire.settle_down()
+    wire.turn()
+    ended = [event.error for event in wire.events if isinstance(event, ConnectionEnded)]
+    assert [getattr(error, "condition", None) for error in ended] == ["amqp:decode-error"]
+    queue = queue_of(wire.router, "q")
+    assert (queue.depth, queue.unsettled) == (1, 0)

@@ -67,9 +67,11 @@ def test_mandatory_fields_are_demanded() -> None:
 
 
 def test_other_composites_are_no_error() -> None:
-    """Only an error stands where a rejection has its error."""
-    with pytest.raises(DecodeError, match="error"):
-        Rejected.decode(Rejected(ACCEPTED).encode())  # type: ignore[arg-type]
+    """Only an error stands where a rejection has its error, both ways."""
+    with pytest.raises(DecodeError, match="a amqp:accepted:list is no error"):
+        Rejected.decode(encode(Described(ULong(0x25), [ACCEPTED])))
+    with pytest.raises(EncodeError, match="is no error"):
+        Rejected(ACCEPTED).encode()  # type: ignore[arg-type]
 
 
 def test_outcomes_with_more_than_the_wire_has() -> None:

@@ -111,10 +111,18 @@ def test_filters_become_the_filter_set() -> None:
 def test_a_terminus_is_not_an_outcome() -> None:
     """What stands as default outcome has to be one, what stands as lifetime policy too."""
     terminus: Any = Target("x")
-    with pytest.raises(DecodeError, match="outcome"):
-        Source.decode(Source(default_outcome=terminus).encode())
-    with pytest.raises(DecodeError, match="lifetime-policy"):
-        Source.decode(Source(dynamic_node_properties={"lifetime-policy": Target("x")}).encode())
+    for fields, reason in (
+        ({"default_outcome": terminus}, "default-outcome: .* is no outcome"),
+        (
+            {"dynamic_node_properties": {Symbol("lifetime-policy"): terminus}},
+            "dynamic-node-properties: .* lifetime-policy",
+        ),
+    ):
+        with pytest.raises(EncodeError, match=reason):
+            Source(**fields).encode()
+        wire = [fields.get(each.name) for each in Source.fields]
+        with pytest.raises(DecodeError, match=reason):
+            Source.decode(encode(Described(ULong(0x28), wire)))
 
 
 def test_lifetime_policies_are_values() -> None:

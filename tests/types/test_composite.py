@@ -61,7 +61,7 @@ class Everything(Composite):
     data: bytes | None = field("binary")
     when: Any = field("timestamp")
     identity: Any = field("uuid")
-    properties: dict[Any, Any] | None = field("map")
+    properties: dict[Any, Any] | None = field("map", keys="symbol")
     items: list[Any] | None = field("list")
     names: tuple[str, ...] = field("symbol", multiple=True)
     numbers: tuple[int, ...] = field("uint", multiple=True)

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from ..messaging import Source, Target
+from ..types import Described, Symbol, ULong
 
 if TYPE_CHECKING:
     from ..messaging import Coordinator, DeliveryState
@@ -152,17 +153,34 @@ class LinkTerms:
         """Check the terms, and return them.
 
         Raises:
-            ValueError: a settle mode is unknown, an attach cannot express the size, or a dynamic terminus has an
-                address.
+            ValueError: a settle mode is unknown, an attach cannot express the size, or a terminus makes no sense.
         """
         for terminus in (self.source, self.target):
-            if isinstance(terminus, Source | Target) and terminus.dynamic and terminus.address is not None:
-                kind, address = type(terminus).__name__, terminus.address
-                raise ValueError(
-                    f"{kind}: the peer names a dynamic node; leave out the address {address!r}, or dynamic"
-                )
+            if isinstance(terminus, Source | Target):
+                _check_terminus(terminus)
         for name, modes in (("settle_mode", SenderSettleMode), ("receiver_settle_mode", ReceiverSettleMode)):
             if getattr(self, name) not in get_args(modes):
                 raise ValueError(f"{name} is one of {', '.join(get_args(modes))}, not {getattr(self, name)!r}")
         _check("max_message_size", self.max_message_size or 0, 0, _ULONG_MAX)
         return self
+
+
+def _check_terminus(terminus: Source | Target) -> None:
+    """Check what no peer could make sense of (§3.5.3, §3.5.4, §1.5).
+
+    Raises:
+        ValueError: the address is no string, dynamic and an address or properties without dynamic are said, or the
+            descriptor of a filter is neither symbol nor ulong.
+    """
+    kind, address = type(terminus).__name__, terminus.address
+    if not isinstance(address, str | None):
+        raise ValueError(f"{kind}: address must be a str, not {address!r:.60}")
+    if terminus.dynamic and address is not None:
+        raise ValueError(f"{kind}: the peer names a dynamic node; leave out the address {address!r}, or dynamic")
+    if terminus.dynamic_node_properties and not terminus.dynamic:
+        raise ValueError(f"{kind}: dynamic_node_properties are those of a node to make; say dynamic=True, too")
+    for name, each in ((terminus.filter or {}) if isinstance(terminus, Source) else {}).items():
+        if isinstance(each, Described) and type(each.descriptor) not in (Symbol, ULong):
+            raise ValueError(
+                f"{kind}: the descriptor of the filter {name!r:.60} must be a Symbol or ULong, not {each!r:.60}"
+            )

@@ -20,7 +20,7 @@ class Error(Composite):
 
     condition: str = field("symbol", mandatory=True)
     description: str | None = field("string")
-    info: dict[Any, Any] | None = field("map")
+    info: dict[Any, Any] | None = field("map", keys="symbol")
 
 
 @composite(0x23, "amqp:received:list", provides=("delivery-state",))
@@ -75,7 +75,7 @@ class Modified(Composite):
 
     delivery_failed: bool | None = field("boolean")
     undeliverable_here: bool | None = field("boolean")
-    message_annotations: dict[Any, Any] | None = field("map")
+    message_annotations: dict[Any, Any] | None = field("map", keys="annotation")
 
 
 class Returned(Released):

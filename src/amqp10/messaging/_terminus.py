@@ -53,9 +53,9 @@ class Source(Composite):
     expiry_policy: TerminusExpiryPolicy = field("symbol", default="session-end", choices=_EXPIRY)
     timeout: int = field("uint", default=0)
     dynamic: bool = field("boolean", default=False)
-    dynamic_node_properties: dict[Any, Any] | None = field("map", requires="lifetime-policy")
+    dynamic_node_properties: dict[Any, Any] | None = field("map", requires="lifetime-policy", keys="symbol")
     distribution_mode: DistributionMode | None = field("symbol")
-    filter: dict[Any, Any] | None = field("map")
+    filter: dict[Any, Any] | None = field("map", keys="symbol")
     default_outcome: Outcome | Described | None = field("*", requires="outcome")
     outcomes: tuple[str, ...] = field("symbol", multiple=True)
     capabilities: tuple[str, ...] = field("symbol", multiple=True)
@@ -104,7 +104,7 @@ class Target(Composite):
     expiry_policy: TerminusExpiryPolicy = field("symbol", default="session-end", choices=_EXPIRY)
     timeout: int = field("uint", default=0)
     dynamic: bool = field("boolean", default=False)
-    dynamic_node_properties: dict[Any, Any] | None = field("map", requires="lifetime-policy")
+    dynamic_node_properties: dict[Any, Any] | None = field("map", requires="lifetime-policy", keys="symbol")
     capabilities: tuple[str, ...] = field("symbol", multiple=True)
 
 

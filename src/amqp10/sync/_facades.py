@@ -1562,6 +1562,7 @@ class Delivery(Facade):
             transaction: see `accept`.
 
         Raises:
+            EncodeError: an annotation has a key or value that AMQP lacks; nothing was sent.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, LocalProtocolError, Unsupported,
                 anyio.ClosedResourceError: see `accept`.
         """
@@ -1594,6 +1595,7 @@ class Delivery(Facade):
             transaction: see `accept`.
 
         Raises:
+            EncodeError: the condition is not ASCII, or `info` has a key or value that AMQP lacks; nothing was sent.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, LocalProtocolError, Unsupported,
                 anyio.ClosedResourceError: see `accept`.
         """
@@ -1637,6 +1639,7 @@ class Delivery(Facade):
 
         Raises:
             TypeError: the outcome is no object of these types.
+            EncodeError: a field of it is not of the type that AMQP has there; nothing was sent.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, StaleDelivery, LocalProtocolError,
                 Unsupported, anyio.ClosedResourceError: see `accept`.
         """

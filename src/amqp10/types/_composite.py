@@ -21,6 +21,7 @@ from ..errors import DecodeError
 from ._codes import name_of
 from ._decode import BROKEN, DEFAULT_LIMITS, Data, Limits, broken, room_for, skip
 from ._encode import WRITERS, encode
+from ._keyed import Keys
 from ._readers import READERS, Reader
 from ._values import TYPE_NAMES, Described, Symbol, ULong
 
@@ -38,6 +39,7 @@ class Field:
         requires: for "*", the archetype that a described value must provide ("source", "delivery-state", ...);
             for "map", that of the described values in it.
         choices: the words of a restricted type and their numbers; on our side the word is the value.
+        keys: of a "map", what its keys are: "symbol" (§2.8.13); "annotation", a symbol or ulong (§3.2.10); None: any.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Field:
     multiple: bool = False
     requires: str | None = None
     choices: Mapping[str, Any] | None = None
+    keys: Keys | None = None
 
     def __post_init__(self) -> None:
         if self.type != "*" and self.type not in TYPE_NAMES:
@@ -55,6 +58,8 @@ class Field:
             raise ValueError(f"the multiple field {self.name} needs one plain type")
         if self.requires is not None and self.choices:
             raise ValueError(f"the field {self.name} cannot have both requires and choices")
+        if self.keys is not None and self.type != "map":
+            raise ValueError(f"the field {self.name} is no map, and has no keys")
 
     @property
     def wire_name(self) -> str:
@@ -75,12 +80,13 @@ def field(
     multiple: bool = False,
     requires: str | None = None,
     choices: Mapping[str, Any] | None = None,
+    keys: Keys | None = None,
 ) -> Any:
     """Declare a field in the body of a composite class; `Field` explains the arguments.
 
     Fields of a restricted type have its source's type: "uint" for milliseconds, "boolean" for role.
     """
-    return Field("", type, default, mandatory, multiple, requires, choices)
+    return Field("", type, default, mandatory, multiple, requires, choices, keys)
 
 
 class Composite:
@@ -281,6 +287,18 @@ def check_archetype(code: int, data: bytes, at: int, archetype: str, what: str) 
         raise DecodeError(f"{what}: a described value of an unknown type is no {archetype}")
     if kind is not None and archetype not in kind.provides:
         raise DecodeError(f"{what}: a {kind.descriptor_name} is no {archetype}")
+
+
+def provides(value: Any, archetype: str) -> bool:
+    """Return whether a field that requires an archetype may hold the value (§1.4).
+
+    A described value of no known type may, for it may be an extension's; so may any where no known type provides it.
+    """
+    kind = type(value)
+    if kind is Described:
+        known = _TYPES.get(value.descriptor) if type(value.descriptor) in (Symbol, ULong) else None
+        return archetype not in CLOSED if known is None else archetype in known.provides
+    return archetype in value.provides if isinstance(value, Composite) else archetype not in provided
 
 
 def as_archetype(value: Any, archetype: str, what: str) -> Any:

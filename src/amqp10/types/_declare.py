@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar, dataclass_transform
 
 from ._composite import Composite, Field, is_taken, register
@@ -29,17 +30,7 @@ def composite(code: int, name: str, *, provides: tuple[str, ...] = ()) -> Callab
             declared = namespace.get(key)
             if isinstance(declared, Field):
                 del namespace[key]
-                fields.append(
-                    Field(
-                        key,
-                        declared.type,
-                        declared.default,
-                        declared.mandatory,
-                        declared.multiple,
-                        declared.requires,
-                        declared.choices,
-                    )
-                )
+                fields.append(replace(declared, name=key))
         namespace |= {
             "__slots__": tuple(each.name for each in fields),
             "__match_args__": tuple(each.name for each in fields),

@@ -32,7 +32,7 @@ from typing import Any, Final
 from ..errors import DecodeError, EncodeError
 from ._arrays import elements_writer
 from ._codes import CODES, name_of
-from ._composite import CLOSED, Composite, Field, as_archetype, check_archetype, read_composite
+from ._composite import CLOSED, Composite, Field, as_archetype, check_archetype, provides, read_composite
 from ._compounds import check_compound
 from ._encode import (
     BINARY_HEAD,
@@ -50,6 +50,7 @@ from ._encode import (
     pack_word,
     typed_writer,
 )
+from ._keyed import keyed_as_read, keyed_to_write
 from ._readers import READERS, Reader, symbol_of, unpack_ulong, unpack_word, unpack_words
 from ._values import Array, Described, Map, Symbol, ULong
 
@@ -182,8 +183,10 @@ def field_writer(declared: Field) -> Writer:
 
         return write_multiple
     if declared.type == "*":
-        return lambda out, value: WRITERS[type(value)](out, value)
-    plain = _write_fields if declared.type == "map" else typed_writer(declared.type)
+        return _archetype_writer(declared.requires)
+    if declared.type == "map":
+        return _map_writer(declared)
+    plain = typed_writer(declared.type)
     if declared.choices is None:
         return plain
     choices = declared.choices
@@ -197,14 +200,30 @@ def field_writer(declared: Field) -> Writer:
     return write_choice
 
 
-_write_map = typed_writer("map")
+def _map_writer(declared: Field) -> Writer:
+    """Return the writer of a map, whose keys may be of one kind, and what is described in it of one archetype."""
+    keys, requires, plain = declared.keys, declared.requires, typed_writer("map")
+
+    def write(out: bytearray, value: Any) -> None:
+        if isinstance(value, Mapping | Map):
+            value = keyed_to_write(value, keys) if keys is not None else value
+            for _, item in value.items() if requires is not None else ():
+                if isinstance(item, Composite) and requires not in item.provides:
+                    raise EncodeError(f"{item!r:.80} is no {requires}")
+        plain(out, value)
+
+    return write
 
 
-def _write_fields(out: bytearray, value: Any) -> None:
-    """Write a map in a composite: in all but `unsettled` the keys are symbols (§2.8.13), so a str is written as one."""
-    if isinstance(value, Mapping):
-        value = {Symbol(key) if type(key) is str else key: item for key, item in value.items()}
-    _write_map(out, value)
+def _archetype_writer(archetype: str | None) -> Writer:
+    """Return the writer of a field of any type, or of those that provide an archetype (§1.4)."""
+
+    def write(out: bytearray, value: Any) -> None:
+        if archetype is not None and not provides(value, archetype):
+            raise EncodeError(f"{value!r:.80} is no {archetype}")
+        WRITERS[type(value)](out, value)
+
+    return write
 
 
 def _explain(self: Composite, error: Exception) -> EncodeError:
@@ -268,7 +287,7 @@ def _write_field(index: int, each: Field) -> list[str]:
         false = ["elif v is False: pass"] if each.default is False else block("elif v is False:", "out.append(0x42)")
         return lines + true + false + block("elif v is not None:", strict)
     fast = _FAST_WRITES.get(each.type)
-    if fast is None:
+    if fast is None or (each.type == "*" and each.requires not in _PLAIN_ARCHETYPES):
         return lines + block(f"if {given}:", strict)
     classes, body = fast
     usual = " or ".join(f"v.__class__ is {python}" for python in classes.split())
@@ -449,7 +468,7 @@ def _special_reader(cls: type[Composite], index: int) -> Callable[[int, bytes, i
     declared = cls.fields[index]
     place = _place(cls, index)
     codes = frozenset(code for code, (name, _) in CODES.items() if declared.type in ("*", name))
-    requires, choices = declared.requires, declared.choices
+    requires, choices, keys = declared.requires, declared.choices, declared.keys
     closed = requires in CLOSED
     words = {number: word for word, number in choices.items()} if choices else {}
 
@@ -481,6 +500,11 @@ def _special_reader(cls: type[Composite], index: int) -> Callable[[int, bytes, i
         if code not in codes:
             raise _wrong(cls, index, code)
         value, at = READERS[code](data, at, room)
+        if keys is not None:
+            try:
+                value = keyed_as_read(value, keys)
+            except DecodeError as error:
+                raise DecodeError(f"{place}: {error}") from None
         if choices:
             if value not in words:
                 raise DecodeError(f"{place}: {value} is not one of the choices")

@@ -175,6 +175,13 @@ async def test_malformed_filters_are_refused(asked: dict[Any, Any], why: str) ->
             assert receiver.open
 
 
+@pytest.mark.spec("1.5", "a descriptor that is neither symbol nor ulong is that of no filter")
+@pytest.mark.parametrize("descriptor", [[], {}, None, 0x468C_0000_0004, "apache.org:selector-filter:string"])
+def test_descriptors_of_other_types(descriptor: Any) -> None:
+    """Such a filter is left out of the answer, as one of an unknown kind is."""
+    assert read_filters({Symbol("f"): Described(descriptor, "n > 1")}, 1) == (None, None)
+
+
 @pytest.mark.spec("3.5.8", "a null filter acts as if its key were not there")
 async def test_an_empty_selector_is_none() -> None:
     """As Jakarta Messaging has it; a null filter acts as if it were not there (§3.5.8)."""

@@ -26,7 +26,7 @@ from amqp10.errors import LocalProtocolError, RemoteProtocolError, SessionEnded
 from amqp10.messaging import Source, Target
 from amqp10.sasl import Authenticator
 from amqp10.testing import Attach, Begin, Close, Detach, End, EngineScript, Flow, Frame, Open, Transfer
-from amqp10.types import Described, ULong
+from amqp10.types import Described, UInt, ULong, encode
 
 from ._mutants import SETTINGS, Mutants, Step
 
@@ -76,12 +76,15 @@ def together(script: EngineScript, *performatives: Open | Begin | Attach | Trans
 NO_ERROR: Any = Described(ULong(0x4711), [])
 
 
-@pytest.mark.parametrize("frame", [Detach(handle=0, error=NO_ERROR), End(error=NO_ERROR), Close(error=NO_ERROR)])
-def test_error_of_another_type(frame: Detach | End | Close) -> None:
+@pytest.mark.parametrize(
+    ("code", "fields"), [(0x16, [UInt(0), False, NO_ERROR]), (0x17, [NO_ERROR]), (0x18, [NO_ERROR])]
+)
+def test_error_of_another_type(code: int, fields: list[Any]) -> None:
     """An error field that holds something else cannot be decoded; there is no other type of errors (§2.8.14)."""
     script = begun()
     script.send(ATTACH)
-    script.send(frame)
+    body = encode(Described(ULong(code), fields))
+    script.send_bytes((8 + len(body)).to_bytes(4, "big") + b"\2\0\0\0" + body)
     script.expect(Close, error=lambda error: error.condition == "amqp:decode-error")
     error = script.expect_event(ConnectionEnded).error
     assert isinstance(error, RemoteProtocolError)

@@ -211,6 +211,7 @@ ASKED = {"s": Described(SELECTOR, "a = 1")}
             ["two"],
             id="one of two, renamed",
         ),
+        pytest.param(ASKED, {"x": Described([], "a = 1")}, ["s"], id="described by a list"),
         pytest.param({"s": None}, None, [], id="nothing asked"),
         pytest.param(None, ASKED, [], id="more than asked"),
         pytest.param({"raw": "x"}, {"raw": "y"}, [], id="raw, of the name"),

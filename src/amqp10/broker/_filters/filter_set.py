@@ -21,7 +21,7 @@ from ...messaging import (
     SqlFilter,
     TopicBinding,
 )
-from ...types import Described, Symbol, encode
+from ...types import Described, Symbol, ULong, encode
 from .._errors import Refused
 from .._log import report
 from .._queues.message import QueuedMessage
@@ -76,7 +76,8 @@ def read_filters(asked: Mapping[Any, Any] | None, connection: int) -> tuple[dict
             continue
         if type(name) is not Symbol or type(described) is not Described:
             raise _refusal(f"the filter {name!r:.60} is no described value under a symbol")
-        make = _MAKERS.get(described.descriptor)
+        descriptor = described.descriptor
+        make = _MAKERS.get(descriptor) if type(descriptor) in (Symbol, ULong) else None  # §1.5: others mean nothing
         if make is None:
             continue
         try:

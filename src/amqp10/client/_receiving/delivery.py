@@ -252,6 +252,7 @@ class Delivery(IncomingDelivery):
             transaction: see `accept`.
 
         Raises:
+            EncodeError: the condition is not ASCII, or `info` has a key or value that AMQP lacks; nothing was sent.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, LocalProtocolError, Unsupported,
                 anyio.ClosedResourceError: see `accept`.
         """
@@ -287,6 +288,7 @@ class Delivery(IncomingDelivery):
             transaction: see `accept`.
 
         Raises:
+            EncodeError: an annotation has a key or value that AMQP lacks; nothing was sent.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, LocalProtocolError, Unsupported,
                 anyio.ClosedResourceError: see `accept`.
         """
@@ -302,6 +304,7 @@ class Delivery(IncomingDelivery):
 
         Raises:
             TypeError: the outcome is no object of these types.
+            EncodeError: a field of it is not of the type that AMQP has there; nothing was sent.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, StaleDelivery, LocalProtocolError,
                 Unsupported, anyio.ClosedResourceError: see `accept`.
         """

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final, Self
 
-from ...types import Described, Symbol
+from ...types import Described, Symbol, ULong
 
 # Filters by their other descriptors: a peer may answer with the number where the symbol was said.
 _NAME_OF: Final[dict[object, str]] = {}
@@ -107,8 +107,10 @@ def unapplied_filters(asked: Mapping[Any, Any] | None, applied: Mapping[Any, Any
 
 
 def _kind(value: Any) -> object:
-    """Return the kind of a filter set's value; None for a value without a descriptor, which has only its key."""
-    return _NAME_OF.get(value.descriptor, value.descriptor) if isinstance(value, Described) else None
+    """Return the kind of a filter set's value; None for one without a descriptor (§1.5), which has only its key."""
+    if not isinstance(value, Described) or type(value.descriptor) not in (Symbol, ULong):
+        return None
+    return _NAME_OF.get(value.descriptor, value.descriptor)
 
 
 # https://svn.apache.org/repos/asf/qpid/trunk/qpid/specs/apache-filters.xml, registered with the specification; the text

@@ -17,14 +17,11 @@ from amqp10.testing.strategies import delivery_states
 PAYLOAD = Message(b"0123456789" * 10, subject="s").encode()
 TAGS = [bytes([number]) for number in range(4)]
 
-states = st.one_of(
-    st.none(),
-    delivery_states(),
-    st.builds(Received, st.integers(0, 4), st.integers(0, 120)),
-    st.integers(0, 3),
-    st.text(max_size=3),
+states = st.one_of(st.none(), delivery_states(), st.builds(Received, st.integers(0, 4), st.integers(0, 120)))
+no_states = st.one_of(st.integers(0, 3), st.text(max_size=3))
+maps = st.one_of(
+    st.none(), st.dictionaries(st.sampled_from([*TAGS, b"other"]), st.one_of(states, no_states), max_size=4)
 )
-maps = st.one_of(st.none(), st.dictionaries(st.sampled_from([*TAGS, b"other"]), states, max_size=4))
 booleans = st.booleans()
 transfers = st.builds(
     Transfer,

@@ -21,7 +21,7 @@ class Open(Composite):
     incoming_locales: tuple[str, ...] = field("symbol", multiple=True)
     offered_capabilities: tuple[str, ...] = field("symbol", multiple=True)
     desired_capabilities: tuple[str, ...] = field("symbol", multiple=True)
-    properties: dict[Any, Any] | None = field("map")
+    properties: dict[Any, Any] | None = field("map", keys="symbol")
 
 
 @composite(0x11, "amqp:begin:list")
@@ -35,7 +35,7 @@ class Begin(Composite):
     handle_max: int = field("uint", default=4_294_967_295)
     offered_capabilities: tuple[str, ...] = field("symbol", multiple=True)
     desired_capabilities: tuple[str, ...] = field("symbol", multiple=True)
-    properties: dict[Any, Any] | None = field("map")
+    properties: dict[Any, Any] | None = field("map", keys="symbol")
 
 
 @composite(0x12, "amqp:attach:list")
@@ -55,7 +55,7 @@ class Attach(Composite):
     max_message_size: int | None = field("ulong")
     offered_capabilities: tuple[str, ...] = field("symbol", multiple=True)
     desired_capabilities: tuple[str, ...] = field("symbol", multiple=True)
-    properties: dict[Any, Any] | None = field("map")
+    properties: dict[Any, Any] | None = field("map", keys="symbol")
 
 
 @composite(0x13, "amqp:flow:list")
@@ -72,7 +72,7 @@ class Flow(Composite):
     available: int | None = field("uint")
     drain: bool = field("boolean", default=False)
     echo: bool = field("boolean", default=False)
-    properties: dict[Any, Any] | None = field("map")
+    properties: dict[Any, Any] | None = field("map", keys="symbol")
 
 
 @composite(0x14, "amqp:transfer:list")
