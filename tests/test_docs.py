@@ -23,6 +23,7 @@ import pytest
 import amqp10
 import amqp10.azure
 import amqp10.broker
+import amqp10.errors
 import amqp10.rabbitmq
 import amqp10.testing
 import amqp10.worker
@@ -368,3 +369,10 @@ def test_commands_of_make() -> None:
     for path in (*PAGES, ROOT / "CONTRIBUTING.md"):
         named = re.findall(r"(?:`|\$ )make ([a-z-]+)", path.read_text())
         assert set(named) <= set(targets), path
+
+
+def test_each_error_has_a_cure() -> None:
+    """The page of errors has a row for each class that users can catch, with its cause and what to do."""
+    page = (ROOT / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
+    rows = {row[0]: row[1:] for row in re.findall(r"^\| `(\w+)` \| (.+) \| (.+) \|$", page, re.MULTILINE)}
+    assert rows.keys() == set(amqp10.errors.__all__) - {"AmqpError"}

@@ -17,28 +17,28 @@ PAGE = ROOT / "docs" / "reference" / "dialects.md"
 INTRODUCTION = """\
 # Dialects and what they can do
 
-Every AMQP has the same `Connection`, `Session`, `Sender`, `Receiver` and `Message`; how to choose one is on
-[its own page](../older/index.md). Sending and receiving, settled or not, with credit, TLS and heartbeats, all of
-them do. Beyond that they differ, and asking one for what it does not have raises `Unsupported` before a byte is
-written. The page is written from what the dialects declare, by `python tools/dialects.py`.
+Every dialect has the same `Connection`, `Session`, `Sender`, `Receiver` and `Message`;
+[Choose a dialect](../older/index.md) shows how to select one. All of them can send and receive, settled or not, with
+credit, TLS and heartbeats. Beyond that they differ. Asking a dialect for something that it lacks raises `Unsupported`
+before any byte is written. This page is generated from what the dialects declare, by `python tools/dialects.py`.
 
-[The contract suite](../build/testing.md) holds each dialect to it on the embedded broker, every "yes" and every "-" by
-the test that is named beside it, in `tests/testing/suite/`. That the bytes are right is proved by those who are not us,
-feature by feature and broker by broker in [the interop tables](interop.md#the-older-dialects):
+[The contract suite](../build/testing.md) checks each dialect on the embedded broker. The test beside each row, in
+`tests/testing/suite/`, checks every "yes" and every "-". Independent peers show that the bytes are right: the
+[interop tables](interop.md#the-older-dialects) list them by feature and broker.
 """
 
 PROOFS = {
     "1.0": "Artemis, Broker-J and RabbitMQ as servers; proton, ProtonJ2, rhea and go-amqp as clients: "
     "[the interop matrix](interop.md), and [the specification, clause by clause](conformance.md)",
-    "0-10": "Broker-J as server in `tests/interop/test_amqp_0_10.py`; vectors that Broker-J took, in "
-    "`tests/dialects/v0_10/`; resume, which it does not have, with the line cut after each frame",
+    "0-10": "Broker-J as server in `tests/interop/test_amqp_0_10.py`; vectors that Broker-J accepted, in "
+    "`tests/dialects/v0_10/`; resuming, which Broker-J lacks, is tested by cutting the connection after each frame",
     "0-9-1": "RabbitMQ and Broker-J as servers in `tests/interop/test_amqp_0_9_1.py`; pika, aio-pika and amqp091-go as "
     "clients of the embedded broker; pamqp on every method and property in `tests/dialects/v0_9/wire/test_pamqp.py`",
     "0-9": "Broker-J and RabbitMQ as servers in `tests/interop/test_amqp_0_9_1.py`; Qpid's JMS client in "
     "`tests/interop/test_qpid_jms.py`",
-    "0-9-draft": "vectors made by hand in `tests/dialects/v0_9/`, for no peer of it is alive",
-    "fast": "vectors made by hand and a second decoder in `tests/dialects/fast/`, and a client that shares no code "
-    "with ours, for no peer of it is alive",
+    "0-9-draft": "vectors written by hand in `tests/dialects/v0_9/`, because no other program speaks it",
+    "fast": "vectors written by hand and a second decoder in `tests/dialects/fast/`, and a client that shares no "
+    "code with ours, because no other program speaks it",
 }
 ELSEWHERE = {"multi-frame": "test_large", "session-resume": "tests/broker/retained/test_sessions.py"}
 SUITE = ROOT / "src" / "amqp10" / "testing" / "suite"

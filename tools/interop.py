@@ -53,9 +53,9 @@ spoken. What only one dialect has is on its own page: [0-9-1](../older/amqp-0-9-
 INTRODUCTION = """\
 # Interop
 
-What works with which broker. Each cell is a test in `tests/interop/` that ran against that broker, and the page is
-written from the results by `python tools/interop.py`. "yes": the feature works as the documentation says. "no": the
-broker does not have it, and the test asserts the error that you get, or what happens instead.
+This page shows what works with which broker. Each cell is a test in `tests/interop/` that ran against that broker. The
+page is generated from the results by `python tools/interop.py`. "yes": the feature works as the documentation says.
+"no": the broker does not have it, and the test asserts the error that you get, or what happens instead.
 """
 
 

@@ -17,8 +17,9 @@ PAGE = ROOT / "docs" / "reference" / "profiles.md"
 INTRODUCTION = """\
 # Broker profiles
 
-What each broker wants beyond the specification, and where that is said. The page is written from `amqp10.profiles` by
-`python tools/profiles.py`; how to use a profile is on [its own page](../brokers/index.md).
+This page lists what each broker does or requires beyond the specification, with a source for each fact.
+[Brokers](../brokers/index.md) shows how to use a profile. The page is generated from `amqp10.profiles` by
+`python tools/profiles.py`.
 """
 
 

@@ -20,10 +20,10 @@ PAGE = ROOT / "docs" / "reference" / "proofs.md"
 INTRODUCTION = """\
 # Proofs
 
-What `amqp10` can do, where it is explained, and which tests prove it. Every test runs in `make test`. This page is
-written from marks in the tests by `python tools/proofs.py`.
+This page lists what `amqp10` can do, where that is explained, and which tests prove it. Every test runs in `make test`.
+The page is generated from marks in the tests by `python tools/proofs.py`.
 
-A file in **bold** asks each broker that this project runs: Apache Artemis, Qpid Broker-J, RabbitMQ and the embedded
+A file in **bold** runs against each broker of this project: Apache Artemis, Qpid Broker-J, RabbitMQ and the embedded
 broker. [Interop](interop.md) has the answers, broker by broker. [Conformance](conformance.md) has the clauses of the
 specifications, each with its test.
 """

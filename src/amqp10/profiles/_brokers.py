@@ -20,14 +20,15 @@ EMBEDDED: Final = Profile(
     early_outcomes=True,
     capabilities=True,
     hints={
-        "released": "no queue took it: no binding of the exchange matches (released = unroutable), or it is going away"
+        "released": "it reached no queue: no binding of the exchange matches (released = unroutable), or the queue is"
+        " being deleted"
     },
     facts=(
         Fact(
-            "A node is made when a link attaches: a topic if the terminus has the capability.",
+            "A node is created when a link attaches: a topic if the terminus has that capability, otherwise a queue.",
             "docs/embedded/index.md",
         ),
-        Fact("Without a store everything is in memory, durable messages too.", "docs/embedded/index.md"),
+        Fact("Without a store everything is in memory, including durable messages.", "docs/embedded/index.md"),
     ),
 )
 
@@ -58,57 +59,62 @@ RABBITMQ: Final = Profile(
     },
     facts=(
         Fact(
-            "Addresses (v2) are /queues/NAME, /exchanges/NAME and /exchanges/NAME/KEY, names percent-encoded; only "
-            "queues can be received from.",
+            "Addresses (v2) are /queues/NAME, /exchanges/NAME and /exchanges/NAME/KEY, with names percent-"
+            "encoded. Only queues can be received from.",
             "https://www.rabbitmq.com/docs/amqp",
         ),
         Fact(
-            "A message that no queue took is released, not rejected.",
+            "A message that reached no queue is released, not rejected.",
             "https://github.com/rabbitmq/rabbitmq-server/issues/7823",
         ),
-        Fact("Nodes are not made on first use; 4.0 ends the session, later versions only detach the link.", _SEEN),
+        Fact("Nodes are not created on first use. 4.0 ends the session, later versions only detach the link.", _SEEN),
         Fact(
-            "It takes the frame that aborts a delivery for one more part of it: only the end of the link does away "
-            "with the delivery, and the next one on that link ends the session.",
+            "It treats the frame that aborts a delivery as one more part of it. Only the end of the link "
+            "discards the delivery, and the next delivery on that link ends the session.",
             _SEEN,
         ),
         Fact(
-            "Since 4.2 a dynamic source is made for replies, if it is asked for as a volatile queue and settled.",
+            "Since 4.2 it creates a dynamic source for replies, if the request is for a volatile queue and "
+            "settled messages.",
             "https://www.rabbitmq.com/docs/direct-reply-to",
         ),
-        Fact("receiver-settle-mode second, other dynamic sources, transactions, subscriptions: not there.", _SEEN),
         Fact(
-            "Queues do not copy for browsers but take, though 4.0 confirms to copy; later versions answer move. "
-            "Streams do copy.",
+            "It does not support receiver-settle-mode second, other dynamic sources, transactions or subscriptions.",
             _SEEN,
         ),
         Fact(
-            "Since 4.1 a connection that was opened with a token takes the next one by PUT /auth/tokens at its "
-            "management node.",
+            "Queues do not copy messages for browsers but hand them over. 4.0 nevertheless confirms to copy; "
+            "later versions answer move. Streams do copy.",
+            _SEEN,
+        ),
+        Fact(
+            "Since 4.1 a connection that was opened with a token accepts the next one by PUT /auth/tokens at "
+            "its management node.",
             "https://github.com/rabbitmq/rabbitmq-server/pull/12599",
         ),
         Fact("A consumer's priority is the link property rabbitmq:priority, of type int.", _SEEN),
         Fact(
-            "It ignores an outcome for a large message that it is still sending: the message comes again to the next "
-            "consumer.",
+            "It ignores an outcome for a large message that it is still sending. The next consumer gets the "
+            "message again.",
             _SEEN,
         ),
         Fact("4.0 ends the whole session, with all of its links, when one asks for a transaction coordinator.", _SEEN),
-        Fact("It begins its transfer-ids at 2^32 - 4, so that they wrap at once.", _SEEN),
+        Fact("Its transfer-ids begin at 2^32 - 4, so they wrap almost at once.", _SEEN),
         Fact(
-            "4.0 and 4.1 may lose what comes on a channel right after its session ended; so channels take turns here.",
+            "4.0 and 4.1 may lose frames that arrive on a channel right after its session ended, so this "
+            "client rotates channels.",
             "https://github.com/rabbitmq/rabbitmq-server/pull/14317",
         ),
         Fact(
-            "A management request that it does not know, or that the user may not make, ends the session.",
+            "A management request that is unknown, or that the user may not make, ends the session.",
             _SEEN,
         ),
         Fact(
-            "Filters are echoed by 4.0 even where it applies none; only stream queues filter.",
+            "4.0 echoes filters even if it applies none. Only streams filter.",
             "https://www.rabbitmq.com/docs/stream-filtering",
         ),
         Fact(
-            "At most 64 sessions a connection and 256 links a session, unless configured.",
+            "A connection has at most 64 sessions, and a session at most 256 links, unless configured otherwise.",
             "https://github.com/rabbitmq/rabbitmq-server/issues/12234",
         ),
     ),
@@ -130,8 +136,8 @@ ARTEMIS: Final = Profile(
     },
     facts=(
         Fact(
-            "The capability of the terminus, queue or topic, says how an address made on first use routes: anycast or "
-            "multicast.",
+            "The capability of the terminus, queue or topic, decides how an address that is created on first "
+            "use routes: anycast or multicast.",
             "https://activemq.apache.org/components/artemis/documentation/latest/amqp.html",
         ),
         Fact(
@@ -140,43 +146,45 @@ ARTEMIS: Final = Profile(
         ),
         Fact("All messages of one group-id go to one consumer.", _SEEN),
         Fact(
-            "A large message (100 KiB) that is aborted stops the link, more often than not: what follows on it gets no "
-            "outcome. The client goes on with another link.",
+            "An aborted large message (100 KiB) usually stops the link: later messages get no outcome. The "
+            "client continues on another link.",
             _SEEN,
         ),
         Fact(
-            "An outcome for a large message that it is still sending stops the link: nothing follows, or it detaches.",
+            "An outcome for a large message that it is still sending stops the link: no more messages come, "
+            "or it detaches.",
             _SEEN,
         ),
         Fact("Rejected messages go to the dead-letter address at once.", _SEEN),
         Fact(
-            "A drain that follows another one closely may be answered too early, or never; the client asks again.",
+            "A drain that follows closely after another may be answered too early, or never. The client asks again.",
             _SEEN,
         ),
         Fact(
-            "In a transaction only the outcome accepted has an effect; others are ignored, and the message stays with "
-            "its receiver. The txn-id of a flow is ignored, too.",
+            "In a transaction only the outcome accepted has an effect. Others are ignored, and the message "
+            "stays with its receiver. The txn-id of a flow is ignored, too.",
             _SEEN,
         ),
         Fact(
-            "After an outcome that does not settle, as one in a transaction may be, it uses the delivery-tag again "
-            "while the delivery is unsettled.",
+            "After an outcome that does not settle, as is possible in a transaction, it reuses the delivery-"
+            "tag while the delivery is still unsettled.",
             "seen on 2.55.0",
         ),
-        Fact("Work in a transaction that is over closes the connection, with amqp:internal-error.", "seen on 2.55.0"),
+        Fact("Work in a transaction that has ended closes the connection, with amqp:internal-error.", "seen on 2.55.0"),
         Fact("An unsettled map in an attach is not answered: links do not resume.", _SEEN),
         Fact(
-            "A durable subscription with a timeout is confirmed, and ends with the detach all the same: expiry policy "
-            "link-detach closes.",
+            "It confirms a durable subscription with a timeout, but ends it at the detach: the expiry policy "
+            "link-detach closes it.",
             _SEEN,
         ),
         Fact(
-            "A second receiver of a subscription that is not shared is refused with amqp:internal-error, and so is "
-            "unsubscribing while it is in use.",
+            "It refuses a second receiver of an unshared subscription with amqp:internal-error, and also "
+            "unsubscribing while the subscription is in use.",
             _SEEN,
         ),
         Fact(
-            "Ending a subscription needs the permission deleteDurableQueue; without it, it stays, and nothing is said.",
+            "Ending a subscription needs the permission deleteDurableQueue. Without it, the subscription "
+            "silently stays.",
             _SEEN,
         ),
     ),
@@ -199,44 +207,47 @@ BROKER_J: Final = Profile(
     },
     facts=(
         Fact(
-            "It sends every message to its end, whatever the session's window: what waits of a stream is bounded by "
-            "the message's size only.",
+            "It sends every message to its end, whatever the session's window. The waiting part of a streamed"
+            " message is limited only by the size of the message.",
             _SEEN,
         ),
-        Fact("It is the broker that grants receiver-settle-mode second in full.", _SEEN),
-        Fact("A rejected message comes again, and counts as a failed delivery.", _SEEN),
-        Fact("Its sources do not list the outcome modified, yet it applies it, and counts the failure.", _SEEN),
-        Fact("In settle mode mixed it hangs up on an unsettled message right behind a settled one.", _SEEN),
+        Fact("It grants receiver-settle-mode second in full.", _SEEN),
+        Fact("A rejected message arrives again, and counts as a failed delivery.", _SEEN),
+        Fact("Its sources do not list the outcome modified, but it applies it and counts the failure.", _SEEN),
+        Fact(
+            "In settle mode mixed it disconnects when an unsettled message follows directly after a settled one.", _SEEN
+        ),
         Fact(
             "A non-empty unsettled map is refused with amqp:not-implemented (QPID-7845).",
             "https://issues.apache.org/jira/browse/QPID-7845",
         ),
         Fact(
-            "Its coordinator names no capabilities, yet takes several transactions on a session, and work of several "
-            "sessions in one.",
+            "Its coordinator lists no capabilities, but accepts several transactions on a session, and work "
+            "of several sessions in one transaction.",
             _SEEN,
         ),
         Fact(
-            "A message that is released in a transaction is stuck when that is rolled back: no consumer gets it.",
+            "If a message is released in a transaction that is rolled back, no consumer gets the message any more.",
             "seen on 10.1.0",
         ),
         Fact(
-            "An unsettled outcome in a transaction is lost if the link is detached before the commit: the message "
-            "comes again.",
+            "An unsettled outcome in a transaction is lost if the link is detached before the commit: the "
+            "message arrives again.",
             "seen on 10.1.0",
         ),
         Fact(
-            "The txn-id by which a link acquires outlives its transaction: the next flow has to name another, or null.",
+            "The txn-id by which a link acquires outlives its transaction: the next flow has to name another "
+            "one, or null.",
             "seen on 10.1.0",
         ),
         Fact("A flow whose next-incoming-id is wrong ends the session with window-violation.", _SEEN),
         Fact(
-            "A second link of the same container and name takes a subscription over (amqp:link:stolen), and what "
-            "waited in it is dropped.",
+            "A second link of the same container and name takes a subscription over (amqp:link:stolen), and "
+            "the messages waiting in it are dropped.",
             _SEEN,
         ),
-        Fact("Subscriptions are kept for ever or end with the detach: it answers timeout 0.", _SEEN),
-        Fact("A consumer that says no priority is before all that say one.", _SEEN),
+        Fact("Subscriptions are kept forever or end at the detach: it answers with timeout 0.", _SEEN),
+        Fact("A consumer without a priority comes before all consumers that have one.", _SEEN),
     ),
 )
 
@@ -251,7 +262,7 @@ ACTIVEMQ: Final = Profile(
             "A name without prefix is a queue; topic://NAME is a topic.",
             "https://activemq.apache.org/components/classic/documentation/amqp",
         ),
-        Fact("A sender's detach without closed is never answered; a closing one is.", "seen on 6.3.1"),
+        Fact("It never answers a sender's detach unless closed is set.", "seen on 6.3.1"),
     ),
 )
 
@@ -264,16 +275,17 @@ SOLACE: Final = Profile(
     capabilities=True,
     facts=(
         Fact(
-            "The capability of the terminus, or the prefix queue:// or topic:// of the address, says what it is; the "
-            "capability goes first, and without either it is a queue.",
+            "The capability of the terminus says what an address is, or else its prefix queue:// or topic://."
+            " Without either it is a queue.",
             "https://docs.solace.com/API/AMQP/Rules-Dest-Spec.htm",
         ),
         Fact(
-            "A transfer sent batchable is answered late; one that is waited for must not be, and none of ours is.",
+            "It answers a batchable transfer late. A transfer whose outcome somebody waits for must not be "
+            "batchable; this client sends none.",
             "https://github.com/Azure/amqpnetlite/issues/351",
         ),
         Fact(
-            "Its detach of a link may come without closed, though it will not take the link back.",
+            "It may detach a link without setting closed, although it will not take the link back.",
             "https://github.com/rabbitmq/rabbitmq-server/issues/2578",
         ),
     ),
@@ -290,11 +302,12 @@ IBM_MQ: Final = Profile(
             "https://www.ibm.com/docs/en/ibm-mq/9.2?topic=applications-point-point-support-amqp-channels",
         ),
         Fact(
-            "Transactions and more than one session a connection are not supported on AMQP channels.",
+            "AMQP channels support neither transactions nor more than one session per connection.",
             "https://www.ibm.com/support/knowledgecenter/en/SSFKSJ_9.2.0/com.ibm.mq.dev.doc/amqp_scen_clients_mq.htm",
         ),
         Fact(
-            "It wants a heartbeat within the idle timeout that it names, not on it: this client sends at half of it.",
+            "It expects a heartbeat within the idle timeout that it announces, not exactly at its end. This "
+            "client sends one at half that time.",
             "https://github.com/Azure/go-amqp/issues/16",
         ),
     ),
@@ -321,7 +334,7 @@ SERVICE_BUS: Final = Profile(
             "https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-protocol-guide",
         ),
         Fact(
-            "A transaction takes work of any link of the connection, whatever its session.",
+            "A transaction can include work of any link of the connection, whatever its session.",
             "https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-protocol-guide",
         ),
         Fact(
@@ -344,7 +357,10 @@ EVENT_HUBS: Final = Profile(
             "A partition's address is HUB/ConsumerGroups/GROUP/Partitions/N; a selector filter says where to begin.",
             "https://learn.microsoft.com/azure/event-hubs/event-hubs-amqp-troubleshoot",
         ),
-        Fact("Its hosts are those of Service Bus, so it is used only when it is named.", "the host names of both"),
+        Fact(
+            "Its hosts look like those of Service Bus, so this profile is used only when you name it.",
+            "the host names of both",
+        ),
     ),
 )
 
