@@ -59,7 +59,7 @@ async def client(broker: Broker) -> AsyncIterator[ByteStream]:
     try:
         await stream.send(INITIATION)
         await stream.send(encode_command(ConnectionResponse(mechanism="ANONYMOUS")))
-        await stream.send(encode_command(ConnectionTune(frame_max=65_536, channel_max=1023, handle_max=4096)))
+        await stream.send(encode_command(ConnectionTune(frame_max=65_536, channel_max=255, handle_max=4096)))
         await stream.send(encode_command(ConnectionOpen(confirm_tag=1, virtual_path="/", client_name="c")))
         await stream.send(encode_command(ChannelOpen(channel_id=1, restartable=True)))
         yield stream
@@ -154,7 +154,7 @@ async def test_close_that_is_never_answered(anyio_backend: str) -> None:
         stream = broker.open_stream()
         await stream.send(INITIATION)
         await stream.send(encode_command(ConnectionResponse(mechanism="ANONYMOUS")))
-        await stream.send(encode_command(ConnectionTune(frame_max=65_536, channel_max=1023, handle_max=4096)))
+        await stream.send(encode_command(ConnectionTune(frame_max=65_536, channel_max=255, handle_max=4096)))
         await stream.send(encode_command(ConnectionOpen(confirm_tag=1, virtual_path="/", client_name="c")))
         said = b""
         with anyio.fail_after(60):

@@ -118,6 +118,12 @@ class ServerEngine(ConnectionCore):
             )
         if self.own_heartbeat and command.heartbeat > self.own_heartbeat:
             raise RemoteProtocolError(f"a heartbeat of {command.heartbeat} s, above ours", "amqp:not-allowed")
+        for name, asked, offered in (
+            ("channel-max", command.channel_max, self.terms.channel_max or 0xFFFF),
+            ("handle-max", command.handle_max, MOST_HANDLES),
+        ):
+            if asked > offered:
+                raise RemoteProtocolError(f"a {name} of {asked}, where it is {offered} at most", "amqp:not-allowed")
         self.agree(command.frame_max, command.heartbeat)
         self.advance(Step.RECEIVE_TUNE)
 
@@ -149,6 +155,11 @@ class ServerEngine(ConnectionCore):
         if self._open_tag:
             self.write(ConnectionReply(confirm_tag=self._open_tag, reply_code=OK, reply_text="OK"))
 
+    def refuse(self, error: Error, terms: ConnectionTerms | None = None) -> None:
+        """See `Engine.refuse`: in place of connection-reply."""
+        if not (self.over or self.close_sent):
+            self._send_close(error)
+
     # Channels
 
     def begin(self, terms: SessionTerms | None = None) -> ServerSession:
@@ -159,8 +170,10 @@ class ServerEngine(ConnectionCore):
 
     def _receive_channel_open(self, command: ChannelOpen, content: bytes) -> None:
         number, most = command.channel_id, self.terms.channel_max or 0xFFFF
-        if not 1 <= number <= most or number in self.channels:
-            raise RemoteProtocolError(f"channel {number} is in use, or not from 1 to {most}", "amqp:not-allowed")
+        if not 1 <= number <= most:
+            raise RemoteProtocolError(f"channel {number}, where channels are 1 to {most}", "amqp:not-allowed")
+        if number in self.channels:
+            raise RemoteProtocolError(f"channel {number} is open already", "amqp:not-allowed")
         session = self.channels[number] = ServerSession(self, command)
         if command.out_of_band:
             session.fault("amqp:not-implemented", "there is no band but the connection")
@@ -179,10 +192,14 @@ class ServerEngine(ConnectionCore):
 
     def _receive_handle_open(self, command: HandleOpen, content: bytes) -> None:
         session, number = self.channels.get(command.channel_id), command.handle_id
-        if session is None or number in self.handles or not 1 <= number <= MOST_HANDLES:
+        if session is None:
             raise RemoteProtocolError(
-                f"handle {number} is in use or none, or channel {command.channel_id} is not open", "amqp:not-allowed"
+                f"handle-open for channel {command.channel_id}, which is not open", "amqp:not-allowed"
             )
+        if not 1 <= number <= MOST_HANDLES:
+            raise RemoteProtocolError(f"handle {number}, where handles are 1 to {MOST_HANDLES}", "amqp:not-allowed")
+        if number in self.handles:
+            raise RemoteProtocolError(f"handle {number} is open already", "amqp:not-allowed")
         if not session.closing:
             session.open_handle(command)
 
