@@ -51,7 +51,7 @@ def test_not_let_in() -> None:
 
 
 @pytest.mark.parametrize(("asked", "reason"), [({"channel_max": 1024}, "channel"), ({"handle_max": 5000}, "handle")])
-def test_more_than_was_offered(asked: dict[str, int], reason: str) -> None:
+def test_more_than_was_offered(asked: dict[str, Any], reason: str) -> None:
     """A client that asks for more channels or handles is closed, as one that asks for larger frames."""
     client = HostileClient()
     client.says(INITIATION)
