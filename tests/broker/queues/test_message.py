@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp10.broker._queues.message import AT_ONCE, QueuedMessage
+from amqp10.broker._queues.message import AT_ONCE, QueuedMessage, _layouts
 from amqp10.errors import DecodeError
 from amqp10.messaging import AmqpValue, Header, Message, Properties, read_header, read_properties
 from amqp10.testing.strategies import messages
@@ -204,6 +204,32 @@ def test_no_property_is_decoded_to_see_no_expiry(
     QueuedMessage.read(b"\x00\x53\x73\xc0\x0b\x09" + b"\x40" * 7 + b"\xa1\xff\x40", 0, 100.0)
     QueuedMessage.read(b"\x00\x53\x73\xc0\x0b\x09" + b"\x40" * 7 + b"\x01\x40\x40", 0, 100.0)
     assert len(decoded) == 3
+
+
+@given(st.lists(messages(), min_size=1, max_size=4), st.lists(st.tuples(st.integers(0, 120), st.integers(0, 255))))
+def test_what_is_remembered_of_properties(made: list[Message], changes: list[tuple[int, int]]) -> None:
+    """Properties that look like earlier ones are taken as if nothing were remembered, malformed or not."""
+    payloads = []
+    for message in made:
+        message.ttl = message.absolute_expiry_time = None
+        message.creation_time = WALL  # so that there are more than eight fields
+        whole = message.encode()
+        payloads += [whole, whole]
+        for place, octet in changes:
+            changed = bytearray(whole)
+            changed[place % len(changed)] = octet
+            payloads.append(bytes(changed))
+    remembering = [facts(payload) for payload in payloads]
+    for payload, found in zip(payloads, remembering, strict=True):
+        _layouts.clear()
+        assert facts(payload) == found
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    """Ever new properties do not make the broker grow."""
+    for size in range(600):
+        read(Message(b"x", message_id=f"{size:03}" * (size % 60), subject="s" * (size % 250), creation_time=WALL))
+    assert 0 < len(_layouts) <= 256
 
 
 def facts(payload: bytes) -> tuple[Any, ...] | str:

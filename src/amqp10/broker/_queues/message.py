@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import lru_cache
+from struct import Struct, error
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...errors import DecodeError, EncodeError
@@ -33,16 +34,23 @@ SAYS_NOTHING = b"\x00\x53\x75\xa0\x00"
 # Two bytes begin a section in its usual encoding: a described value, its descriptor a smallulong (§1.2, §3.2).
 _DESCRIBED = b"\x00\x53"
 _HEADER, _DELIVERY_ANNOTATIONS, _PROPERTIES, _FOOTER = 0x70, 0x71, 0x73, 0x78
-_LIST0, _LIST8, _LIST32 = 0x45, 0xC0, 0xD0
+_LIST0, _LIST8, _LIST32, _MAP8, _MAP32 = 0x45, 0xC0, 0xD0, 0xC1, 0xD1
 _SHORT_HEADER = 32
+_HEADER_SECTION, _ANNOTATIONS_SECTION, _PROPERTIES_SECTION, _DATA_SECTION = (
+    bytes((*_DESCRIBED, code)) for code in (0x70, 0x72, 0x73, 0x75)
+)
 # What a section behind the header begins with, where nothing is amiss.
 _AFTER_HEADER = frozenset(bytes((*_DESCRIBED, code)) for code in range(_DELIVERY_ANNOTATIONS, _FOOTER + 1))
 _NULL = 0x40
+_FIXED = range(0x40, 0xA0)  # constructors that alone say how long a value is (§1.2)
 _SHORT = frozenset((0xA0, 0xA1, 0xA3))  # binary, string and symbol whose size is the octet behind (§1.6)
 # The delivery annotation of a message that was rejected (§3.2.2).
 _REJECTED = Symbol("rejected")
 # absolute-expiry-time is the ninth field of properties (§3.2.4): a shorter list cannot have it.
 _FIELDS_BEFORE_EXPIRY = 8
+# Of kinds of properties that are remembered: how many, and octets of one.
+_MOST_LAYOUTS = 256
+_LARGEST_LAYOUT = 1024
 
 
 class QueuedMessage:
@@ -140,7 +148,8 @@ class QueuedMessage:
         payload = self.payload
         if not payload:
             raise DecodeError("an empty payload is no message: not even a body is in it")
-        header = _header_of(payload[: front.header]) if 0 < front.header <= _SHORT_HEADER else read_header(payload)
+        end = front.header
+        header = _header_of(payload[:end]) if 0 < end <= _SHORT_HEADER else read_header(payload)
         if header.ttl is not None:
             # "a message expiration time will be computed based on the time of arrival at an intermediary" (§3.2.1)
             self.expires = now + max(header.ttl / 1000, AT_ONCE)
@@ -268,30 +277,60 @@ _ODD: Final = _Front(_UNKNOWN, annotated=True, expires=True)
 
 def _front_of(payload: bytes) -> _Front:
     """Look at the front of a message without decoding it."""
-    header, annotated, at = 0, False, 0
+    start = payload[:3]
+    if start == _DATA_SECTION:
+        return _PLAIN
+    header, at = 0, 0
     try:
-        while payload[at] == 0 and payload[at + 1] == _DESCRIBED[1]:
-            section, kind = payload[at + 2], payload[at + 3]
-            if section < _HEADER:  # no section: it is read, and refused
-                break
-            if section >= _PROPERTIES:
-                expires = section == _PROPERTIES and _may_say_expiry(payload, at + 3)
-                if header or annotated or expires:
-                    return _Front(header, annotated, expires)
-                return _PLAIN
-            if section == _HEADER and at == 0:
-                header = at = _end_of_header(payload)
-                continue
-            annotated = annotated or (section == _DELIVERY_ANNOTATIONS and at == header)
-            if kind & 0xFE == _LIST8:  # or a map of that size
+        if start == _HEADER_SECTION:
+            header = at = _end_of_header(payload)
+        # What most messages have there: message annotations or none, then the properties.
+        if payload[at : at + 3] == _ANNOTATIONS_SECTION:
+            if payload[at + 3] == _MAP8:
                 at += 5 + payload[at + 4]
-            elif kind & 0xFE == _LIST32:
+            elif payload[at + 3] == _MAP32:
                 at += 8 + int.from_bytes(payload[at + 4 : at + 8], "big")
-            else:
-                break
+        if payload[at : at + 3] == _PROPERTIES_SECTION:
+            if _may_say_expiry(payload, at + 3):
+                return _Front(header, annotated=False, expires=True)
+            return _plain_but_for(header)
+        return _front_by_sections(payload, header, at)
     except IndexError:
-        pass
+        return _ODD
+
+
+@lru_cache(maxsize=64)
+def _plain_but_for(header: int) -> _Front:
+    """Return what is plain behind a header that ends there."""
+    return _Front(header, annotated=False, expires=False) if header else _PLAIN
+
+
+def _front_by_sections(payload: bytes, header: int, at: int) -> _Front:
+    """Go on with whatever section comes next.
+
+    Raises:
+        IndexError: the payload ends within them.
+    """
+    annotated = False
+    while payload[at] == 0 and payload[at + 1] == _DESCRIBED[1]:
+        section, kind = payload[at + 2], payload[at + 3]
+        if section < _HEADER:  # no section: it is read, and refused
+            break
+        if section >= _PROPERTIES:
+            expires = section == _PROPERTIES and _may_say_expiry(payload, at + 3)
+            return _Front(header, annotated, expires) if annotated or expires else _plain_but_for(header)
+        annotated = annotated or (section == _DELIVERY_ANNOTATIONS and at == header)
+        if kind & 0xFE == _LIST8:  # or a map of that size
+            at += 5 + payload[at + 4]
+        elif kind & 0xFE == _LIST32:
+            at += 8 + int.from_bytes(payload[at + 4 : at + 8], "big")
+        else:
+            break
     return _ODD
+
+
+_layouts: dict[bytes, tuple[Callable[[bytes, int], tuple[Any, ...]], tuple[Any, ...]]] = {}
+"""Properties without an expiry that came lately, by their size, count and first octets."""
 
 
 def _end_of_header(payload: bytes) -> int:
@@ -318,28 +357,47 @@ def _header_of(octets: bytes) -> Header:
 
 def _may_say_expiry(payload: bytes, at: int) -> bool:
     """Return whether the properties whose list is at `at` have an expiry: those before it are passed over, unread."""
+    begin = at
     try:
         if payload[at] == _LIST8:
-            count = payload[at + 2]
+            key = payload[at : at + 5]
             at += 3
         elif payload[at] == _LIST32:
-            count = int.from_bytes(payload[at + 5 : at + 9], "big")
+            key = payload[at : at + 11]
             at += 9
         else:
             return True
-        if count <= _FIELDS_BEFORE_EXPIRY:
+        known = _layouts.get(key)
+        if known is not None and known[0](payload, begin) == known[1]:
             return False
+        if (payload[begin + 2] if key[0] == _LIST8 else int.from_bytes(key[5:9], "big")) <= _FIELDS_BEFORE_EXPIRY:
+            return False
+        form = f"{at - begin}s"
         for _ in range(_FIELDS_BEFORE_EXPIRY):
-            kind = payload[at]
+            kind, field = payload[at], at
             if kind == _NULL:
                 at += 1
+                form += "s"
             elif kind in _SHORT:
                 at += 2 + payload[at + 1]
+                form += f"2s{at - field - 2}x"
             else:
                 at = skip(payload, at)
-        return payload[at] != _NULL
-    except (IndexError, DecodeError):
+                form += f"s{at - field - 1}x" if kind in _FIXED else f"{at - field}s"
+        if payload[at] != _NULL:
+            return True
+        _learn_layout(key, Struct(f"{form}s"), payload, begin)
+        return False
+    except (IndexError, DecodeError, error):
         return True
+
+
+def _learn_layout(key: bytes, form: Struct, payload: bytes, begin: int) -> None:
+    """Keep where the fields of these properties are, and what begins them: the same octets there mean the same."""
+    if form.size <= _LARGEST_LAYOUT:
+        if len(_layouts) >= _MOST_LAYOUTS:
+            _layouts.clear()
+        _layouts[key] = form.unpack_from, form.unpack_from(payload, begin)
 
 
 def message_of(delivery: OutgoingDelivery) -> QueuedMessage:
