@@ -1,37 +1,37 @@
 """Every error that amqp10 raises.
 
     AmqpError
-    ├── LocalProtocolError        this side asked for something that the protocol forbids now
-    ├── RemoteProtocolError       the peer broke the protocol; carries the condition we told it
+    ├── LocalProtocolError        this side tried something that the protocol forbids now
+    ├── RemoteProtocolError       the peer broke the protocol; has the condition that we sent it
     ├── EncodeError               a value has no AMQP encoding (also a ValueError)
-    ├── DecodeError               bytes are not what they should be (also a ValueError)
+    ├── DecodeError               bytes are malformed (also a ValueError)
     ├── Unsupported               the dialect or the peer cannot do that; nothing was written
-    ├── FilterNotApplied          the peer does not filter as it was asked to; carries the filters
+    ├── FilterNotApplied          the peer does not apply a filter; has the filters
     ├── AuthenticationFailed      SASL ended without success
-    ├── InsecureTransport         others could have read a secret: in the clear, or TLS with whoever answered
-    ├── RedirectRefused           the peer sends us to a host that the user did not allow
+    ├── InsecureTransport         others could have read a secret: no TLS, or TLS to an unchecked server
+    ├── RedirectRefused           the peer redirects to a host that the user did not allow
     ├── ConnectionLost            the transport broke, or the peer fell silent
-    │   └── HandshakeRefused      a proxy or WebSocket server answered with an HTTP status that says no
-    ├── EndpointError             the peer (or we) ended an endpoint; carries the peer's error
+    │   └── HandshakeRefused      a proxy or WebSocket server refused with an HTTP status
+    ├── EndpointError             an endpoint ended; has the peer's error
     │   ├── ConnectionClosed
     │   ├── SessionEnded
     │   └── LinkDetached
-    ├── TransactionError          a transaction could not be declared; carries the coordinator's error
+    ├── TransactionError          a transaction could not be declared; has the coordinator's error
     │   ├── TransactionRolledBack nothing of it happened
-    │   └── TransactionInDoubt    it was to be committed, and whether it was is not known
-    ├── RequestRefused            the peer does not declare, bind or delete what it was asked to; carries its error
-    ├── ManagementError           a management operation failed; carries the status and the response
+    │   └── TransactionInDoubt    it is unknown whether it was committed
+    ├── RequestRefused            the peer refused to declare, bind or delete; has its error
+    ├── ManagementError           a management operation failed; has the status and the response
     ├── StoreError                the file of a store cannot be used: in use, damaged, or something else
     ├── DeliveryAborted           the sender gave up a delivery whose body was being read
-    ├── DeliveryUncertain         a message was on its way when the link was lost: it arrived, or not
-    ├── StaleDelivery             a delivery of a link that was lost since: the peer has the message again
+    ├── DeliveryUncertain         a message was on its way when the link was lost
+    ├── StaleDelivery             a delivery of a link that was lost: the peer has the message again
     └── MessageNotAccepted        a delivery ended in an outcome other than accepted
         ├── MessageRejected
         ├── MessageReleased
         └── MessageModified
 
-What *you* closed raises `anyio.ClosedResourceError`, and two tasks in one `receive()` raise
-`anyio.BusyResourceError`: these two are the errors of the structured-concurrency world and stay so.
+Something that *you* closed raises `anyio.ClosedResourceError`, and two tasks in one `receive()` raise
+`anyio.BusyResourceError`, as everywhere in anyio.
 This module imports nothing of the package.
 """
 
@@ -78,9 +78,9 @@ class AmqpError(Exception):
 
 
 class LocalProtocolError(AmqpError):
-    """This side asked for something that the protocol forbids in the present state; nothing was written.
+    """This side tried something that the protocol forbids in the current state; nothing was written.
 
-    `condition` is what a peer is told that cannot be answered for that reason (§2.8.15); None for none in particular.
+    `condition` is the error condition to send to a peer that waits for an answer (§2.8.15), or None.
     """
 
     condition: str | None = None
@@ -89,7 +89,7 @@ class LocalProtocolError(AmqpError):
 class RemoteProtocolError(AmqpError):
     """The peer broke the protocol.
 
-    `condition` is the error condition that we closed, ended or detached with (§2.8.15 ff.).
+    `condition` is the error condition with which we closed, ended or detached (§2.8.15 ff.).
     """
 
     def __init__(self, message: str, condition: str = "amqp:connection:framing-error") -> None:
@@ -101,7 +101,7 @@ class RemoteProtocolError(AmqpError):
 
 
 class EncodeError(AmqpError, ValueError):
-    """The value has no AMQP encoding as it stands: wrong type, out of range, too long."""
+    """The value has no AMQP encoding: it has the wrong type, is out of range, or is too long."""
 
 
 class DecodeError(AmqpError, ValueError):
@@ -111,13 +111,13 @@ class DecodeError(AmqpError, ValueError):
 
 
 class Unsupported(AmqpError):
-    """The dialect, or the peer as it presented itself, cannot do what was asked; nothing was written."""
+    """The dialect or the peer cannot do what you asked; nothing was written."""
 
 
 class FilterNotApplied(AmqpError):
     """The peer attached the link but does not apply all of its filters (§3.5.8); the link was detached again.
 
-    `filters` has those that it does not apply, by name, as they were sent.
+    `filters` has the filters that it does not apply, by name, as they were sent.
     """
 
     def __init__(self, message: str, filters: Mapping[Any, Any] | None = None) -> None:
@@ -129,11 +129,11 @@ class FilterNotApplied(AmqpError):
 
 
 class AuthenticationFailed(AmqpError):
-    """The login failed (§5.3.3.6), or a token ran out or could not be had.
+    """The login failed (§5.3.3.6), or a token expired or could not be obtained.
 
-    `code` is that of the login's outcome: 1 credentials refused, 2 system error, 3 permanent, 4 temporary; for a token
-    that the peer refused it is 1, for a provider that gave none 4. None when no mechanism fitted, or the server could
-    not prove itself.
+    `code` is the code of the login's outcome: 1 credentials refused, 2 system error, 3 permanent, 4 temporary. It is 1
+    for a token that the peer refused, and 4 if the provider gave no token. It is None if no mechanism fitted, or if the
+    server could not prove its identity.
     """
 
     def __init__(self, message: str, code: int | None = None) -> None:
@@ -145,16 +145,16 @@ class AuthenticationFailed(AmqpError):
 
 
 class InsecureTransport(AmqpError):
-    """Others could have read a secret: beyond loopback there is no TLS, or TLS with a server that was not checked.
+    """Others could have read a secret: the connection leaves this machine without TLS, or the server was not checked.
 
     The secret was not sent.
     """
 
 
 class RedirectRefused(AmqpError):
-    """The peer sends the connection or a link to a host where the login may not go (`Reconnect.redirect_hosts`).
+    """The peer redirects to a host that is not among `Reconnect.redirect_hosts`.
 
-    Nothing was sent there. `host` is that host; `__cause__` has the peer's words, with all of `info`.
+    The client sent nothing there. `host` is that host, and `__cause__` is the peer's error, with all of `info`.
     """
 
     def __init__(self, message: str, host: str = "") -> None:
@@ -166,13 +166,13 @@ class RedirectRefused(AmqpError):
 
 
 class ConnectionLost(AmqpError):
-    """The transport broke, ended early, or the peer was silent for longer than the idle timeout."""
+    """The transport broke or ended early, or the peer was silent for longer than the idle timeout."""
 
 
 class HandshakeRefused(ConnectionLost):
-    """An HTTP proxy, or the HTTP server before a WebSocket, refused; no AMQP was spoken.
+    """An HTTP proxy, or the HTTP server of a WebSocket, refused before any AMQP was sent.
 
-    `status` is the HTTP status of the answer: 401 or 403 (not for you), 407 (the proxy wants a login), 404, 302, ...
+    `status` is the HTTP status of the answer: 401 or 403 (forbidden), 407 (the proxy requires a login), 404, 302, ...
     """
 
     def __init__(self, message: str, status: int) -> None:
@@ -204,7 +204,7 @@ class _ConditionError(AmqpError):
 
 
 class EndpointError(_ConditionError):
-    """An endpoint was ended: `condition`, `description` and `info` are the peer's, None or empty when it gave none."""
+    """An endpoint was ended. `condition`, `description` and `info` are the peer's; None or empty if it gave none."""
 
 
 class ConnectionClosed(EndpointError):
@@ -226,31 +226,31 @@ class LinkDetached(EndpointError):
 
 
 class StoreError(AmqpError):
-    """The file of a store cannot be used: it is in use, damaged, of another version, or something else."""
+    """The file of a store cannot be used: it is in use, damaged, of another version, or not a store."""
 
 
 class DeliveryAborted(AmqpError):
-    """The sender gave a delivery up before its end, while its body was read (§2.6.14); it is settled with that."""
+    """The sender aborted a delivery while its body was being read (§2.6.14). The delivery is settled."""
 
 
 class DeliveryUncertain(AmqpError):
-    """A message was on its way when its link was lost, and the peer cannot say what became of it (§2.6.13).
+    """A message was on its way when its link was lost, and the peer cannot say what happened to it (§2.6.13).
 
-    It may have been processed, or never have arrived. `__cause__` is what broke the link.
+    It may have been processed, or it may never have arrived. `__cause__` is the error that broke the link.
     """
 
 
 class StaleDelivery(AmqpError):
-    """The link that a delivery came on was lost since, and the peer did not resume it (§2.6.13).
+    """The link of a delivery was lost, and the peer did not resume it (§2.6.13).
 
-    The outcome was not told: the peer delivers the message again, to whomever.
+    The outcome did not reach the peer, which delivers the message again, to this receiver or another one.
     """
 
 
 class MessageNotAccepted(_ConditionError):
-    """A message that was sent ended in an outcome other than accepted (§3.4).
+    """A message that was sent got an outcome other than accepted (§3.4).
 
-    `outcome` is the outcome itself.
+    `outcome` is that outcome.
     """
 
     _no_reason = "the message was not accepted"
@@ -276,49 +276,49 @@ class MessageRejected(MessageNotAccepted):
 
 
 class MessageReleased(MessageNotAccepted):
-    """The receiver did not and will not process the message (§3.4.4); RabbitMQ says so when it cannot route."""
+    """The receiver did not and will not process the message (§3.4.4). RabbitMQ does this if it cannot route."""
 
     _no_reason = "the receiver released the message"
 
 
 class MessageModified(MessageNotAccepted):
-    """The receiver did not process the message, and changed it (§3.4.5); `outcome` has how."""
+    """The receiver did not process the message, and modified it (§3.4.5). `outcome` has the modification."""
 
     _no_reason = "the receiver released the message as modified"
 
 
 class TransactionError(_ConditionError):
-    """The coordinator declared no transaction (§4.2); `condition` and `description` are its words."""
+    """The coordinator declared no transaction (§4.2). `condition` and `description` are the coordinator's."""
 
     _no_reason = "the coordinator declared no transaction"
 
 
 class TransactionRolledBack(TransactionError):
-    """Nothing of the transaction happened: the coordinator refused to commit it, or it ended before that (§4.3)."""
+    """Nothing of the transaction happened: the coordinator refused to commit, or it ended before (§4.3)."""
 
     _no_reason = "the transaction was rolled back"
 
 
 class TransactionInDoubt(TransactionError):
-    """The transaction was to be committed, and no answer came: all of it happened, or nothing (§4.3)."""
+    """The commit got no answer: either all of the transaction happened, or none of it (§4.3)."""
 
     _no_reason = "the transaction was to be committed, and no answer came"
 
 
 class RequestRefused(_ConditionError):
-    """The peer does not do what it was asked to: declare, bind, delete; `info` has the dialect's own `reply-code`."""
+    """The peer refused to declare, bind or delete. `info` has the dialect's own `reply-code`."""
 
     _no_reason = "the peer refused without a reason"
 
 
 class ManagementError(AmqpError):
-    """A management operation did not succeed.
+    """A management operation failed.
 
     Attributes:
-        status: the status code, as HTTP has them: 404 for what is not there, 409 for what is there in another form;
-            0 when the response has none.
-        description: why, in the peer's words.
-        response: the message.
+        status: the status code, with HTTP's meanings: 404 for something that does not exist, 409 for something that
+            exists in another form; 0 if the response has none.
+        description: the reason, in the peer's words.
+        response: the response message.
     """
 
     def __init__(self, status: int, description: str, response: object = None) -> None:

@@ -398,57 +398,57 @@ class ClientConnection(ConnectionCore, EngineOwner):
 
 
 class Connection(LinkFactory):
-    """An AMQP connection; `async with` opens it, owns all that runs in the background, and closes it.
+    """An AMQP connection. `async with` opens it, owns all of its background tasks, and closes it.
 
         async with Connection("amqp://localhost:5672") as connection: ...
 
-    An exception of the block leaves it as it is, never inside an exception group. When the connection dies, whoever
-    waits on it gets the cause, and so does every later call; the block itself is not cancelled. With `reconnect` it
-    comes back with all its sessions and links, and who waits goes on waiting.
+    An exception leaves the block unchanged, never inside an exception group. If the connection is lost, every waiting
+    call and every later call raises the cause; the block itself is not cancelled. With `reconnect` the connection comes
+    back with all of its sessions and links, and waiting calls keep waiting.
 
     Args:
         url: amqp://, amqps://, a WebSocket (ws://, wss://) or a Unix socket (amqp+unix://); user and password in it
             choose the SASL mechanism. Several of them, tried in turn; or a callable, a coroutine function or not, that
             returns one for each attempt, or `ConnectionDetails` with credentials of its own. Parameters of a URL, as in
             amqps://host?idle_timeout=30&reconnect=true, hold in place of the arguments of these names.
-        reconnect: how to stay up; None: a connection that is lost is over.
-        delivery_store: what keeps the unsettled deliveries of links whose `name` is given, for links of that name and
-            this `container_id` in a later connection, or process: a `SQLiteDeliveryStore` for one. Nothing is written
-            before what it relies on is kept.
-        tls: a `TLS` or any `ssl.SSLContext`; with amqps:// and wss:// the system's authorities are trusted when None.
-        tls_upgrade: begin in the clear at an amqp:// port and secure the connection by AMQP's own header (§5.2.1);
-            a peer that answers with anything else is left.
-        proxy: the URL of an HTTP proxy, http://user:password@host:port, or a `Proxy`; the environment is not asked.
-        websocket: what the request of a ws:// or wss:// URL says, beyond what is usual: a `WebSocket`.
+        reconnect: how to restore a lost connection; None: a lost connection has ended.
+        delivery_store: keeps the unsettled deliveries of links that have a `name`, such as a `SQLiteDeliveryStore`. A
+            later connection or process with the same `container_id` finds them by that name. Nothing is written to the
+            peer before the store has what it relies on.
+        tls: a `TLS` or any `ssl.SSLContext`. If None, amqps:// and wss:// trust the system's authorities.
+        tls_upgrade: begin without TLS at an amqp:// port, and secure the connection by AMQP's own header (§5.2.1). The
+            client disconnects from a peer that answers with anything else.
+        proxy: the URL of an HTTP proxy, http://user:password@host:port, or a `Proxy`; the environment is not read.
+        websocket: further settings for the request of a ws:// or wss:// URL: a `WebSocket`.
         sasl: a mechanism, or several to choose from, the strongest that the peer offers. None: those that the URL's
             credentials allow, ANONYMOUS without any. False: no SASL layer at all (§5.3).
-        tokens: tokens that are renewed: to log in with, `LoginTokens`, in place of `sasl`; or to put at the peer's node
-            `$cbs`, `CbsTokens`, as Azure Service Bus wants it.
-        container_id: this container's name (§2.4.1); made up when None.
+        tokens: tokens that are renewed: `LoginTokens` to log in with, in place of `sasl`; or `CbsTokens` to put at the
+            peer's node `$cbs`, as Azure Service Bus requires.
+        container_id: this container's name (§2.4.1); random if None.
         hostname: the virtual host asked for (§2.7.1), for all dialects. RabbitMQ wants "vhost:NAME", and others in
             1.0 the plain name. When None, it is the path of the URL, as "vhost:NAME" for amqp://host/NAME; and without
             a path the name that TLS sends, which is the URL's host unless `tls` says another. In dialects before 1.0
             the path comes before a name without "vhost:", and the host's own name, as the URL or `tls` has it, or
             "localhost" for this machine, is no virtual host.
-        idle_timeout: seconds of silence of the peer after which the connection is lost; None for never. Half of
-            it is what the peer is told (§2.4.5).
-        max_frame_size: the largest frame this side takes, bytes, 512 at least.
-        channel_max: the highest channel number this side takes, 0..65535.
+        idle_timeout: seconds of silence of the peer after which the connection is lost; None for never. The peer is
+            told half of it (§2.4.5).
+        max_frame_size: the largest frame that this side accepts, in bytes, at least 512.
+        channel_max: the highest channel number that this side accepts, 0..65535.
         properties: connection properties (§2.7.1).
-        offered_capabilities, desired_capabilities: extensions that this side has, and would use (§2.7.1).
-        incoming_window: transfer frames that the default session takes ahead (§2.5.6).
-        connect_timeout: seconds that connecting to one host may take: the name, TCP, the proxy, TLS, the login and the
-            peer's open. None: no limit. With `reconnect`, its `attempt_timeout` counts instead.
-        close_timeout: how long leaving may take, seconds: a link, a session or the connection, with what is left open
-            on it; and those of nested blocks, one after the other, all together.
+        offered_capabilities, desired_capabilities: extensions that this side offers, and would like to use (§2.7.1).
+        incoming_window: transfer frames that the default session accepts ahead (§2.5.6).
+        connect_timeout: seconds that connecting to one host may take: the name lookup, TCP, the proxy, TLS, the login
+            and the peer's open. None: no limit. With `reconnect`, its `attempt_timeout` applies instead.
+        close_timeout: seconds that leaving a link, a session or the connection may take, with everything that is still
+            open on it. Nested blocks share the time.
         dialect: the protocol: "1.0", or one of the older ones; "auto" asks the server by their headers and takes the
             highest that it speaks, for as long as the connection lives. Where there is a secret to be told and no TLS,
             an answer that it is not the highest of all raises `InsecureTransport`.
-        profile: what broker it is, by a name or a `Profile` of `amqp10.profiles`; None: as the peer says it is.
+        profile: the kind of broker, by a name or a `Profile` of `amqp10.profiles`; None: the peer identifies itself.
 
     Raises:
-        ValueError: the URL cannot be understood, a limit is not valid, or settings do not fit together.
-        TypeError: an argument is of another type, as `tls=True` is.
+        ValueError: the URL or a limit is invalid, or settings do not fit together.
+        TypeError: an argument has the wrong type, such as `tls=True`.
         LookupError: there is no such profile.
         Unsupported: there is no such dialect.
     """
@@ -575,13 +575,13 @@ class Connection(LinkFactory):
         secure: bool = False,
         **settings: Unpack[ConnectionSettings],
     ) -> Connection:
-        """Make a connection over a byte stream that exists already, and is the connection's from now on.
+        """Make a connection over an existing byte stream, which the connection owns from then on.
 
         Args:
-            stream: any anyio byte stream; memory streams and tunnels for instance.
-            url: for its credentials and host; nothing is connected to.
-            secure: secrets may cross the stream as they are.
-            settings: as for `Connection`, but for `reconnect`.
+            stream: any anyio byte stream, such as a memory stream or a tunnel.
+            url: provides credentials and a host; the client does not connect to it.
+            secure: whether secrets may be sent over the stream in readable form.
+            settings: as for `Connection`, except for `reconnect`.
 
         Raises:
             ValueError: as for `Connection`.
@@ -598,12 +598,12 @@ class Connection(LinkFactory):
 
     @property
     def open(self) -> bool:
-        """It can be used now."""
+        """Whether the connection can be used now."""
         return self._core.open
 
     @property
     def close_timeout(self) -> float:
-        """How long leaving may take, seconds."""
+        """Seconds that leaving may take."""
         return self._core.close_timeout
 
     @close_timeout.setter
@@ -618,7 +618,7 @@ class Connection(LinkFactory):
 
     @property
     def dialect(self) -> str:
-        """The name of the dialect spoken; "auto" while that is not known."""
+        """The name of the dialect in use; "auto" until it is known."""
         return self._core.dialect
 
     @property
@@ -628,10 +628,10 @@ class Connection(LinkFactory):
 
     @property
     def native(self) -> Any:
-        """What the dialect has and AMQP 1.0 has no word for: declaring, binding, deleting; see the dialect's page.
+        """The operations that AMQP 1.0 lacks, such as declaring, binding and deleting; see the dialect's page.
 
         Raises:
-            Unsupported: it has nothing of its own, as AMQP 1.0.
+            Unsupported: the dialect has no such operations, as AMQP 1.0.
         """
         if self._native is None:
             dialect = self._core.supervisor.dialect
@@ -643,12 +643,12 @@ class Connection(LinkFactory):
 
     @property
     def mechanism(self) -> str | None:
-        """The SASL mechanism that was used; None before, and without a SASL layer."""
+        """The SASL mechanism that was used; None before the login, and without a SASL layer."""
         return self._core.mechanism
 
     @property
     def remote(self) -> ConnectionTerms:
-        """What the peer said in its open (§2.7.1): container, limits, capabilities, properties.
+        """The terms of the peer's open (§2.7.1): container, limits, capabilities, properties.
 
         Raises:
             LocalProtocolError: the connection is not open yet.
@@ -672,7 +672,7 @@ class Connection(LinkFactory):
 
     @property
     def profile(self) -> Profile:
-        """What is known of the peer's product: how it spells addresses, what its answers mean (`amqp10.profiles`).
+        """Facts about the peer's product: the form of its addresses, the meaning of its answers (`amqp10.profiles`).
 
         Raises:
             LocalProtocolError: the connection is not open yet, and no profile was named.
@@ -681,20 +681,20 @@ class Connection(LinkFactory):
 
     @property
     def url(self) -> str:
-        """Where the connection is, without credentials; or was last, or will be tried first."""
+        """The URL of the current connection, or of the last one, or of the first one to try; without credentials."""
         return self._core.url
 
     def events(self) -> Observer:
-        """Return an async iterator of what happens from now on: interrupted, attempted, restored, given up.
+        """Return an async iterator over the events from now on: interrupted, attempted, restored, given up.
 
-        It ends when the connection is over. The logger `amqp10.connection` has the same, and `health` counts it.
+        It ends with the connection. The logger `amqp10.connection` reports the same events, and `health` counts them.
         """
         return self._core.observers.add()
 
     def health(self) -> Health:
-        """Return how the connection is now: state, silence, credit, what is unsettled, how often what happened.
+        """Return the current state of the connection: silence, credit, unsettled deliveries, and counts of events.
 
-        It is cheap: it waits for nothing, and looks at each link once. The page "Health and logs" has recipes.
+        The call is cheap: it does not wait, and looks at each link once. The page "Health and logs" has recipes.
         """
         return self._core.health.look(self._core)
 

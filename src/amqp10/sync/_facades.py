@@ -23,57 +23,57 @@ from ._loop import FACADES, Facade, Opened, in_chunks
 
 
 class Connection(Opened):
-    """An AMQP connection; `with` opens it, owns all that runs in the background, and closes it.
+    """An AMQP connection. `with` opens it, owns all of its background tasks, and closes it.
 
         with Connection("amqp://localhost:5672") as connection: ...
 
-    An exception of the block leaves it as it is, never inside an exception group. When the connection dies, whoever
-    waits on it gets the cause, and so does every later call; the block itself is not cancelled. With `reconnect` it
-    comes back with all its sessions and links, and who waits goes on waiting.
+    An exception leaves the block unchanged, never inside an exception group. If the connection is lost, every waiting
+    call and every later call raises the cause; the block itself is not cancelled. With `reconnect` the connection comes
+    back with all of its sessions and links, and waiting calls keep waiting.
 
     Args:
         url: amqp://, amqps://, a WebSocket (ws://, wss://) or a Unix socket (amqp+unix://); user and password in it
             choose the SASL mechanism. Several of them, tried in turn; or a callable, a coroutine function or not, that
             returns one for each attempt, or `ConnectionDetails` with credentials of its own. Parameters of a URL, as in
             amqps://host?idle_timeout=30&reconnect=true, hold in place of the arguments of these names.
-        reconnect: how to stay up; None: a connection that is lost is over.
-        delivery_store: what keeps the unsettled deliveries of links whose `name` is given, for links of that name and
-            this `container_id` in a later connection, or process: a `SQLiteDeliveryStore` for one. Nothing is written
-            before what it relies on is kept.
-        tls: a `TLS` or any `ssl.SSLContext`; with amqps:// and wss:// the system's authorities are trusted when None.
-        tls_upgrade: begin in the clear at an amqp:// port and secure the connection by AMQP's own header (§5.2.1);
-            a peer that answers with anything else is left.
-        proxy: the URL of an HTTP proxy, http://user:password@host:port, or a `Proxy`; the environment is not asked.
-        websocket: what the request of a ws:// or wss:// URL says, beyond what is usual: a `WebSocket`.
+        reconnect: how to restore a lost connection; None: a lost connection has ended.
+        delivery_store: keeps the unsettled deliveries of links that have a `name`, such as a `SQLiteDeliveryStore`. A
+            later connection or process with the same `container_id` finds them by that name. Nothing is written to the
+            peer before the store has what it relies on.
+        tls: a `TLS` or any `ssl.SSLContext`. If None, amqps:// and wss:// trust the system's authorities.
+        tls_upgrade: begin without TLS at an amqp:// port, and secure the connection by AMQP's own header (§5.2.1). The
+            client disconnects from a peer that answers with anything else.
+        proxy: the URL of an HTTP proxy, http://user:password@host:port, or a `Proxy`; the environment is not read.
+        websocket: further settings for the request of a ws:// or wss:// URL: a `WebSocket`.
         sasl: a mechanism, or several to choose from, the strongest that the peer offers. None: those that the URL's
             credentials allow, ANONYMOUS without any. False: no SASL layer at all (§5.3).
-        tokens: tokens that are renewed: to log in with, `LoginTokens`, in place of `sasl`; or to put at the peer's node
-            `$cbs`, `CbsTokens`, as Azure Service Bus wants it.
-        container_id: this container's name (§2.4.1); made up when None.
+        tokens: tokens that are renewed: `LoginTokens` to log in with, in place of `sasl`; or `CbsTokens` to put at the
+            peer's node `$cbs`, as Azure Service Bus requires.
+        container_id: this container's name (§2.4.1); random if None.
         hostname: the virtual host asked for (§2.7.1), for all dialects. RabbitMQ wants "vhost:NAME", and others in
             1.0 the plain name. When None, it is the path of the URL, as "vhost:NAME" for amqp://host/NAME; and without
             a path the name that TLS sends, which is the URL's host unless `tls` says another. In dialects before 1.0
             the path comes before a name without "vhost:", and the host's own name, as the URL or `tls` has it, or
             "localhost" for this machine, is no virtual host.
-        idle_timeout: seconds of silence of the peer after which the connection is lost; None for never. Half of
-            it is what the peer is told (§2.4.5).
-        max_frame_size: the largest frame this side takes, bytes, 512 at least.
-        channel_max: the highest channel number this side takes, 0..65535.
+        idle_timeout: seconds of silence of the peer after which the connection is lost; None for never. The peer is
+            told half of it (§2.4.5).
+        max_frame_size: the largest frame that this side accepts, in bytes, at least 512.
+        channel_max: the highest channel number that this side accepts, 0..65535.
         properties: connection properties (§2.7.1).
-        offered_capabilities, desired_capabilities: extensions that this side has, and would use (§2.7.1).
-        incoming_window: transfer frames that the default session takes ahead (§2.5.6).
-        connect_timeout: seconds that connecting to one host may take: the name, TCP, the proxy, TLS, the login and the
-            peer's open. None: no limit. With `reconnect`, its `attempt_timeout` counts instead.
-        close_timeout: how long leaving may take, seconds: a link, a session or the connection, with what is left open
-            on it; and those of nested blocks, one after the other, all together.
+        offered_capabilities, desired_capabilities: extensions that this side offers, and would like to use (§2.7.1).
+        incoming_window: transfer frames that the default session accepts ahead (§2.5.6).
+        connect_timeout: seconds that connecting to one host may take: the name lookup, TCP, the proxy, TLS, the login
+            and the peer's open. None: no limit. With `reconnect`, its `attempt_timeout` applies instead.
+        close_timeout: seconds that leaving a link, a session or the connection may take, with everything that is still
+            open on it. Nested blocks share the time.
         dialect: the protocol: "1.0", or one of the older ones; "auto" asks the server by their headers and takes the
             highest that it speaks, for as long as the connection lives. Where there is a secret to be told and no TLS,
             an answer that it is not the highest of all raises `InsecureTransport`.
-        profile: what broker it is, by a name or a `Profile` of `amqp10.profiles`; None: as the peer says it is.
+        profile: the kind of broker, by a name or a `Profile` of `amqp10.profiles`; None: the peer identifies itself.
 
     Raises:
-        ValueError: the URL cannot be understood, a limit is not valid, or settings do not fit together.
-        TypeError: an argument is of another type, as `tls=True` is.
+        ValueError: the URL or a limit is invalid, or settings do not fit together.
+        TypeError: an argument has the wrong type, such as `tls=True`.
         LookupError: there is no such profile.
         Unsupported: there is no such dialect.
     """
@@ -189,7 +189,7 @@ class Connection(Opened):
 
     @property
     def close_timeout(self) -> float:
-        """How long leaving may take, seconds."""
+        """Seconds that leaving may take."""
         value: float = self._get("close_timeout")
         return value
 
@@ -201,22 +201,22 @@ class Connection(Opened):
 
     @property
     def dialect(self) -> str:
-        """The name of the dialect spoken; "auto" while that is not known."""
+        """The name of the dialect in use; "auto" until it is known."""
         value: str = self._get("dialect")
         return value
 
     def events(self) -> Iterator[ConnectionEvent]:
-        """Return an iterator of what happens from now on: interrupted, attempted, restored, given up.
+        """Return an iterator over the events from now on: interrupted, attempted, restored, given up.
 
-        It ends when the connection is over. The logger `amqp10.connection` has the same, and `health` counts it.
+        It ends with the connection. The logger `amqp10.connection` reports the same events, and `health` counts them.
         """
         result: Iterator[ConnectionEvent] = self._do("events")
         return result
 
     def health(self) -> Health:
-        """Return how the connection is now: state, silence, credit, what is unsettled, how often what happened.
+        """Return the current state of the connection: silence, credit, unsettled deliveries, and counts of events.
 
-        It is cheap: it waits for nothing, and looks at each link once. The page "Health and logs" has recipes.
+        The call is cheap: it does not wait, and looks at each link once. The page "Health and logs" has recipes.
         """
         result: Health = self._do("health")
         return result
@@ -234,16 +234,16 @@ class Connection(Opened):
 
     @property
     def mechanism(self) -> str | None:
-        """The SASL mechanism that was used; None before, and without a SASL layer."""
+        """The SASL mechanism that was used; None before the login, and without a SASL layer."""
         value: str | None = self._get("mechanism")
         return value
 
     @property
     def native(self) -> Any:
-        """What the dialect has and AMQP 1.0 has no word for: declaring, binding, deleting; see the dialect's page.
+        """The operations that AMQP 1.0 lacks, such as declaring, binding and deleting; see the dialect's page.
 
         Raises:
-            Unsupported: it has nothing of its own, as AMQP 1.0.
+            Unsupported: the dialect has no such operations, as AMQP 1.0.
         """
         value: Any = self._get("native")
         return value
@@ -256,13 +256,13 @@ class Connection(Opened):
 
     @property
     def open(self) -> bool:
-        """It can be used now."""
+        """Whether the connection can be used now."""
         value: bool = self._get("open")
         return value
 
     @property
     def profile(self) -> Profile:
-        """What is known of the peer's product: how it spells addresses, what its answers mean (`amqp10.profiles`).
+        """Facts about the peer's product: the form of its addresses, the meaning of its answers (`amqp10.profiles`).
 
         Raises:
             LocalProtocolError: the connection is not open yet, and no profile was named.
@@ -344,7 +344,7 @@ class Connection(Opened):
 
     @property
     def remote(self) -> ConnectionTerms:
-        """What the peer said in its open (§2.7.1): container, limits, capabilities, properties.
+        """The terms of the peer's open (§2.7.1): container, limits, capabilities, properties.
 
         Raises:
             LocalProtocolError: the connection is not open yet.
@@ -533,7 +533,7 @@ class Connection(Opened):
 
     @property
     def url(self) -> str:
-        """Where the connection is, without credentials; or was last, or will be tried first."""
+        """The URL of the current connection, or of the last one, or of the first one to try; without credentials."""
         value: str = self._get("url")
         return value
 
@@ -600,7 +600,7 @@ class Session(Facade):
 
     @property
     def open(self) -> bool:
-        """It can be used now."""
+        """Whether the connection can be used now."""
         value: bool = self._get("open")
         return value
 
@@ -837,13 +837,13 @@ class Session(Facade):
 
 
 class Sender(Facade):
-    """The sending end of a link; made by `connection.sender()`, attached by `with`.
+    """The sending end of a link. `connection.sender()` makes it, and `with` attaches it.
 
-    Any number of tasks may send at once; tasks that wait for credit get it in order of arrival.
+    Any number of tasks may send at once. Tasks that wait for credit get it in the order in which they came.
 
-    On leaving, outcomes that are still out are waited for, `close_timeout` seconds at most. If deliveries are left
-    without an outcome then, the exit raises: the cause if the link ended and no call has raised it yet, else
-    TimeoutError. An exception of the block itself goes first.
+    Leaving the block waits for missing outcomes, at most `close_timeout` seconds. If deliveries still have no outcome
+    then, the exit raises: the cause if the link ended and no call has raised it yet, otherwise TimeoutError. An
+    exception of the block itself has precedence.
     """
 
     __slots__ = ()
@@ -913,7 +913,7 @@ class Sender(Facade):
 
     @property
     def open(self) -> bool:
-        """It can be used now."""
+        """Whether the connection can be used now."""
         value: bool = self._get("open")
         return value
 
@@ -933,9 +933,9 @@ class Sender(Facade):
 
     @property
     def recovered(self) -> tuple[SentDelivery, ...]:
-        """Messages that an earlier connection sent on this link and left without an outcome (`delivery_store`).
+        """Messages that an earlier connection sent on this link, whose outcome is unknown (`delivery_store`).
 
-        They are resumed, or sent again, by this one; `delivery.outcome()` says what became of each.
+        This connection resumes them or sends them again. `delivery.outcome()` returns the outcome of each.
         """
         value: tuple[SentDelivery, ...] = self._get("recovered")
         return value
@@ -958,24 +958,24 @@ class Sender(Facade):
         transaction: Transaction | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Send a message and wait until the receiver has accepted it; sent settled, until it is handed to the wire.
+        """Send a message and wait until the receiver has accepted it. Sent settled, it is only handed to the wire.
 
         Args:
             message: a `Message`; any other value is sent as the body of one.
             settled: send it settled, at most once, without an outcome; for `settle_mode="mixed"` (with
                 "settled" every message is).
-            transaction: send it as part of this: it gets there when that is committed (§4.4.1). The outcome says
-                what it will be then.
+            transaction: send it as part of this transaction: it arrives at the commit (§4.4.1). The outcome is the one
+                that it will have then.
 
         Raises:
-            MessageRejected, MessageReleased, MessageModified: the outcome was another one.
-            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over. If the message was handed
-                over before, whether it was processed is not known.
+            MessageRejected, MessageReleased, MessageModified: the receiver gave another outcome.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link has ended. If the message was handed
+                over before, it is unknown whether it was processed.
             EncodeError, LocalProtocolError: see `submit`.
             anyio.ClosedResourceError: the sender was closed here.
 
-        Timeout: while it waits to send, nothing was sent and no credit used. After that the message is on its way
-            and stays so; only the waiting ends. Use `submit` to keep hold of the delivery.
+        Timeout: while the call waits to send, nothing is sent and no credit is used. After that the message stays
+            on its way, and only the waiting ends. Use `submit` to keep the delivery.
         """
         self._wait(timeout, "send", message, settled=settled, transaction=transaction)
 
@@ -988,11 +988,11 @@ class Sender(Facade):
         transaction: Transaction | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Send a message that is encoded already, and wait until the receiver has accepted it; else as `send`.
+        """Send an encoded message, and wait until the receiver has accepted it; otherwise like `send`.
 
         Args:
-            payload: its sections (§3.2), or what else the message-format says.
-            message_format: 0 for a message of the standard; others are between the two ends (§2.8.11).
+            payload: its sections (§3.2), or the content that the message-format defines.
+            message_format: 0 for a standard message; the two ends agree on others (§2.8.11).
             settled, transaction: as for `send`.
 
         Raises:
@@ -1015,28 +1015,29 @@ class Sender(Facade):
         transaction: Transaction | None = None,
         timeout: float | None = None,
     ) -> int:
-        """Send messages one after the other and wait for all outcomes; return how many there were, all accepted.
+        """Send messages one after the other, wait for all outcomes, and return how many were accepted: all of them.
 
-        The first message that is not accepted stops the taking of further ones; the outcomes of those in flight are
-        waited for all the same, and then its exception is raised. So everything taken from `messages` has an outcome
-        when this returns or raises, but for the end of the link or a cancellation, and the same iterator can be used
-        to go on. The exception carries a note with the numbers.
+        After the first message that is not accepted, no more are taken. The call still waits for the outcomes of those
+        in flight, and then raises the exception of the first. So every message taken from `messages` has an outcome
+        when the call returns or raises, unless the link ended or the call was cancelled, and you can continue with the
+        same iterator. A note on the exception has the numbers.
 
         Args:
-            messages: any iterable or async iterable of what `send` takes; taken from as fast as it can be sent.
-            window: the most messages without an outcome at a time.
+            messages: any iterable or async iterable of what `send` takes; it is read as fast as messages can be sent.
+            window: the maximum number of messages without an outcome.
             settled, transaction: as for `send`.
 
         Raises:
             MessageRejected, MessageReleased, MessageModified: the first outcome that was not Accepted.
-            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over; whether what was in flight
-                was processed is not known.
-            EncodeError, LocalProtocolError: see `submit`; raised when those in flight have their outcomes, as is
-                whatever `messages` itself raises.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link has ended; it is unknown whether the
+                messages in flight were processed.
+            EncodeError, LocalProtocolError: see `submit`. They are raised after the messages in flight have their
+                outcomes, and so is anything that `messages` itself raises.
             TypeError: `messages` is one message, such as a str or a dict.
             anyio.ClosedResourceError: the sender was closed here.
 
-        Timeout: no further message is sent; what is in flight stays so, and closing the sender waits for it.
+        Timeout: no further message is sent. Those in flight stay on their way, and closing the sender waits for
+            them.
         """
         count = 0
         for chunk in in_chunks(messages):
@@ -1097,7 +1098,7 @@ class Sender(Facade):
         settled: bool = False,
         transaction: Transaction | None = None,
     ) -> BodyWriter:
-        """Send a message while its body is made, in memory bounded by what is under way.
+        """Send a message while its body is being made, in bounded memory.
 
             with sender.stream(Message(content_type="video/mp4")) as body:
                 body.send(chunk)
@@ -1106,10 +1107,10 @@ class Sender(Facade):
 
         Args:
             message: the header, annotations, properties and footer; its body must be None.
-            size: how many bytes the body will have, if that is known: it is sent as one data section then, which every
+            size: the number of bytes of the body, if it is known. The body is then one data section, which every
                 receiver can read. Otherwise each chunk is a data section.
             settled: as for `send`.
-            transaction: as for `send`; the block has to be left before that of the transaction.
+            transaction: as for `send`; leave this block before that of the transaction.
 
         Raises:
             ValueError: the message has a body, or `size` is negative.
@@ -1126,20 +1127,20 @@ class Sender(Facade):
         transaction: Transaction | None = None,
         timeout: float | None = None,
     ) -> SentDelivery:
-        """Hand a message to the wire; `delivery.outcome()` says later what became of it.
+        """Hand a message to the wire; `delivery.outcome()` later returns its outcome.
 
-        Waits for link credit, the session's window and room in the output, for nothing else. Other tasks get to run
-        once every 64 messages or 256 KiB at the latest.
+        It waits only for link credit, the session's window and room in the output. Other tasks run at the latest after
+        every 64 messages or 256 KiB.
 
         Args:
             message, settled, transaction: as for `send`.
 
         Raises:
             EncodeError: the message holds a value without an AMQP encoding; nothing was sent.
-            LocalProtocolError: the message is larger than the peer takes (`remote.max_message_size`), or sent settled
-                on a link whose settle mode forbids it, or the transaction is over or cannot cover this link; nothing
-                was sent.
-            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over; nothing was sent.
+            LocalProtocolError: the message is larger than the peer accepts (`remote.max_message_size`), or is sent
+                settled on a link whose settle mode forbids it, or the transaction has ended or cannot cover this link;
+                nothing was sent.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link has ended; nothing was sent.
             anyio.ClosedResourceError: the sender was closed here.
 
         Timeout: nothing was sent and no credit used.
@@ -1149,22 +1150,22 @@ class Sender(Facade):
 
     @property
     def unsettled(self) -> int:
-        """How many deliveries are out without an outcome."""
+        """How many deliveries have no outcome yet."""
         value: int = self._get("unsettled")
         return value
 
 
 class Receiver(Facade):
-    """The receiving end of a link; made by `connection.receiver()`, attached by `with`.
+    """The receiving end of a link. `connection.receiver()` makes it, and `with` attaches it.
 
-    `for delivery in receiver` goes on until the link ends, and raises why.
+    `for delivery in receiver` continues until the link ends, and then raises the reason.
 
-    Credit is automatic with `credit` > 0: what the peer may send and what waits here is never more than `credit`
-    deliveries together, and it is topped up when half of that was taken by `receive`; an application that lags gets
-    no more. With `credit=0` it is manual: `add_credit`, `drain`.
+    Credit is automatic with `credit` > 0. The deliveries that the peer may send and those that wait here are never more
+    than `credit` together. The credit is topped up when `receive` has taken half of them, so a slow application gets no
+    more. With `credit=0` it is manual: `add_credit`, `drain`.
 
-    On leaving, the credit is drained and whatever was not taken is released, so that nothing stays locked at the
-    peer. Deliveries that were taken and not settled are the peer's to send again.
+    Leaving the block drains the credit and releases every delivery that was not taken, so that nothing stays locked at
+    the peer. The peer sends deliveries again that were taken and not settled.
     """
 
     __slots__ = ()
@@ -1209,8 +1210,8 @@ class Receiver(Facade):
     def active(self) -> bool | None:
         """Whether the peer has this receiver get messages now, of several on a queue with a single active consumer.
 
-        RabbitMQ says it since 4.3, of quorum queues, by the flow property `rabbitmq:active`; None: the peer has not
-        said it. `ReceiverActivity` tells each change.
+        RabbitMQ reports it since 4.3, for quorum queues, by the flow property `rabbitmq:active`. None if the peer has
+        not reported it. `ReceiverActivity` reports each change.
         """
         value: bool | None = self._get("active")
         return value
@@ -1219,9 +1220,9 @@ class Receiver(Facade):
         """Let the peer send `credit` more deliveries (§2.6.7). For receivers with `credit=0`; never blocks.
 
         Args:
-            transaction: what comes on all the credit that there is now is acquired as part of this (§4.4.3), and so are
-                its outcomes, in whatever way they are given. If it is rolled back, the peer has all of it again. At
-                its end the credit that is left is drained; what came and has no outcome by then is settled as usual.
+            transaction: acquires all messages of the current credit as part of this transaction (§4.4.3), and includes
+                their outcomes, however they are given. A rollback returns all of them to the peer. At the end of the
+                transaction the remaining credit is drained; messages without an outcome by then are settled as usual.
 
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: the link is over.
@@ -1234,13 +1235,13 @@ class Receiver(Facade):
 
     @property
     def address(self) -> str | None:
-        """The address of the peer's source; for a dynamic receiver, of the node that was made for it (§3.5.3)."""
+        """The address of the peer's source; for a dynamic receiver, the address of the node made for it (§3.5.3)."""
         value: str | None = self._get("address")
         return value
 
     @property
     def available(self) -> int:
-        """How many messages the peer said to have waiting; 0 when it said nothing."""
+        """How many waiting messages the peer has announced; 0 if it announced none."""
         value: int = self._get("available")
         return value
 
@@ -1274,10 +1275,10 @@ class Receiver(Facade):
         self._wait(timeout, "detach")
 
     def drain(self, *, timeout: float | None = None) -> None:
-        """Ask the peer to use the credit now or give it back; return when it has (§2.6.7).
+        """Ask the peer to use the credit now or give it back, and wait until it has (§2.6.7).
 
-        Afterwards `credit` is 0, and what the peer sent for it waits here (`buffered`). The link is usable: manual
-        credit is added again, automatic credit is topped up as soon as deliveries are taken or waited for.
+        Afterwards `credit` is 0, and the deliveries that the peer sent for it wait here (`buffered`). The link stays
+        usable: add manual credit again; automatic credit is topped up as soon as deliveries are taken or waited for.
 
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: the link is over.
@@ -1296,7 +1297,7 @@ class Receiver(Facade):
 
     @property
     def open(self) -> bool:
-        """It can be used now."""
+        """Whether the connection can be used now."""
         value: bool = self._get("open")
         return value
 
@@ -1311,9 +1312,8 @@ class Receiver(Facade):
     def receive(self, *, timeout: float | None = None) -> Delivery:
         """Return the next delivery, in order of arrival.
 
-        When deliveries wait here, other threads get to run once every 64 of them only, and once every half a millisecond
-        where that is longer. After the end of the link the deliveries that are here still come out, then the reason is
-        raised.
+        While deliveries wait here, other threads run only after every 64 of them, or after half a millisecond if that is
+        longer. After the end of the link, the deliveries that are here are still returned; then the reason is raised.
 
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over, and why.
@@ -1321,8 +1321,8 @@ class Receiver(Facade):
             anyio.BusyResourceError: another thread is receiving from this receiver.
             anyio.ClosedResourceError: the receiver was closed here.
 
-        Timeout: no delivery is lost: one that came stays for the next call. Up to 64 that wait here are still given
-            before it is noticed.
+        Timeout: no delivery is lost; one that has arrived stays for the next call. Up to 64 waiting deliveries may
+            still be returned before the cancellation takes effect.
         """
         result: Delivery = self._in_turn(timeout, "receive")
         return result
@@ -1333,10 +1333,10 @@ class Receiver(Facade):
         """Several deliveries at once, in order of arrival: 1 to `size` of them, [] only when `max_wait` passed.
 
         Args:
-            size: the most to return. With automatic credit a batch is never larger than `credit`, for no more is sent
-                before some were taken.
+            size: the maximum number to return. With automatic credit a batch is never larger than `credit`, because the
+                peer sends no more before some were taken.
             max_wait: how long to collect, in seconds: return when the batch is full or this time has passed. None:
-                wait for the first delivery and return it with those that are there by then.
+                wait for the first delivery, and return it with the others that have arrived by then.
 
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over and nothing is left here.
@@ -1437,21 +1437,21 @@ class Browser(Receiver):
 class Delivery(Facade):
     """A message that was received, and its settlement.
 
-    Settling is synchronous and never blocks; the engine merges neighbors into ranges and the connection's own task
-    writes them. The first outcome counts: giving a second one to a settled delivery does nothing. Where it is another
-    one, the log says so, but for `release`: that may end a block in which the delivery was settled or was not.
+    Settling is synchronous and never blocks. The engine merges neighbors into ranges, and the connection's own task
+    writes them. The first outcome counts; a second one does nothing. If it differs, the log has a warning, except for
+    `release`, which you may call at the end of a block whether or not the delivery was settled in it.
 
     `with delivery as message:` accepts at the end of the block unless an outcome was given in it, answers an
     exception with `modify(delivery_failed=True)`, and a cancellation with `release()`. A message that cannot be
     decoded is rejected with `amqp:decode-error`, and the `DecodeError` raised.
 
-    Where the link's source lists other outcomes only (`receiver.source.outcomes`), the nearest of these is told: for
-    `modify` and `release` each other, for `reject` a modification with undeliverable-here, else the source's default
-    outcome. Where all that is left is `accepted`, the calls raise `Unsupported`; the message goes back with the link.
-    So does `accept`, and with it the end of `with delivery`, where `accepted` is not listed.
+    If the link's source does not list an outcome (`receiver.source.outcomes`), the nearest listed one is sent: `modify`
+    and `release` stand in for each other, a modification with undeliverable-here for `reject`, and otherwise the
+    source's default outcome. If only `accepted` is left, the calls raise `Unsupported`, and the message goes back with
+    the link. So does `accept`, and with it the end of `with delivery`, if `accepted` is not listed.
 
-    Of a streaming receiver (`stream=True`) `message` has all but the body, which is read by `body` or `save`. An
-    outcome may be given at any time; with that the rest of the body is given up, and discarded as it comes.
+    With a streaming receiver (`stream=True`), `message` has everything except the body, which `body` or `save` reads.
+    You may give an outcome at any time; the rest of the body is then discarded as it arrives.
     """
 
     __slots__ = ()
@@ -1486,23 +1486,24 @@ class Delivery(Facade):
         """Tell the sender that the message was processed (§3.4.2).
 
         Args:
-            transaction: say it as part of this: it counts when that is committed (§4.4.2). If it is rolled back, the
-                message comes again, to whomever; with receiver-settle-mode "second" it stays here, to be settled again.
+            transaction: give the outcome as part of this transaction: it takes effect at the commit (§4.4.2). After a
+                rollback the message arrives again, here or elsewhere; with receiver-settle-mode "second" it stays here,
+                to be settled again.
 
         Raises:
-            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is gone; the message is the
-                sender's to deliver again.
-            StaleDelivery: the link was lost since and is there again, but without this delivery; or the peer took the
-                delivery back, as RabbitMQ 4.3 does when its outcome takes too long.
-            LocalProtocolError: the transaction is over, or cannot cover this link; the delivery is settled already, or
-                part of another transaction.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link has ended; the sender delivers the
+                message again.
+            StaleDelivery: the link was lost and came back without this delivery, or the peer took the delivery back, as
+                RabbitMQ 4.3 does if the outcome takes too long.
+            LocalProtocolError: the transaction has ended, or cannot cover this link; the delivery is already settled,
+                or part of another transaction.
             Unsupported: the peer is known not to apply the outcome in a transaction.
             anyio.ClosedResourceError: the receiver was closed here.
         """
         self._do("accept", transaction=transaction)
 
     def body(self) -> Iterator[bytes]:
-        """Return the body's data, piece by piece; of a streaming receiver while it comes in.
+        """Return the body's data piece by piece; with a streaming receiver, while it arrives.
 
             for chunk in delivery.body(): ...
 
@@ -1536,7 +1537,7 @@ class Delivery(Facade):
 
     @property
     def message(self) -> Message:
-        """The message; each of its sections is decoded when a field of it is asked for.
+        """The message. Each of its sections is decoded when you read one of its fields.
 
         Raises:
             DecodeError: the payload is not a message (§3.2): raised where what is malformed is looked at, by a field of
@@ -1602,7 +1603,7 @@ class Delivery(Facade):
         self._do("reject", condition, description, info, transaction=transaction)
 
     def release(self, *, transaction: Transaction | None = None) -> None:
-        """Give the message back unprocessed, as if it had never come (§3.4.4).
+        """Give the message back unprocessed, as if it had never arrived (§3.4.4).
 
         Args:
             transaction: see `accept`.
@@ -1614,7 +1615,7 @@ class Delivery(Facade):
         self._do("release", transaction=transaction)
 
     def save(self, target: str | os.PathLike[str] | BinaryIO, *, timeout: float | None = None) -> int:
-        """Write the body's data to a file, from where `body` would go on; return how many bytes.
+        """Write the body's data to a file, from where `body` would continue, and return the number of bytes.
 
         Args:
             target: a path, or a binary file or anything else with its `write`, a coroutine or not. What is at the path
@@ -1631,7 +1632,7 @@ class Delivery(Facade):
         return result
 
     def settle(self, outcome: Outcome, *, transaction: Transaction | None = None) -> None:
-        """Give an outcome that is there as an object; `accept`, `reject`, `release` and `modify` make theirs.
+        """Give an outcome that you have as an object; `accept`, `reject`, `release` and `modify` create theirs.
 
         Args:
             outcome: `Accepted`, `Rejected`, `Released` or `Modified` (§3.4).
@@ -1648,8 +1649,8 @@ class Delivery(Facade):
     def settled(self, *, timeout: float | None = None) -> None:
         """Wait until the delivery is settled at both ends.
 
-        With receiver-settle-mode "second" the outcome that was given is provisional until the sender has settled
-        (§2.6.12); in mode "first" it is settled the moment it is given, and this returns at once.
+        With receiver-settle-mode "second" an outcome is provisional until the sender has settled (§2.6.12). In mode
+        "first" the delivery is settled as soon as the outcome is given, and the call returns at once.
 
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link ended first; whether the sender
@@ -1663,7 +1664,7 @@ class Delivery(Facade):
 
     @property
     def stale(self) -> bool:
-        """Whether the link was lost since and is there again, but without this delivery: the message comes again."""
+        """Whether the link was lost and came back without this delivery. The message then arrives again."""
         value: bool = self._get("stale")
         return value
 

@@ -400,7 +400,7 @@ class ConnectionCore(Lifecycle, TransportOwner):
 
     @property
     def dialect(self) -> str:
-        """The name of the dialect spoken; "auto" while that is not known."""
+        """The name of the dialect in use; "auto" until it is known."""
         return self.supervisor.dialect.name if self.supervisor.dialect is not None else "auto"
 
     @property
@@ -426,7 +426,7 @@ class ConnectionCore(Lifecycle, TransportOwner):
 
     @property
     def url(self) -> str:
-        """Where the connection is, without credentials; or was last, or will be tried first."""
+        """The URL of the current connection, or of the last one, or of the first one to try; without credentials."""
         return f"{self.supervisor.endpoint or ''}"
 
     @property

@@ -415,7 +415,7 @@ class Link(ABC):
 
     @property
     def open(self) -> bool:
-        """It can be used now."""
+        """Whether the connection can be used now."""
         return self._core.open
 
     @property

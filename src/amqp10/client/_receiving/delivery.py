@@ -131,21 +131,21 @@ def is_taken_back(delivery: IncomingDelivery) -> bool:
 class Delivery(IncomingDelivery):
     """A message that was received, and its settlement.
 
-    Settling is synchronous and never blocks; the engine merges neighbors into ranges and the connection's own task
-    writes them. The first outcome counts: giving a second one to a settled delivery does nothing. Where it is another
-    one, the log says so, but for `release`: that may end a block in which the delivery was settled or was not.
+    Settling is synchronous and never blocks. The engine merges neighbors into ranges, and the connection's own task
+    writes them. The first outcome counts; a second one does nothing. If it differs, the log has a warning, except for
+    `release`, which you may call at the end of a block whether or not the delivery was settled in it.
 
     `with delivery as message:` accepts at the end of the block unless an outcome was given in it, answers an
     exception with `modify(delivery_failed=True)`, and a cancellation with `release()`. A message that cannot be
     decoded is rejected with `amqp:decode-error`, and the `DecodeError` raised.
 
-    Where the link's source lists other outcomes only (`receiver.source.outcomes`), the nearest of these is told: for
-    `modify` and `release` each other, for `reject` a modification with undeliverable-here, else the source's default
-    outcome. Where all that is left is `accepted`, the calls raise `Unsupported`; the message goes back with the link.
-    So does `accept`, and with it the end of `with delivery`, where `accepted` is not listed.
+    If the link's source does not list an outcome (`receiver.source.outcomes`), the nearest listed one is sent: `modify`
+    and `release` stand in for each other, a modification with undeliverable-here for `reject`, and otherwise the
+    source's default outcome. If only `accepted` is left, the calls raise `Unsupported`, and the message goes back with
+    the link. So does `accept`, and with it the end of `with delivery`, if `accepted` is not listed.
 
-    Of a streaming receiver (`stream=True`) `message` has all but the body, which is read by `body` or `save`. An
-    outcome may be given at any time; with that the rest of the body is given up, and discarded as it comes.
+    With a streaming receiver (`stream=True`), `message` has everything except the body, which `body` or `save` reads.
+    You may give an outcome at any time; the rest of the body is then discarded as it arrives.
     """
 
     __slots__ = ()
@@ -156,7 +156,7 @@ class Delivery(IncomingDelivery):
 
     @property
     def message(self) -> Message:
-        """The message; each of its sections is decoded when a field of it is asked for.
+        """The message. Each of its sections is decoded when you read one of its fields.
 
         Raises:
             DecodeError: the payload is not a message (§3.2): raised where what is malformed is looked at, by a field of
@@ -169,11 +169,11 @@ class Delivery(IncomingDelivery):
 
     @property
     def stale(self) -> bool:
-        """Whether the link was lost since and is there again, but without this delivery: the message comes again."""
+        """Whether the link was lost and came back without this delivery. The message then arrives again."""
         return is_stale(self)
 
     def body(self) -> AsyncIterator[bytes]:
-        """Return the body's data, piece by piece; of a streaming receiver while it comes in.
+        """Return the body's data piece by piece; with a streaming receiver, while it arrives.
 
             async for chunk in delivery.body(): ...
 
@@ -200,7 +200,7 @@ class Delivery(IncomingDelivery):
         return _each((body,) if isinstance(body, bytes) else body or ())
 
     async def save(self, target: BodyTarget) -> int:
-        """Write the body's data to a file, from where `body` would go on; return how many bytes.
+        """Write the body's data to a file, from where `body` would continue, and return the number of bytes.
 
         Args:
             target: a path, or a binary file or anything else with its `write`, a coroutine or not. What is at the path
@@ -219,16 +219,17 @@ class Delivery(IncomingDelivery):
         """Tell the sender that the message was processed (§3.4.2).
 
         Args:
-            transaction: say it as part of this: it counts when that is committed (§4.4.2). If it is rolled back, the
-                message comes again, to whomever; with receiver-settle-mode "second" it stays here, to be settled again.
+            transaction: give the outcome as part of this transaction: it takes effect at the commit (§4.4.2). After a
+                rollback the message arrives again, here or elsewhere; with receiver-settle-mode "second" it stays here,
+                to be settled again.
 
         Raises:
-            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is gone; the message is the
-                sender's to deliver again.
-            StaleDelivery: the link was lost since and is there again, but without this delivery; or the peer took the
-                delivery back, as RabbitMQ 4.3 does when its outcome takes too long.
-            LocalProtocolError: the transaction is over, or cannot cover this link; the delivery is settled already, or
-                part of another transaction.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link has ended; the sender delivers the
+                message again.
+            StaleDelivery: the link was lost and came back without this delivery, or the peer took the delivery back, as
+                RabbitMQ 4.3 does if the outcome takes too long.
+            LocalProtocolError: the transaction has ended, or cannot cover this link; the delivery is already settled,
+                or part of another transaction.
             Unsupported: the peer is known not to apply the outcome in a transaction.
             anyio.ClosedResourceError: the receiver was closed here.
         """
@@ -260,7 +261,7 @@ class Delivery(IncomingDelivery):
         self._settle_in(transaction, Rejected(error))
 
     def release(self, *, transaction: Transaction | None = None) -> None:
-        """Give the message back unprocessed, as if it had never come (§3.4.4).
+        """Give the message back unprocessed, as if it had never arrived (§3.4.4).
 
         Args:
             transaction: see `accept`.
@@ -296,7 +297,7 @@ class Delivery(IncomingDelivery):
         self._settle_in(transaction, Modified(delivery_failed or None, undeliverable_here or None, annotations))
 
     def settle(self, outcome: Outcome, *, transaction: Transaction | None = None) -> None:
-        """Give an outcome that is there as an object; `accept`, `reject`, `release` and `modify` make theirs.
+        """Give an outcome that you have as an object; `accept`, `reject`, `release` and `modify` create theirs.
 
         Args:
             outcome: `Accepted`, `Rejected`, `Released` or `Modified` (§3.4).
@@ -315,8 +316,8 @@ class Delivery(IncomingDelivery):
     async def settled(self) -> None:
         """Wait until the delivery is settled at both ends.
 
-        With receiver-settle-mode "second" the outcome that was given is provisional until the sender has settled
-        (§2.6.12); in mode "first" it is settled the moment it is given, and this returns at once.
+        With receiver-settle-mode "second" an outcome is provisional until the sender has settled (§2.6.12). In mode
+        "first" the delivery is settled as soon as the outcome is given, and the call returns at once.
 
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link ended first; whether the sender

@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 
 class Receiver(Link):
-    """The receiving end of a link; made by `connection.receiver()`, attached by `async with`.
+    """The receiving end of a link. `connection.receiver()` makes it, and `async with` attaches it.
 
-    `async for delivery in receiver` goes on until the link ends, and raises why.
+    `async for delivery in receiver` continues until the link ends, and then raises the reason.
 
-    Credit is automatic with `credit` > 0: what the peer may send and what waits here is never more than `credit`
-    deliveries together, and it is topped up when half of that was taken by `receive`; an application that lags gets
-    no more. With `credit=0` it is manual: `add_credit`, `drain`.
+    Credit is automatic with `credit` > 0. The deliveries that the peer may send and those that wait here are never more
+    than `credit` together. The credit is topped up when `receive` has taken half of them, so a slow application gets no
+    more. With `credit=0` it is manual: `add_credit`, `drain`.
 
-    On leaving, the credit is drained and whatever was not taken is released, so that nothing stays locked at the
-    peer. Deliveries that were taken and not settled are the peer's to send again.
+    Leaving the block drains the credit and releases every delivery that was not taken, so that nothing stays locked at
+    the peer. The peer sends deliveries again that were taken and not settled.
     """
 
     _core: ReceiverCore
@@ -69,7 +69,7 @@ class Receiver(Link):
 
     @property
     def address(self) -> str | None:
-        """The address of the peer's source; for a dynamic receiver, of the node that was made for it (§3.5.3)."""
+        """The address of the peer's source; for a dynamic receiver, the address of the node made for it (§3.5.3)."""
         return self._core.address
 
     @property
@@ -84,15 +84,15 @@ class Receiver(Link):
 
     @property
     def available(self) -> int:
-        """How many messages the peer said to have waiting; 0 when it said nothing."""
+        """How many waiting messages the peer has announced; 0 if it announced none."""
         return self._core.link.available if self._core.link is not None else 0
 
     @property
     def active(self) -> bool | None:
         """Whether the peer has this receiver get messages now, of several on a queue with a single active consumer.
 
-        RabbitMQ says it since 4.3, of quorum queues, by the flow property `rabbitmq:active`; None: the peer has not
-        said it. `ReceiverActivity` tells each change.
+        RabbitMQ reports it since 4.3, for quorum queues, by the flow property `rabbitmq:active`. None if the peer has
+        not reported it. `ReceiverActivity` reports each change.
         """
         return self._core.active
 
@@ -107,9 +107,9 @@ class Receiver(Link):
         """Let the peer send `credit` more deliveries (§2.6.7). For receivers with `credit=0`; never blocks.
 
         Args:
-            transaction: what comes on all the credit that there is now is acquired as part of this (§4.4.3), and so are
-                its outcomes, in whatever way they are given. If it is rolled back, the peer has all of it again. At
-                its end the credit that is left is drained; what came and has no outcome by then is settled as usual.
+            transaction: acquires all messages of the current credit as part of this transaction (§4.4.3), and includes
+                their outcomes, however they are given. A rollback returns all of them to the peer. At the end of the
+                transaction the remaining credit is drained; messages without an outcome by then are settled as usual.
 
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: the link is over.
@@ -123,10 +123,10 @@ class Receiver(Link):
         self._core.add_credit(credit, None if transaction is None else core_of(transaction))
 
     async def drain(self) -> None:
-        """Ask the peer to use the credit now or give it back; return when it has (§2.6.7).
+        """Ask the peer to use the credit now or give it back, and wait until it has (§2.6.7).
 
-        Afterwards `credit` is 0, and what the peer sent for it waits here (`buffered`). The link is usable: manual
-        credit is added again, automatic credit is topped up as soon as deliveries are taken or waited for.
+        Afterwards `credit` is 0, and the deliveries that the peer sent for it wait here (`buffered`). The link stays
+        usable: add manual credit again; automatic credit is topped up as soon as deliveries are taken or waited for.
 
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: the link is over.
@@ -143,9 +143,8 @@ class Receiver(Link):
     async def receive(self) -> Delivery:
         """Return the next delivery, in order of arrival.
 
-        When deliveries wait here, other tasks get to run once every 64 of them only, and once every half a millisecond
-        where that is longer. After the end of the link the deliveries that are here still come out, then the reason is
-        raised.
+        While deliveries wait here, other tasks run only after every 64 of them, or after half a millisecond if that is
+        longer. After the end of the link, the deliveries that are here are still returned; then the reason is raised.
 
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over, and why.
@@ -153,8 +152,8 @@ class Receiver(Link):
             anyio.BusyResourceError: another task is receiving from this receiver.
             anyio.ClosedResourceError: the receiver was closed here.
 
-        Cancelling: no delivery is lost: one that came stays for the next call. Up to 64 that wait here are still given
-            before it is noticed.
+        Cancelling: no delivery is lost; one that has arrived stays for the next call. Up to 64 waiting deliveries may
+            still be returned before the cancellation takes effect.
         """
         consumer = self._core.consumer
         incoming, turn = consumer.incoming, consumer.turn
@@ -177,10 +176,10 @@ class Receiver(Link):
         """Several deliveries at once, in order of arrival: 1 to `size` of them, [] only when `max_wait` passed.
 
         Args:
-            size: the most to return. With automatic credit a batch is never larger than `credit`, for no more is sent
-                before some were taken.
+            size: the maximum number to return. With automatic credit a batch is never larger than `credit`, because the
+                peer sends no more before some were taken.
             max_wait: how long to collect, in seconds: return when the batch is full or this time has passed. None:
-                wait for the first delivery and return it with those that are there by then.
+                wait for the first delivery, and return it with the others that have arrived by then.
 
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over and nothing is left here.

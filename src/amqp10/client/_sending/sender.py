@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 
 class Sender(Link):
-    """The sending end of a link; made by `connection.sender()`, attached by `async with`.
+    """The sending end of a link. `connection.sender()` makes it, and `async with` attaches it.
 
-    Any number of tasks may send at once; tasks that wait for credit get it in order of arrival.
+    Any number of tasks may send at once. Tasks that wait for credit get it in the order in which they came.
 
-    On leaving, outcomes that are still out are waited for, `close_timeout` seconds at most. If deliveries are left
-    without an outcome then, the exit raises: the cause if the link ended and no call has raised it yet, else
-    TimeoutError. An exception of the block itself goes first.
+    Leaving the block waits for missing outcomes, at most `close_timeout` seconds. If deliveries still have no outcome
+    then, the exit raises: the cause if the link ended and no call has raised it yet, otherwise TimeoutError. An
+    exception of the block itself has precedence.
     """
 
     _core: SenderCore
@@ -74,38 +74,38 @@ class Sender(Link):
 
     @property
     def unsettled(self) -> int:
-        """How many deliveries are out without an outcome."""
+        """How many deliveries have no outcome yet."""
         return self._core.unsettled
 
     @property
     def recovered(self) -> tuple[SentDelivery, ...]:
-        """Messages that an earlier connection sent on this link and left without an outcome (`delivery_store`).
+        """Messages that an earlier connection sent on this link, whose outcome is unknown (`delivery_store`).
 
-        They are resumed, or sent again, by this one; `await delivery.outcome()` says what became of each.
+        This connection resumes them or sends them again. `await delivery.outcome()` returns the outcome of each.
         """
         return self._core.resumption.recovered if self._core.resumption is not None else ()
 
     # Sending
 
     async def send(self, message: object, *, settled: bool = False, transaction: Transaction | None = None) -> None:
-        """Send a message and wait until the receiver has accepted it; sent settled, until it is handed to the wire.
+        """Send a message and wait until the receiver has accepted it. Sent settled, it is only handed to the wire.
 
         Args:
             message: a `Message`; any other value is sent as the body of one.
             settled: send it settled, at most once, without an outcome; for `settle_mode="mixed"` (with
                 "settled" every message is).
-            transaction: send it as part of this: it gets there when that is committed (§4.4.1). The outcome says
-                what it will be then.
+            transaction: send it as part of this transaction: it arrives at the commit (§4.4.1). The outcome is the one
+                that it will have then.
 
         Raises:
-            MessageRejected, MessageReleased, MessageModified: the outcome was another one.
-            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over. If the message was handed
-                over before, whether it was processed is not known.
+            MessageRejected, MessageReleased, MessageModified: the receiver gave another outcome.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link has ended. If the message was handed
+                over before, it is unknown whether it was processed.
             EncodeError, LocalProtocolError: see `submit`.
             anyio.ClosedResourceError: the sender was closed here.
 
-        Cancelling: while it waits to send, nothing was sent and no credit used. After that the message is on its way
-            and stays so; only the waiting ends. Use `submit` to keep hold of the delivery.
+        Cancelling: while the call waits to send, nothing is sent and no credit is used. After that the message stays
+            on its way, and only the waiting ends. Use `submit` to keep the delivery.
         """
         core = self._core
         core.connection.check_loop()
@@ -117,20 +117,20 @@ class Sender(Link):
     async def submit(
         self, message: object, *, settled: bool = False, transaction: Transaction | None = None
     ) -> SentDelivery:
-        """Hand a message to the wire; `await delivery.outcome()` says later what became of it.
+        """Hand a message to the wire; `await delivery.outcome()` later returns its outcome.
 
-        Waits for link credit, the session's window and room in the output, for nothing else. Other tasks get to run
-        once every 64 messages or 256 KiB at the latest.
+        It waits only for link credit, the session's window and room in the output. Other tasks run at the latest after
+        every 64 messages or 256 KiB.
 
         Args:
             message, settled, transaction: as for `send`.
 
         Raises:
             EncodeError: the message holds a value without an AMQP encoding; nothing was sent.
-            LocalProtocolError: the message is larger than the peer takes (`remote.max_message_size`), or sent settled
-                on a link whose settle mode forbids it, or the transaction is over or cannot cover this link; nothing
-                was sent.
-            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over; nothing was sent.
+            LocalProtocolError: the message is larger than the peer accepts (`remote.max_message_size`), or is sent
+                settled on a link whose settle mode forbids it, or the transaction has ended or cannot cover this link;
+                nothing was sent.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link has ended; nothing was sent.
             anyio.ClosedResourceError: the sender was closed here.
 
         Cancelling: nothing was sent and no credit used.
@@ -180,11 +180,11 @@ class Sender(Link):
         settled: bool = False,
         transaction: Transaction | None = None,
     ) -> None:
-        """Send a message that is encoded already, and wait until the receiver has accepted it; else as `send`.
+        """Send an encoded message, and wait until the receiver has accepted it; otherwise like `send`.
 
         Args:
-            payload: its sections (§3.2), or what else the message-format says.
-            message_format: 0 for a message of the standard; others are between the two ends (§2.8.11).
+            payload: its sections (§3.2), or the content that the message-format defines.
+            message_format: 0 for a standard message; the two ends agree on others (§2.8.11).
             settled, transaction: as for `send`.
 
         Raises:
@@ -228,28 +228,29 @@ class Sender(Link):
         settled: bool = False,
         transaction: Transaction | None = None,
     ) -> int:
-        """Send messages one after the other and wait for all outcomes; return how many there were, all accepted.
+        """Send messages one after the other, wait for all outcomes, and return how many were accepted: all of them.
 
-        The first message that is not accepted stops the taking of further ones; the outcomes of those in flight are
-        waited for all the same, and then its exception is raised. So everything taken from `messages` has an outcome
-        when this returns or raises, but for the end of the link or a cancellation, and the same iterator can be used
-        to go on. The exception carries a note with the numbers.
+        After the first message that is not accepted, no more are taken. The call still waits for the outcomes of those
+        in flight, and then raises the exception of the first. So every message taken from `messages` has an outcome
+        when the call returns or raises, unless the link ended or the call was cancelled, and you can continue with the
+        same iterator. A note on the exception has the numbers.
 
         Args:
-            messages: any iterable or async iterable of what `send` takes; taken from as fast as it can be sent.
-            window: the most messages without an outcome at a time.
+            messages: any iterable or async iterable of what `send` takes; it is read as fast as messages can be sent.
+            window: the maximum number of messages without an outcome.
             settled, transaction: as for `send`.
 
         Raises:
             MessageRejected, MessageReleased, MessageModified: the first outcome that was not Accepted.
-            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over; whether what was in flight
-                was processed is not known.
-            EncodeError, LocalProtocolError: see `submit`; raised when those in flight have their outcomes, as is
-                whatever `messages` itself raises.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link has ended; it is unknown whether the
+                messages in flight were processed.
+            EncodeError, LocalProtocolError: see `submit`. They are raised after the messages in flight have their
+                outcomes, and so is anything that `messages` itself raises.
             TypeError: `messages` is one message, such as a str or a dict.
             anyio.ClosedResourceError: the sender was closed here.
 
-        Cancelling: no further message is sent; what is in flight stays so, and closing the sender waits for it.
+        Cancelling: no further message is sent. Those in flight stay on their way, and closing the sender waits for
+            them.
         """
         check_messages(messages)
         core = self._core
@@ -279,7 +280,7 @@ class Sender(Link):
         settled: bool = False,
         transaction: Transaction | None = None,
     ) -> BodyWriter:
-        """Send a message while its body is made, in memory bounded by what is under way.
+        """Send a message while its body is being made, in bounded memory.
 
             async with sender.stream(Message(content_type="video/mp4")) as body:
                 await body.send(chunk)
@@ -288,10 +289,10 @@ class Sender(Link):
 
         Args:
             message: the header, annotations, properties and footer; its body must be None.
-            size: how many bytes the body will have, if that is known: it is sent as one data section then, which every
+            size: the number of bytes of the body, if it is known. The body is then one data section, which every
                 receiver can read. Otherwise each chunk is a data section.
             settled: as for `send`.
-            transaction: as for `send`; the block has to be left before that of the transaction.
+            transaction: as for `send`; leave this block before that of the transaction.
 
         Raises:
             ValueError: the message has a body, or `size` is negative.
