@@ -58,6 +58,22 @@ class Watch:
 # To log in with
 
 
+async def test_a_clock_that_leaps() -> None:
+    """When the time is set anew, or the machine was suspended, the next token is asked for within a minute."""
+    ahead = 0.0
+
+    def clock() -> float:
+        return wall() + ahead
+
+    source = Source(lifetime=7200)
+    tokens = LoginTokens(source, clock=clock)
+    async with Broker(None, tokens=rules()) as broker, broker.connect(tokens=tokens, idle_timeout=None):
+        await anyio.sleep(1)
+        ahead = 6000.0  # more than 80 % of a token's life
+        await anyio.sleep(60)
+        assert len(source.asked) == 2
+
+
 @pytest.mark.parametrize("dialect", NAMES)
 async def test_login(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection logs in with a token, in every dialect, and with another one after a loss."""

@@ -24,6 +24,8 @@ JITTER: Final = 0.05
 """The part of that which is left to chance, so that many clients do not ask at once."""
 SHORTEST: Final = 1.0
 """Seconds between two askings of a source that goes on giving the same token."""
+LONGEST_SLEEP: Final = 60.0
+"""Seconds after which the clock is looked at again."""
 PAUSES: Final = (0.5, 30.0, 2.0, 0.5)
 """The first pause after a failure, the longest, by how much it grows, and what of it is left to chance."""
 
@@ -145,8 +147,8 @@ class Renewal:
         def lost() -> bool:
             return connection.over or connection.generation != generation
 
-        # A clock that is set by others may have gone less far than the event loop's.
+        # A clock that others set, or that goes on while the machine is suspended, is not the event loop's.
         while not lost() and (left := self._renew_at - clock()) > 0:
-            with anyio.move_on_after(left):
+            with anyio.move_on_after(min(left, LONGEST_SLEEP)):
                 await connection.until(lost)
         return not lost()
