@@ -527,6 +527,7 @@ def page_azure(run: dict[str, Any]) -> str:
         f"- Load average before, between and after the runs: {', '.join(f'{load:.1f}' for load in run['loads'])}, on",
         f"  {run['cpus']} CPUs, which emulator and clients share. Above 2 that is a busy machine: seconds and messages",
         "  a second are worse than on an idle one. Read CPU, and the ratios of it.",
+        *([f"- Start and sessions were measured later, at a load of {run['again']:.1f}."] if "again" in run else []),
         f"- Machine: {run['machine']}; {run['setting']}.",
         "- The emulator is one process of Python, and its CPU is that of the same run. A million by that is the most",
         "  messages that it passes in a second, however quick the client is.",
@@ -576,9 +577,8 @@ def page_azure_sessions(held: dict[str, float]) -> list[str]:
     kib = (held["idle"] - held["before"]) / held["count"] * 1024
     return [
         f"**Sessions**: {held['count']:,} of them, with a message each, accepted one after another by",
-        f"@azure/service-bus, in {held['seconds'] / held['count'] * 1000:.1f} ms each, and held by it.",
-        "It has an AMQP session for each, of which the emulator takes 256 on a connection: hence 200 on each.",
-        "RSS of the emulator, MiB:",
+        f"@azure/service-bus, in {held['seconds'] / held['count'] * 1000:.1f} ms each, and held by it on one",
+        "connection, with an AMQP session for each. RSS of the emulator, MiB:",
         "",
         "| before | messages sent | all accepted | all messages completed | all closed |",
         "|--:|--:|--:|--:|--:|",

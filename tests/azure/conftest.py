@@ -22,6 +22,7 @@ CONFIG = AzureConfig(
         QueueConfig("orders", lock_duration=60.0),
         QueueConfig("brief", lock_duration=1.0),
         QueueConfig("sessions", lock_duration=60.0, requires_session=True),
+        QueueConfig("mortal", ttl=50.0),
     ],
     [TopicConfig("events", ["all"])],
     clock=wall,

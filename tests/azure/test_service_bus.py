@@ -205,6 +205,24 @@ async def test_deferred_and_dead() -> None:
             await delivery.complete()
 
 
+async def test_expires_at() -> None:
+    """The time to live counts from when the message came, whatever its sender computed; that of the entity, too."""
+    async with emulated() as (bus, _):
+        async with bus.sender("orders") as sender:
+            early = datetime(2020, 1, 1, tzinfo=UTC)
+            await sender.send(Message(b"own", ttl=timedelta(seconds=9), absolute_expiry_time=early))
+            await sender.send(Message(b"none"))
+        async with bus.sender("mortal") as sender:
+            await sender.send(Message(b"of the entity"))
+        lives = []
+        for entity in ("orders", "mortal"):
+            async with bus.receiver(entity) as receiver:
+                for each in await receiver.peek(2):
+                    assert each.enqueued_at is not None
+                    lives.append(each.expires_at and (each.expires_at - each.enqueued_at).total_seconds())
+        assert lives == [9, None, 50]
+
+
 async def test_several_are_completed_at_once() -> None:
     """What cannot be completed keeps nothing else from it."""
     async with emulated() as (bus, azure):

@@ -10,14 +10,14 @@ import anyio
 import azure.servicebus._common.message as sdk_messages
 import pytest
 from anyio import to_thread
-from azure.servicebus import AutoLockRenewer, ServiceBusClient
+from azure.servicebus import AutoLockRenewer, ServiceBusClient, ServiceBusMessage, aio
 from azure.servicebus.exceptions import MessageLockLostError
 
 from amqp10.azure import MessageLockLost, ServiceBus
 from amqp10.broker.azure import AzureConfig
 from amqp10.testing import BackgroundServiceBus
 
-from ._azure import RETRYING, receive, send
+from ._azure import RETRYING, WAIT, receive, send
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.capability("Service Bus client")]
 
@@ -29,7 +29,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="module")
 def emulator() -> Iterator[BackgroundServiceBus]:
-    with BackgroundServiceBus(AzureConfig(["clock", "closing", "idle", "lost"])) as emulator:
+    with BackgroundServiceBus(AzureConfig(["clock", "closing", "idle", "lost", "renewed", "typed"])) as emulator:
         yield emulator
 
 
@@ -124,3 +124,36 @@ async def test_work_on_a_message_whose_lock_is_lost(emulator: BackgroundServiceB
             with anyio.fail_after(60), pytest.raises(MessageLockLost):
                 async with delivery.keep_locked():
                     await anyio.sleep_forever()
+
+
+def test_a_renewer_keeps_what_is_done(emulator: BackgroundServiceBus, sdk: ServiceBusClient) -> None:
+    """Theirs has an entry for each message that it ever renewed, until it is closed; ours has a block for each."""
+    send(sdk, "renewed", *map(str, range(3)))
+
+    async def theirs() -> None:
+        client = aio.ServiceBusClient.from_connection_string(emulator.connection_string, **RETRYING)
+        async with client, client.get_queue_receiver("renewed") as receiver, aio.AutoLockRenewer() as renewer:
+            for number in range(1, 4):
+                [message] = await receiver.receive_messages(1, max_wait_time=WAIT)
+                renewer.register(receiver, message)
+                await receiver.complete_message(message)
+                assert len(renewer._futures) == number
+
+    anyio.run(theirs, backend="asyncio")
+
+
+async def test_properties_have_the_types_that_were_sent(emulator: BackgroundServiceBus, sdk: ServiceBusClient) -> None:
+    """With theirs names and strings come as bytes; with ours they are strings."""
+    sent = [ServiceBusMessage("x", application_properties={"color": "red", "size": 1}) for _ in range(2)]
+    await to_thread.run_sync(lambda: send(sdk, "typed", *sent))
+
+    def theirs() -> None:
+        with sdk.get_queue_receiver("typed") as receiver:
+            [message] = receive(receiver)
+            assert message.application_properties == {b"color": b"red", b"size": 1}
+            receiver.complete_message(message)
+
+    await to_thread.run_sync(theirs)
+    async with ServiceBus(emulator.connection_string) as bus, bus.receiver("typed") as receiver:
+        async with await receiver.receive() as message:
+            assert message.application_properties == {"color": "red", "size": 1}

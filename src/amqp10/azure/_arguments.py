@@ -21,6 +21,23 @@ def check_time(name: str, value: object) -> None:
         raise ValueError(f"{name} is a time with a time zone: {value!r} has none; datetime.now(UTC) has one")
 
 
+def check_text(name: str, value: object) -> None:
+    """Check that an argument is text that can be kept and sent.
+
+    Raises:
+        TypeError: it is no str.
+        ValueError: it is empty, or has lone surrogates, which UTF-8 does not have.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is a str, not {value!r:.200}")
+    if not value:
+        raise ValueError(f"{name} is not empty")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{name} has no lone surrogates, as UTF-8 has none, but {value!r:.200} has one") from None
+
+
 def check_seconds(name: str, value: object) -> None:
     """Check that an argument is a number of seconds.
 

@@ -814,7 +814,7 @@ class ServiceBusDelivery(Facade):
 
     @property
     def expires_at(self) -> datetime | None:
-        """When it is dead."""
+        """When its time to live ends, counted from `enqueued_at` as Service Bus does; None for never."""
         value: datetime | None = self._get("expires_at")
         return value
 

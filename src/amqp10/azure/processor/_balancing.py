@@ -160,15 +160,15 @@ class Balancer:
     def _shares(self, held: Counter[str], partitions: int) -> dict[str, int]:
         """Return how many partitions each processor is to have.
 
-        Shares differ by one at most. Those who have more than the smaller share already are to have the larger one;
-        else the order of names decides, so that all decide alike.
+        Shares differ by one at most. The larger one is for those who own more than the smaller one: they refuse what
+        too many ask for at once. Next come those to whom that was promised; else the order of names decides, so that
+        all decide alike.
         """
         names = {*held, self.name} - {""}
         share, more = divmod(partitions, len(names))
-        return {
-            name: share + (place < more)
-            for place, name in enumerate(sorted(names, key=lambda name: (held[name] <= share, name)))
-        }
+        owned = Counter(seen.lease.owner for seen in self._seen.values())
+        order = sorted(names, key=lambda name: (owned[name] <= share, held[name] <= share, name))
+        return {name: share + (place < more) for place, name in enumerate(order)}
 
     def _renewals(self, partitions: Collection[str], now: float, leaving: bool) -> list[Lease]:
         """Return the leases that are mine and are to be renewed; requests of too many at once are refused."""

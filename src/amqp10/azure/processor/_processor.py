@@ -21,6 +21,7 @@ from ..._service import ServiceBlock
 from ...errors import AmqpError, StoreError
 from ...messaging import EventPosition
 from ...net import visible
+from .._arguments import check_text
 from ..event_hubs import EventHub
 from ._balancing import Balancer
 from ._leases import Checkpoint, ConsumerGroup, Lease, LeaseStore
@@ -98,8 +99,8 @@ class EventProcessor:
         store_error: what the store said when it was last used; None: it works.
 
     Raises:
-        TypeError: the handler is no function, or `start` is no `EventPosition`.
-        ValueError: a number out of its range, or an empty name.
+        TypeError: the handler is no function, `start` is no `EventPosition`, or a name is no str.
+        ValueError: a number out of its range, or a name that is empty or has lone surrogates.
     """
 
     _group: TaskGroup
@@ -202,8 +203,9 @@ class EventProcessor:
                 f"interval is more than 0, and expiry at least twice as much, not {interval} and {expiry}: a lease "
                 "that is renewed late must not be lost"
             )
-        if not group or name == "":
-            raise ValueError("group and name are not empty; group is the name of a consumer group, as '$Default'")
+        check_text("group", group)
+        if name is not None:
+            check_text("name", name)
         self._hub = hub
         self._store = store
         self.name: str = name if name is not None else str(uuid4())

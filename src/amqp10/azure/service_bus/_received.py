@@ -79,8 +79,10 @@ class ReceivedMessage:
 
     @property
     def expires_at(self) -> datetime | None:
-        """When it is dead."""
-        return moment(self.message.absolute_expiry_time)
+        """When its time to live ends, counted from `enqueued_at` as Service Bus does; None for never."""
+        if self.message.ttl is None or self.enqueued_at is None:
+            return moment(self.message.absolute_expiry_time)
+        return self.enqueued_at + self.message.ttl
 
     @property
     def session_id(self) -> str | None:
