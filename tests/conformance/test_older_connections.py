@@ -24,6 +24,7 @@ from amqp10.dialects.v0_9.wire.methods import (
     ConnectionTuneOk,
     QueueDeclare,
 )
+from amqp10.dialects.v0_9.wire.tables import TABLES
 from amqp10.dialects.v0_9.wire.variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
 from amqp10.dialects.v0_10.wire.controls import ConnectionClose as Close
 from amqp10.dialects.v0_10.wire.controls import ConnectionOpen as Open
@@ -208,6 +209,36 @@ def test_no_initial_response(name: str, variant: Variant) -> None:
     engine.receive_data(frame(variant, ConnectionSecureOk(b"\0user\0secret")))
     assert [type(each) for each in methods(variant, engine.data_to_send())] == [ConnectionTune]
     assert engine.identity == "user"
+
+
+@FAMILY
+@pytest.mark.parametrize("asked", [False, True])
+@pytest.mark.parametrize(
+    ("login", "let_in"),
+    [
+        ({"LOGIN": "user", "PASSWORD": "secret"}, True),
+        ({"LOGIN": "user", "PASSWORD": "wrong"}, False),
+        ({"LOGIN": "user\0x", "PASSWORD": "secret"}, False),
+        ({"LOGIN": "user", "PASSWORD": 1}, False),
+        ({"x": "y"}, False),
+    ],
+)
+def test_amqplain(name: str, variant: Variant, login: dict[str, Any], let_in: bool, asked: bool) -> None:
+    """User and password as a table: the first choice of php-amqplib and py-amqp, offered wherever PLAIN is."""
+    engine = server_of(name, None, PASSWORDS)
+    engine.receive_data(variant.header)
+    (start,) = methods(variant, engine.data_to_send())
+    assert start.mechanisms.endswith(b"PLAIN AMQPLAIN")
+    octets = bytearray()
+    TABLES.write(octets, login)
+    response = bytes(octets[4:])
+    engine.receive_data(frame(variant, ConnectionStartOk({}, "AMQPLAIN", b"" if asked else response, "en_US")))
+    if asked:
+        assert methods(variant, engine.data_to_send()) == [ConnectionSecure(b"")]
+        engine.receive_data(frame(variant, ConnectionSecureOk(response)))
+    said = methods(variant, engine.data_to_send())
+    assert [type(each) for each in said] == ([ConnectionTune] if let_in else [])
+    assert engine.identity == ("user" if let_in else None)
 
 
 @pytest.mark.spec("0-9-1 connection.secure-ok", "a client answers a challenge, also one that asks for what was said")

@@ -34,6 +34,7 @@ from ..wire.methods import (
     ConnectionUpdateSecretOk,
 )
 from ..wire.variant import Variant
+from .amqplain import AMQPLAIN, PLAIN, plain_of, with_amqplain
 from .owners import ConnectionCore
 from .session import ServerSession
 
@@ -65,6 +66,7 @@ class ServerConnection(ConnectionCore):
         self._authenticator = authenticator
         self._handshake = ServerHandshake(authenticator, last_word=True)
         self._properties: dict[str, Any] = {}
+        self._amqplain = False  # the client's responses are those of AMQPLAIN
         self._tune_sent = self._tuned = False
         self._frame_max = 0
         self._channel_max = 0
@@ -93,7 +95,8 @@ class ServerConnection(ConnectionCore):
         else:
             properties["capabilities"] = " ".join((*SERVER_CAPABILITIES, *offered))
         major, minor = variant.version
-        self.write(ConnectionStart(major, minor, properties, " ".join(self._handshake.offered).encode(), b"en_US"))
+        mechanisms = " ".join(with_amqplain(self._handshake.offered))
+        self.write(ConnectionStart(major, minor, properties, mechanisms.encode(), b"en_US"))
 
     def receive_start_ok(self, method: ConnectionStartOk) -> None:
         if self._handshake.mechanism:
@@ -103,14 +106,19 @@ class ServerConnection(ConnectionCore):
         self.takes_cancel_notify = "consumer_cancel_notify" in capable
         self._takes_blocked = "connection.blocked" in capable and ConnectionBlocked in self.engine.variant.methods
         self._takes_refusal = "authentication_failure_close" in capable
+        self._amqplain = method.mechanism == AMQPLAIN
+        mechanism = PLAIN if self._amqplain else method.mechanism
         # An empty response counts as absent, except for the one mechanism that may have nothing to send.
-        response = method.response if method.response or method.mechanism == "EXTERNAL" else None
-        self._take(self._handshake.start(method.mechanism, response))
+        response = self._read(method.response) if method.response or mechanism == "EXTERNAL" else None
+        self._take(self._handshake.start(mechanism, response))
 
     def receive_secure_ok(self, method: ConnectionSecureOk) -> None:
         if not self._handshake.mechanism or self._tune_sent:
             raise Fault(503, "connection.secure-ok, which is not expected here", method.code)
-        self._take(self._handshake.step(method.response))
+        self._take(self._handshake.step(self._read(method.response)))
+
+    def _read(self, response: bytes) -> bytes:
+        return plain_of(response) if self._amqplain else response
 
     def _take(self, step: LoginStep) -> None:
         """Act on the next step of the login; only clients that know RabbitMQ's way are told why a login is refused."""
