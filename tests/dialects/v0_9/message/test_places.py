@@ -372,6 +372,13 @@ def test_redelivery() -> None:
     assert Message.decode(FromBasic(TABLES).map(b"\1\0\1q", count, b"")).delivery_count == 4
 
 
+def test_the_count_of_a_quorum_queue() -> None:
+    """As an annotation it says what the header of that name says, so that other programs see nothing of ours."""
+    message = Message(b"", delivery_count=2, message_annotations={Symbol("x-delivery-count"): ULong(2)})
+    route, _ = ToBasic(TABLES, "", "q").map(message.encode())
+    assert BasicProperties.decode(route.properties, TABLES).headers == {"x-delivery-count": 2}
+
+
 @pytest.mark.parametrize("odd", [5, [1], {"headers": 5}, {"children": 5}, {"headers": {7: 7}}])
 def test_odd_annotations_in_the_rest(odd: object) -> None:
     """What a peer puts in the place of what was kept is its own affair: the message is read all the same."""

@@ -434,7 +434,7 @@ def _write_annotations(
             _header_named(name) and tables.holds({str(name): value}) and (arrays or not isinstance(value, dict | list))
         ):
             headers[str(name)] = value
-        else:
+        elif name != DELIVERY_COUNT or value != message.delivery_count:  # else the header of that name says it
             others[name] = value
     if others:
         rest["message_annotations"] = others
