@@ -24,36 +24,36 @@ OnStale = Literal["raise", "ignore"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconnect:
-    """How to stay up: `Connection(urls, reconnect=Reconnect())`.
+    """How to restore a lost connection: `Connection(urls, reconnect=Reconnect())`.
 
-    A round tries each host once; between rounds there is a pause, which grows from `initial_delay` to `max_delay`. A
-    loss is followed by such a pause, too. Sessions and links come back by themselves, a link that only the peer
-    detached among them; what each call does meanwhile is said in "What happens when".
+    A round tries each host once. Between rounds, and after a loss, there is a pause, which grows from `initial_delay`
+    to `max_delay`. Sessions and links come back by themselves, including a link that only the peer detached. The page
+    "What happens when" describes what each call does meanwhile.
 
     Attributes:
-        initial_delay, max_delay: the shortest and the longest pause, seconds.
-        multiplier: by how much the pause grows with each round.
-        jitter: the part of a pause that is left to chance, 0 to 1.
-        attempts: rounds after a loss before it is given up; `math.inf` for no end.
-        max_time: seconds after a loss before it is given up.
-        first_attempts, first_max_time: the same for the first connection; 1 round unless said.
+        initial_delay, max_delay: the shortest and the longest pause, in seconds.
+        multiplier: the factor by which the pause grows with each round.
+        jitter: the fraction of a pause that is random, 0 to 1.
+        attempts: the number of rounds after a loss before giving up; `math.inf` for no limit.
+        max_time: the seconds after a loss before giving up.
+        first_attempts, first_max_time: the same for the first connection; 1 round by default.
         attempt_timeout: seconds that one attempt may take, from connecting to the peer's open.
         order: "ordered": each round begins with the first host; "random": each round has an order of its own.
-        follow_alternatives: go where the peer says: to the hosts that its open names for failover, and where a
-            redirect leads (§2.8.16, §2.8.18), as far as `redirect_hosts` allows. Never from TLS to a host without it.
-        redirect_hosts: hosts beside those of the URLs where the peer may send the connection or a link, at any port,
-            for the login goes there, too: names, addresses, "*.example.com" for every name below example.com, "*" for
-            any host.
-        on_uncertain: what to do with a message when it is not known whether it arrived: "resend" it, so that it
-            may be there twice, or "raise" `DeliveryUncertain` where its outcome is waited for.
-        on_stale: settling a delivery that the peer did not resume: "raise" `StaleDelivery`, or "ignore" it.
-        resume_timeout: seconds that the peer is asked to keep a link's state without its connection, so that it can be
-            resumed (§2.6.13); 0 to ask for nothing. While it does, what the link holds goes to nobody else.
-        declare_again: queues, exchanges and bindings that were declared by `connection.native` are declared again
+        follow_alternatives: also use the hosts that the peer names: those of its open for failover, and those of a
+            redirect (§2.8.16, §2.8.18), if `redirect_hosts` allows them. Never from TLS to a host without it.
+        redirect_hosts: hosts, besides those of the URLs, to which the peer may redirect the connection or a link, at
+            any port. The login goes there, too. Names, addresses, "*.example.com" for every name below example.com,
+            "*" for any host.
+        on_uncertain: what to do if it is unknown whether a message arrived: "resend" it, so that it may arrive twice,
+            or "raise" `DeliveryUncertain` where its outcome is waited for.
+        on_stale: when a delivery is settled that the peer did not resume: "raise" `StaleDelivery`, or "ignore" it.
+        resume_timeout: seconds for which to ask the peer to keep a link's state without its connection, so that the
+            link can be resumed (§2.6.13); 0 not to ask. During that time nobody else gets the messages of the link.
+        declare_again: whether to repeat declarations made by `connection.native`, of queues, exchanges and bindings,
             before links are attached again.
 
     Raises:
-        ValueError: a number or word is not valid.
+        ValueError: a number or word is invalid.
     """
 
     initial_delay: float = 0.1

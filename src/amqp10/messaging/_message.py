@@ -104,27 +104,27 @@ def _map(name: str, doc: str) -> Any:
 
 
 class Message:
-    """A message: a body, and around it the fields of the specification, flat and by its names (§3.2).
+    """A message: a body and the fields of the specification, flat and with its names (§3.2).
 
-    `bytes` (also `bytearray`, `memoryview`) make a data section, any other body an amqp-value section; `Data`,
-    `AmqpSequence` and `AmqpValue` say it explicitly. Numbers and text keep their AMQP type when they are decoded and
+    `bytes` (also `bytearray`, `memoryview`) become a data section, and any other body an amqp-value section; `Data`,
+    `AmqpSequence` and `AmqpValue` choose explicitly. Numbers and text keep their AMQP type when they are decoded and
     encoded again.
 
-    Fields may be set at any time; they are checked by `encode`, which names the one that is wrong. Messages with equal
-    fields and bodies are equal.
+    You can set fields at any time. `encode` checks them and names a wrong one. Messages with equal fields and bodies
+    are equal.
 
     Where Python has a choice:
 
     - `ttl` is a `timedelta`; on the wire it counts whole milliseconds, up to 49.7 days, and is rounded up to them.
     - `message_id` and `correlation_id` are an int (sent as ulong), `UUID`, bytes or str.
-    - `content_type` and `content_encoding` are symbols; a str is taken for one.
+    - `content_type` and `content_encoding` are symbols; a str is converted.
     - Keys of annotations and footer are symbols or ulongs; a str is sent as a symbol, an int as a ulong. Values may be
       anything.
     - Keys of `application_properties` are str, values of simple types only: no list, map, array or described value.
-    - The map fields are always a dict, empty when the section is absent; an empty one is not sent.
+    - The map fields are always a dict, which is empty if the section is absent; an empty one is not sent.
 
     Raises:
-        TypeError: a keyword that is no field of a message.
+        TypeError: a keyword is not a field of a message.
     """
 
     __slots__ = _SLOTS
@@ -224,7 +224,7 @@ class Message:
         return source  # type: ignore[return-value]
 
     def check(self) -> None:
-        """Read all that has not been read yet.
+        """Decode everything that has not been decoded yet.
 
         Raises:
             DecodeError: something in the payload is malformed.
@@ -315,7 +315,7 @@ class Message:
     def encode(self) -> bytes:
         """Encode the message; sections that would be empty are left out.
 
-        Of a decoded message, sections that were not changed are kept byte for byte.
+        In a decoded message, unchanged sections are kept byte for byte.
 
         Raises:
             EncodeError: a field is of the wrong type or out of range (it is named), or the body has no AMQP encoding.
@@ -423,7 +423,7 @@ class Message:
     def replace(self, **changes: Unpack[MessageChanges]) -> Self:
         """Return a copy with these fields changed; None removes a field.
 
-        The copy has dicts of its own, but shares what is in them, and the body.
+        The copy has its own dicts, but shares their values and the body.
 
         Raises:
             TypeError: a keyword that is neither `body` nor a field of a message.

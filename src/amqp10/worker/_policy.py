@@ -46,16 +46,16 @@ Decision = Retry | DeadLetter | Outcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retries:
-    """The policy: try again after a pause that grows, and dead-letter the message after the last attempt.
+    """The retry policy: retry after a growing pause, and dead-letter the message after the last attempt.
 
-    A `DecodeError` is never tried again: the same bytes would fail the same way. For rules of your own make a subclass
-    and override `decide`.
+    A `DecodeError` is never retried, because the same bytes would fail again. For other rules, write a subclass and
+    override `decide`.
 
     Attributes:
-        attempts: how often a message is handed to the handler at most, wherever it was tried before.
-        initial_delay, max_delay: the first and the longest pause, seconds, before `jitter` shortens them.
-        multiplier: by how much the pause grows with each attempt.
-        jitter: by up to which part a pause is shortened at random, 0 to 1.
+        attempts: the maximum number of attempts for a message, including attempts of other workers.
+        initial_delay, max_delay: the first and the longest pause, in seconds, before `jitter` shortens them.
+        multiplier: the factor by which the pause grows with each attempt.
+        jitter: the fraction by which a pause may be shortened at random, 0 to 1.
         never: exceptions after which the message is dead-lettered at once.
 
     Raises:
@@ -78,11 +78,11 @@ class Retries:
             raise ValueError(f"multiplier is 1 at least and jitter 0 to 1, not {self.multiplier} and {self.jitter}")
 
     def decide(self, error: Exception, message: Message, attempt: int) -> Decision:
-        """Return what becomes of a message whose handler raised.
+        """Return what happens to a message whose handler raised.
 
         Args:
-            error: what it raised.
-            attempt: which attempt it was, counted from 1.
+            error: the exception that it raised.
+            attempt: the number of the attempt, counted from 1.
         """
         if isinstance(error, DecodeError):
             return DeadLetter(str(error), condition="amqp:decode-error")

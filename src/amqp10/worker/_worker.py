@@ -126,59 +126,60 @@ class Worker:
         async with Worker(connection, "orders", handle, concurrency=20) as worker:
             await worker.until_signal()
 
-    What the handler does decides what becomes of a message:
+    The handler decides what happens to a message:
 
-    - it returns None: accepted; it returns an outcome, `Released()` for one: that;
-    - it raises `DeadLetter`: dead-lettered, with the reason;
-    - it raises `Retry` or anything else: as `retries` says: tried again after a pause, and dead-lettered after the last
-      attempt;
-    - it is cancelled: released.
+    - If it returns None, the message is accepted. If it returns an outcome, such as `Released()`, the message gets
+    that.
+    - If it raises `DeadLetter`, the message is dead-lettered, with the reason.
+    - If it raises `Retry` or anything else, `retries` decides: the message is retried after a pause, and dead-lettered
+      after the last attempt.
+    - If it is cancelled, the message is released.
 
-    Messages are handled at least once: after a loss of the connection, or of the process, some come again. Attempts
-    are counted over that, as far as the broker counts them (`Message.delivery_count`, which the handler sees with all
-    attempts in it); a message that was tried too often before it came here is dead-lettered without another attempt.
+    Messages are handled at least once: after the connection or the process is lost, some arrive again. Attempts still
+    count then, if the broker counts them (`Message.delivery_count`, in which the handler sees all attempts). A message
+    that was tried too often before it arrived is dead-lettered without another attempt.
 
-    Leaving the block receives no more, waits up to `drain_timeout` seconds for the handlers that run, cancels those
-    that are left, and gives back what has no outcome. If an exception leaves the block, or it is cancelled, the
-    handlers are cancelled at once. When no more can be received, because the link or the connection is over, the block
-    is cancelled, and the reason raised from it.
+    Leaving the block stops receiving, waits up to `drain_timeout` seconds for running handlers, cancels the rest, and
+    gives back the messages without an outcome. If an exception leaves the block, or the block is cancelled, the
+    handlers are cancelled at once. If the link or the connection ends, the block is cancelled and raises the reason.
 
     Args:
-        connection: an open connection, best with `reconnect`; of any dialect.
-        address: where the messages come from: an address, or a `Source` to say more.
-        handler: a coroutine function, which gets the `Message`; or a plain function, which runs in a thread. With
-            `batch_size` it gets a list of them.
-        concurrency: handlers that run at the same time.
-        prefetch: messages that may be on their way or wait here beyond those; as many as are handled at a time unless
-            said, none on Service Bus, where their locks run meanwhile. Less is fairer to other workers, more is faster
-            where handlers are quick.
-        retries: how often and when a message is tried again.
-        delay_by: "memory": a message that is to be tried again is held here, unsettled. "broker": the broker keeps it
-            meanwhile, so that it is no worker's; RabbitMQ 4.3 does so in quorum queues, Artemis, Azure Service Bus and
-            the embedded broker in all.
-        delay_queue: the address of a queue that hands messages on to `address` when their time-to-live is over (in
-            RabbitMQ, one with a dead-letter exchange): messages that are to be tried again wait there.
+        connection: an open connection of any dialect, preferably with `reconnect`.
+        address: the address of the messages, or a `Source` for further settings.
+        handler: a coroutine function that gets the `Message`, or a plain function, which runs in a thread. With
+            `batch_size` it gets a list of messages.
+        concurrency: the number of handlers that run at the same time.
+        prefetch: the number of further messages that may be on their way or wait here. The default is the number
+            handled at a time; on Service Bus it is 0, because locks run down meanwhile. A smaller number is fairer to
+            other workers, a larger one is faster if handlers are quick.
+        retries: how often and when a message is retried.
+        delay_by: "memory": a message that waits for its retry is held here, unsettled. "broker": the broker keeps it,
+            so that no worker holds it; RabbitMQ 4.3 can in quorum queues, Artemis, Azure Service Bus and the embedded
+            broker in all queues.
+        delay_queue: the address of a queue that passes messages on to `address` when their time-to-live has passed (in
+            RabbitMQ, a queue with a dead-letter exchange). Messages wait there for their retry.
         dead_letters: an address to which dead letters are sent, with the reason in their annotations. None: they are
-            rejected, and the broker does with them as it is configured.
-        key: returns the key of a message; messages of one key are handled one after the other, in their order, retries
-            of the earlier included. None as key: in no order.
-        batch_size: the most messages to hand to the handler at a time.
+            rejected, and the broker does what it is configured to do.
+        key: returns the key of a message. Messages with the same key are handled one after the other, in order,
+            including retries of earlier ones. If the key is None, there is no order.
+        batch_size: the maximum number of messages to pass to the handler at a time.
         max_wait: seconds to wait for a batch to fill, after its first message.
-        max_held: messages that may be held for a retry, or behind others of their key; with more nothing is received.
-        clock: the time in seconds since 1970, by which locks of Service Bus are renewed, and delays told to the broker.
+        max_held: the number of messages that may be held for a retry, or behind others of their key. At that number
+            nothing more is received.
+        clock: returns the time in seconds since 1970, for renewing locks of Service Bus and for delays at the broker.
         drain_timeout: seconds that handlers have to finish when the block is left.
 
     Attributes:
         running: messages that are being handled.
         held: messages that are held for a retry, or behind an earlier one of their key.
-        handled: messages that the handler has given an outcome, since the beginning.
-        retried: attempts that failed and are followed by another one.
+        handled: messages to which the handler has given an outcome since the start.
+        retried: failed attempts that are followed by another one.
         dead_lettered: messages that were dead-lettered.
-        locks_lost: messages of Service Bus whose lock ended before they had an outcome there: they come again.
+        locks_lost: messages of Service Bus whose lock ended before they had an outcome; they arrive again.
 
     Raises:
-        ValueError: a number out of its range, or settings that do not go together.
-        TypeError: the handler is no function, or takes no message.
+        ValueError: a number is out of range, or settings do not fit together.
+        TypeError: the handler is not a function, or takes no message.
     """
 
     _group: TaskGroup
@@ -377,7 +378,7 @@ class Worker:
         return locks
 
     def stop(self) -> None:
-        """Receive no more, and give back what no handler has; those that run may finish. Never blocks."""
+        """Stop receiving, and give back the messages that no handler has. Running handlers may finish. Never blocks."""
         if self._stopping.is_set():
             return
         self._stopping.set()
@@ -394,7 +395,7 @@ class Worker:
         self._end()
 
     async def until_signal(self, *signals: signal.Signals) -> signal.Signals | None:
-        """Wait for a signal, SIGINT and SIGTERM unless others are named; only in the main thread.
+        """Wait for a signal, SIGINT or SIGTERM unless you name others. Works only in the main thread.
 
         Leaving the block of the worker then drains. A second signal ends the process as usual.
 
@@ -402,7 +403,7 @@ class Worker:
             The signal; None if `stop()` was called before one came.
 
         Raises:
-            LocalProtocolError: the worker was not begun by `async with`, or its block was left.
+            LocalProtocolError: the worker was not opened by `async with`, or its block was left.
             RuntimeError, ValueError: this is not the main thread.
 
         Cancelling: only stops the waiting.
