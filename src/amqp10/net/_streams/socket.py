@@ -242,19 +242,14 @@ class TrioSocketStream(SocketStream):
 
     lends: Final = True
 
-    def __init__(self, raw: socket.socket, owner: ByteStream | None) -> None:
-        super().__init__(raw, owner)
-        import trio  # here, for who runs on asyncio need not import it
-
-        self._wait_readable = trio.lowlevel.wait_readable  # what anyio's calls in the end
-        self._taken, self._gone = trio.BusyResourceError, trio.ClosedResourceError
-
     async def _readable(self) -> None:
+        # What anyio's calls in the end; not imported above, for who runs on asyncio need not import it.
+        trio = sys.modules["trio"]
         try:
-            await self._wait_readable(self._socket)
-        except self._taken:
+            await trio.lowlevel.wait_readable(self._socket)
+        except trio.BusyResourceError:
             raise anyio.BusyResourceError("reading from") from None
-        except self._gone:
+        except trio.ClosedResourceError:
             raise anyio.ClosedResourceError from None
 
 
