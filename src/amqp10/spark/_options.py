@@ -83,24 +83,25 @@ class Options:
     url: tuple[str, ...] = _option(
         "all",
         urls,
-        "The broker, `amqp://user:password@host:port` or any other URL that `Connection` takes; several with commas "
-        "between them are tried in turn.",
+        "The broker: `amqp://user:password@host:port` or any other URL that `Connection` accepts. Several, "
+        "separated by commas, are tried in turn.",
         shown="required",
         secret=True,
     )
     address: str | None = _option(
         "all",
         nonempty,
-        "The queue, topic or stream. When writing without it, each row's column `to` says where it goes, "
-        "as the broker spells it.",
+        "The queue, topic or stream. When writing without it, the column `to` of each row is its address, in "
+        "the broker's form.",
         shown="required to read",
         aliases=("queue", "path"),
     )
     address_type: AddressType = _option(
         "all",
         choice(AddressType),
-        "What `address` names: a `queue` or `topic`, spelled as the broker wants it (`/queues/orders` at RabbitMQ); "
-        "or it is to be used as it stands, `raw`. A topic can be written to only: it keeps nothing for the next batch.",
+        "What `address` names: a `queue` or a `topic`, which is put into the broker's form (`/queues/orders` "
+        "on RabbitMQ). `raw` uses the address unchanged. A topic can only be written to, because it keeps "
+        "nothing for the next batch.",
         "queue",
     )
     username: str | None = _option("all", nonempty, "The user, if the URL has none.")
@@ -109,63 +110,66 @@ class Options:
     sasl: Sasl = _option(
         "all",
         choice(Sasl),
-        "The SASL mechanism; `auto`: the strongest that the peer and the credentials allow. `cbs`, which "
-        "`mode=eventhubs` takes for `auto`, puts tokens at the node `$cbs`, as Azure wants it: `token`, or those that "
-        "the shared access key signs, whose policy is the user and which is the password.",
+        "The SASL mechanism. `auto` is the strongest that the peer and the credentials allow. `cbs`, the "
+        "default of `mode=eventhubs`, puts tokens at the node `$cbs`, as Azure requires: the option `token`, "
+        "or tokens signed by a shared access key, with its policy as the user and the key as the password.",
         "auto",
     )
     allow_insecure: bool = _option(
         "all",
         boolean,
-        "Send a password, or tokens at `$cbs`, without TLS beyond the own machine, readable to everyone on the way.",
+        "Allow sending a password, or tokens for `$cbs`, to another machine without TLS, readable to everyone"
+        " on the way.",
         False,
     )
-    tls_ca: str | None = _option("all", nonempty, "File of certificates (PEM) that sign the server's.", name="tls.ca")
+    tls_ca: str | None = _option(
+        "all", nonempty, "File of authorities (PEM) that sign the server's certificate.", name="tls.ca"
+    )
     tls_certificate: str | None = _option("all", nonempty, "File of our own certificate (PEM).", name="tls.certificate")
     tls_key: str | None = _option("all", nonempty, "File of its key (PEM).", name="tls.key")
     tls_verify: bool = _option("all", boolean, "Check the server's certificate.", True, name="tls.verify")
     dialect: str = _option(
         "all", dialect_name, "The protocol: `1.0`, one of the older ones, or `auto` to ask the server.", "1.0"
     )
-    idle_timeout: float = _option("all", seconds, "Silence after which a connection is lost (s).", 60.0)
+    idle_timeout: float = _option("all", seconds, "Seconds of silence after which a connection counts as lost.", 60.0)
     connect_timeout: float = _option(
-        "all", seconds, "How long a connection that cannot be made, or is lost, is tried again (s).", 30.0
+        "all", seconds, "Seconds for which the client retries a connection that cannot be opened or was lost.", 30.0
     )
     setup: str | None = _option(
         "all",
         function_name,
-        "A function, `MODULE:FUNCTION`, that each Python process of Spark calls once before it connects, for telemetry "
-        "or logging; the module is to be there on all machines.",
+        "A function, `MODULE:FUNCTION`, that each Python process of Spark calls once before it connects, for "
+        "telemetry or logging. The module must exist on all machines.",
     )
 
     # Reading
     mode: Mode = _option(
         "read, stream",
         choice(Mode),
-        "What `address` is: a `queue`, whose messages are consumed; a RabbitMQ `stream`, or super stream; the "
-        "partitions of `eventhubs`. `auto`: a stream if an option for streams is given, else a queue; where the broker "
-        "says that it has the other of the two, the query fails and says so.",
+        "What `address` is: a `queue`, whose messages are consumed; a RabbitMQ `stream` or super stream; or "
+        "the partitions of `eventhubs`. `auto` means a stream if an option for streams is set, otherwise a "
+        "queue. If the broker says that it is the other kind, the query fails with that reason.",
         "auto",
     )
     ack: Ack = _option(
         "read, stream",
         choice(Ack),
-        "`browse`: look at the queue and leave it as it is (batch only). `wal`: take messages, write them to "
-        "`walLocation`, then accept. `accept`: accept them and hope (at most once). `auto`: browse in batch, wal in "
-        "streams.",
+        "`browse`: read the queue and leave its messages there (batch only). `wal`: take messages, write them"
+        " to `walLocation`, then accept them. `accept`: accept them at once (at most once). `auto`: `browse` "
+        "in batch, `wal` in streams.",
         "auto",
     )
     body_format: BodyFormat = _option(
         "all",
         choice(BodyFormat),
-        "`binary`: data as it is, text as UTF-8, other values as JSON. `string`: the same, in a column of strings. "
-        "`json`: bodies that are values, text among them, as JSON. `amqp`: the whole encoded message.",
+        "`binary`: data unchanged, text as UTF-8, other values as JSON. `string`: the same, in a column of "
+        "strings. `json`: bodies that are values, including text, as JSON. `amqp`: the whole encoded message.",
         "binary",
     )
     sessions: bool = _option(
         "read, stream",
         boolean,
-        "The queue, or subscription, of Azure Service Bus requires sessions: a task takes the next that nobody has, "
+        "The queue or subscription of Azure Service Bus requires sessions. A task takes the next free one, "
         "then another, and holds them until their messages are settled. Not with `ack=browse`.",
         False,
     )
@@ -173,22 +177,22 @@ class Options:
     pushdown: bool = _option(
         "read",
         boolean,
-        "Have the broker apply filters of the DataFrame, by `subject` and `priority`, when it is browsed; "
-        "needs `spark.sql.python.filterPushdown.enabled=true`.",
+        "Let the broker apply filters of the DataFrame by `subject` and `priority` when a queue is browsed. "
+        "Needs `spark.sql.python.filterPushdown.enabled=true`.",
         False,
     )
     amqp_filters: dict[str, Any] | None = _option(
         "read, stream",
         json_object,
-        'Further filters for the broker, by name: `{"rabbitmq:stream-filter": ["eu"]}`. The name is the descriptor, '
-        'unless the value is `{"descriptor": "...", "value": ...}`. One that the broker says it does not apply '
-        "fails the read; RabbitMQ says so of none, its queues have none.",
+        'Further filters for the broker, by name: `{"rabbitmq:stream-filter": ["eu"]}`. The name is the '
+        'descriptor, unless the value is `{"descriptor": "...", "value": ...}`. If the broker says that it '
+        "does not apply one, the read fails. RabbitMQ never says so, although its queues apply none.",
         name="amqp.filters",
     )
     amqp_source_capabilities: tuple[str, ...] = _option(
         "read, stream",
         json_strings,
-        'Capabilities to ask of the source: `["shared"]`.',
+        'Capabilities to request from the source: `["shared"]`.',
         (),
         shown="-",
         name="amqp.sourceCapabilities",
@@ -200,72 +204,76 @@ class Options:
         name="amqp.linkProperties",
     )
     num_partitions: int = _option(
-        "read, stream", at_least(1), "Links that consume a queue at the same time; order holds only with 1.", 1
+        "read, stream",
+        at_least(1),
+        "Number of links that consume a queue at the same time. Order is kept only with 1.",
+        1,
     )
     max_messages: int = _option(
         "read",
         at_least(1),
-        "The most messages that a batch read takes or looks at; of a log, shared in proportion among its partitions.",
+        "Maximum number of messages that a batch read takes or browses; for a log, shared in proportion among"
+        " its partitions.",
         2**31 - 1,
         shown="no limit",
     )
     receive_timeout: float = _option(
-        "read, stream", seconds, "Silence of the broker, while it should deliver, that fails the task (s).", 60.0
+        "read, stream", seconds, "Seconds of silence after which a task fails, while the broker should deliver.", 60.0
     )
 
     # Streaming from queues
     wal_location: str | None = _option(
         "read, stream",
         directory,
-        "Directory of the write-ahead segments, which the driver and all executors see: a local path on one node, else "
-        "a shared file system.",
+        "Directory of the write-ahead segments, which the driver and all executors must see: a local path on "
+        "one node, otherwise a shared file system.",
         shown="required with `ack=wal`",
     )
     wal_lease: float = _option(
         "stream",
         seconds,
-        "Silence of a task after which another attempt stops waiting for its segment (s).",
+        "Seconds of silence of a task after which another attempt stops waiting for its segment.",
         60.0,
     )
     dedupe: Dedupe = _option(
         "stream",
         choice(Dedupe),
-        "Drop messages that come again, known by their message-id. `auto`: those of a batch whose acceptance the "
-        "broker did not confirm, because a task or a connection died. `all`: those of any batch whose ids are kept. "
-        "`none`.",
+        "Drop messages that arrive again, recognized by their message-id. `auto`: messages of batches whose "
+        "acceptance the broker did not confirm because a task or a connection died. `all`: messages of every "
+        "batch whose ids are kept. `none`: drop nothing.",
         "auto",
     )
     wal_retain_batches: int = _option(
         "stream",
         at_least(1),
-        "Committed batches whose message-ids are kept for that; those that the broker did not confirm for 24 hours as "
-        "well.",
+        "Number of committed batches whose message-ids are kept for that. Ids that the broker did not confirm"
+        " are also kept for 24 hours.",
         10,
     )
     max_messages_per_trigger: int = _option(
         "stream",
         at_least(1),
-        "The most messages that a micro-batch takes.",
+        "Maximum number of messages in a micro-batch.",
         100_000,
         aliases=("maxOffsetsPerTrigger",),
     )
     max_bytes_per_trigger: int | None = _option(
         "stream",
         at_least(1),
-        "Of a queue, roughly the most octets of messages that a micro-batch takes, whatever their number: a link that "
-        "has its share asks for no more, and takes what is on its way.",
+        "For a queue, the approximate maximum number of octets in a micro-batch. A link that has its share "
+        "asks for no more, and takes only what is on its way.",
         shown="no limit",
     )
     stop_file: str | None = _option(
         "stream",
         nonempty,
-        "While there is a file of this name on the driver's machine no batch begins: a query that is to stop comes to "
-        "the end of the one under way, and waits there for `query.stop()`.",
+        "While a file of this name exists on the driver's machine, no batch begins. So a query can finish its"
+        " current batch, and then waits for `query.stop()`.",
     )
     probe: Probe = _option(
         "stream",
         choice(Probe),
-        "How the driver finds that messages wait: `auto` looks at one; `always` starts a batch at each trigger.",
+        "How the driver detects waiting messages: `auto` browses one; `always` starts a batch at each trigger.",
         "auto",
     )
 
@@ -279,22 +287,23 @@ class Options:
     starting_timestamp: datetime | None = _option(
         "read, stream",
         moment,
-        "Where to begin instead: with the first message since then by the broker's clock; milliseconds since 1970, or "
-        "as `2026-01-31T06:00:00Z`. RabbitMQ knows the time of messages that were stored together, and begins with the "
-        "first of them.",
+        "Alternative starting point: the first message since that time by the broker's clock, in milliseconds"
+        " since 1970 or as `2026-01-31T06:00:00Z`. RabbitMQ knows only the time of messages that were stored "
+        "together, and begins with the first of them.",
     )
     ending_offsets: str | dict[str, int | str] | None = _option(
-        "read", ending_offsets, "Where to end, exclusively: `latest`, or offsets by partition.", shown="`latest`"
+        "read", ending_offsets, "Where to end (exclusive): `latest`, or offsets by partition.", shown="`latest`"
     )
     fail_on_data_loss: bool = _option(
         "read, stream",
         boolean,
-        "Fail when messages that were to be read are not there any more: retention has removed them, the log was made "
-        "anew, or an older checkpoint asks for segments that are deleted. Else warn, and go on with what there is.",
+        "Fail if messages to be read no longer exist: retention has removed them, the log was created anew, "
+        "or an older checkpoint refers to deleted segments. If false, warn and continue with the remaining "
+        "messages.",
         True,
     )
     min_partitions: int = _option(
-        "read, stream", at_least(1), "Split offset ranges so that there are as many partitions.", 1
+        "read, stream", at_least(1), "Split offset ranges to get at least this many partitions.", 1
     )
     consumer_group: str = _option("read, stream", nonempty, "The consumer group of Event Hubs.", "$Default")
 
@@ -302,27 +311,27 @@ class Options:
     message_ids: MessageIds = _option(
         "write",
         choice(MessageIds),
-        "`auto`: a row without `message_id` gets one that is the same when its task is repeated. `column`: only those "
-        "of the column, which must not be null. `none`: the column's, or none.",
+        "`auto`: a row without `message_id` gets one that stays the same when its task is repeated. `column`:"
+        " use only the column, which must not be null. `none`: use the column, or no id.",
         "auto",
     )
     duplicate_id_property: str | None = _option(
         "write",
         nonempty,
-        "Application property that gets the message-id, by which the broker drops duplicates: `_AMQ_DUPL_ID` at "
-        "Artemis.",
+        "Application property that gets the message-id, by which the broker drops duplicates: `_AMQ_DUPL_ID` "
+        "on Artemis.",
     )
     transaction: TransactionScope = _option(
-        "write", choice(TransactionScope), "`task`: the rows of a task are sent all or none.", "none"
+        "write", choice(TransactionScope), "`task`: send all rows of a task or none.", "none"
     )
-    max_in_flight: int = _option("write", at_least(1), "Messages of a task without an outcome.", 1000)
+    max_in_flight: int = _option("write", at_least(1), "Maximum number of messages of a task without an outcome.", 1000)
     on_reject: OnReject = _option(
         "write",
         choice(OnReject),
-        "`fail` the task when the broker rejects a message, or `drop` it, with a line in the log.",
+        "If the broker rejects a message: `fail` the task, or `drop` the message with a line in the log.",
         "fail",
     )
-    durable: bool = _option("write", boolean, "Whether messages without a column `durable` are.", True)
+    durable: bool = _option("write", boolean, "Whether messages without a column `durable` are durable.", True)
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Options:
