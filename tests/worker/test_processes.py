@@ -109,7 +109,7 @@ async def test_drains_on_a_signal(folder: Path, number: signal.Signals, backend:
                 process.send_signal(number)
                 assert process.stderr is not None
                 log = ""
-                while f"{number.name}: no more messages are taken" not in log:
+                while f"{number.name}: no more messages are taken; handlers: 3, held for a retry: 0" not in log:
                     line = process.stderr.readline()
                     assert line, f"it ended, and said {log!r}"
                     log += line

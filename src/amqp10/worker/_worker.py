@@ -410,8 +410,9 @@ class Worker:
         """
         number = await self._block.until_signal(signals)
         if number is not None:
-            text = f"{number.name}: no more messages are taken"
-            self._notice("worker_stopping", logging.INFO, text, signal=number.name)
+            running, held = self.running, self.held
+            text = f"{number.name}: no more messages are taken; handlers: {running}, held for a retry: {held}"
+            self._notice("worker_stopping", logging.INFO, text, signal=number.name, running=running, held=held)
         return number
 
     # The tasks
