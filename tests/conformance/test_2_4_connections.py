@@ -393,10 +393,13 @@ def test_discarding(play_client: Play) -> None:
     script.engine.close(Error("amqp:internal-error", "cannot go on"))
     script.expect(Close, error=condition_is("amqp:internal-error"))
     script.send(End(), channel=99)
+    script.send(Begin(next_outgoing_id=0, incoming_window=1, outgoing_window=1), channel=5)
+    script.send(Open(container_id="again"))
     script.transfer(0, handle=77)
     script.expect_nothing()
+    assert not [event for event in script.events if isinstance(event, ConnectionEnded | SessionBegun)]
     script.send(Close())
-    script.expect_event(ConnectionEnded)
+    assert script.expect_event(ConnectionEnded).error is None
 
 
 @pytest.mark.spec("2.4.6", "after our close we send nothing any more")

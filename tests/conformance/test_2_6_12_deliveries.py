@@ -204,6 +204,20 @@ def test_settled_without_state(sending: tuple[EngineScript, SenderLink]) -> None
 # Settlement, receiver-settle-mode second
 
 
+@pytest.mark.spec(
+    "2.8.3", "mode second that is answered by first is first: nobody waits for a settlement that never comes"
+)
+def test_second_answered_by_first(play_client: Play) -> None:
+    """The outcome settles."""
+    script = play_client()
+    terms = LinkTerms("r", Source("q"), Target("q"), receiver_settle_mode="second")
+    link = script.receiver(script.session(), terms, credit=1, rcv_settle_mode=0)
+    script.transfer(0)
+    link.settle(link.incoming.popleft(), ACCEPTED)
+    script.expect(Disposition, role=True, first=0, settled=True, state=ACCEPTED)
+    assert link.unsettled == {}
+
+
 @pytest.mark.spec("2.8.3", "mode second: the receiver tells the outcome, the sender settles, then the receiver does")
 def test_second(second: tuple[EngineScript, ReceiverLink]) -> None:
     """The full exchange: an unsettled disposition, the sender's settlement, and the owner told."""

@@ -93,6 +93,27 @@ def test_repeated_fields(receiving: tuple[EngineScript, ReceiverLink]) -> None:
     assert [delivery.payload for delivery in link.incoming] == [b"ab"]
 
 
+@pytest.mark.spec("2.7.5", "later transfers may repeat the message-format, which is one for the whole delivery")
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize(("first", "later"), [(0, 0), (0, None), (7, 7), (None, 0), (0, 7), (7, 0), (None, 7)])
+def test_repeated_format(
+    receiving: tuple[EngineScript, ReceiverLink], streaming: bool, first: int | None, later: int | None
+) -> None:
+    """Another one is an error of the link; one that is left out at first is 0."""
+    script, link = receiving
+    link.streaming = streaming
+    script.transfer(0, b"a", more=True, message_format=first)
+    script.transfer(0, b"b", more=True, message_format=later)
+    if later in (first or 0, None):
+        script.expect_nothing()
+        script.transfer(0, b"c", message_format=None)
+        assert [delivery.message_format for delivery in link.incoming] == [first or 0]
+        assert link.attached
+    else:
+        script.expect(Detach, closed=True, error=condition_is("amqp:invalid-field"))
+        assert not link.attached
+
+
 @pytest.mark.spec("2.7.5", "a new delivery within an unfinished one is an error of the link")
 def test_interleaved_deliveries(receiving: tuple[EngineScript, ReceiverLink]) -> None:
     """Deliveries of one link must not be interleaved."""

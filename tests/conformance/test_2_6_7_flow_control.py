@@ -321,6 +321,25 @@ def test_available() -> None:
     assert [event.link for event in pair.server_events if isinstance(event, FlowReceived)] == [receiving]
 
 
+@pytest.mark.spec("2.6.7", "available is what waits when the flow is written")
+def test_available_now() -> None:
+    """Where the owner counts what waits, each flow of the sender's says it: the answer to an echo, and to a drain."""
+    pair = EnginePair()
+    pair.open()
+    sending, receiving = pair.attach()
+    waiting = [b"1", b"2", b"3"]
+    sending.count_waiting = lambda: len(waiting)
+    receiving.flow(0, echo=True)
+    pair.run()
+    assert receiving.available == 3
+    receiving.flow(1, drain=True)
+    pair.run()
+    sending.send(waiting.pop())
+    sending.drained()
+    pair.run()
+    assert (receiving.available, receiving.credit) == (2, 0)
+
+
 @pytest.mark.spec("2.6.8", "synchronous get: one credit, one message or none, by drain")
 def test_synchronous_get() -> None:
     """The pattern of the specification, with a message and without."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -335,10 +335,13 @@ class SenderLink(Link, SenderFastLane):
         unsettled: tag -> delivery, for all deliveries that this side did not settle yet, in order of sending.
         frame_room: payload bytes that certainly fit one transfer frame; useful for sending in parts.
         auto_settle: settle (and tell) as soon as the receiver sends an outcome (default True).
+        count_waiting: returns how many deliveries wait for credit, for the flows that tell the receiver (§2.6.7
+            "available"); None: they tell what `drained` or `offer` told last.
     """
 
     credit: int
     drain: bool
+    count_waiting: Callable[[], int] | None = None
     unsettled: dict[bytes, OutgoingDelivery]
     frame_room: int
     auto_settle: bool

@@ -11,6 +11,7 @@ from amqp10.engine import (
 )
 from amqp10.messaging import (
     ACCEPTED,
+    RELEASED,
     Accepted,
     Message,
     Rejected,
@@ -20,6 +21,33 @@ from amqp10.messaging import (
 
 from ..conftest import Clock
 from ..wire import Wire, queue_of
+
+
+@pytest.mark.spec("2.6.7", "available: the messages that wait for credit, where that is known without reading them")
+def test_available(wire: Wire) -> None:
+    """The answer to an echo says it, and that to a drain; what is held does not wait, what came back does."""
+    sender = wire.send_to("q")
+    for number in range(10):
+        sender.send(Message(number).encode())
+    link = wire.receive_from("q", credit=2)
+    link.flow(0, echo=True)
+    wire.turn()
+    assert (len(link.incoming), link.available) == (2, 8)
+    link.settle(link.incoming[0], RELEASED)
+    wire.turn()
+    link.flow(0, echo=True)
+    wire.turn()
+    assert link.available == 9
+    link.flow(4, drain=True)
+    wire.turn()
+    assert (len(link.incoming), link.available) == (6, 5)
+    link.flow(9, drain=True)
+    wire.turn()
+    assert (len(link.incoming), link.available) == (11, 0)
+    browser = wire.receive_from(Source("q", distribution_mode="copy"), credit=1)
+    browser.flow(0, echo=True)
+    wire.turn()
+    assert browser.available == 0
 
 
 class TestSending:

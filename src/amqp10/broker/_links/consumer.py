@@ -119,8 +119,13 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
 
     def begin(self) -> None:
         """Stand in line: the link is attached."""
+        self._link.count_waiting = self._count_waiting
         self._queue.add_consumer(self)
         self.credit_changed()
+
+    def _count_waiting(self) -> int:
+        """Return how many messages credit would bring; 0 where that takes a look at each, or is what it looked at."""
+        return 0 if self.copies or self.filtering is not None else self._queue.available
 
     def on_credit(self) -> None:
         if self._over:

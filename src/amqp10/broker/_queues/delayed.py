@@ -26,6 +26,9 @@ class DelayedMessages:
         self._heap: list[tuple[float, int, QueuedMessage]] = []  # by when they are due
         self._held: set[QueuedMessage] = set()
 
+    def __len__(self) -> int:
+        return len(self._held)
+
     def __contains__(self, entry: QueuedMessage) -> bool:
         return entry in self._held
 

@@ -140,6 +140,11 @@ class Queue(Node):
     def held(self) -> int:
         return super().held + self.bytes + self.depth * MESSAGE_OVERHEAD
 
+    @property
+    def available(self) -> int:
+        """How many messages wait for a consumer now: those that are held, or delayed, do not."""
+        return self.depth - self.unsettled - len(self._delayed)
+
     # Coming in
 
     def insert(self, entry: QueuedMessage) -> None:

@@ -422,6 +422,8 @@ class SenderEndpoint(ResumingSender):
         frame.handle = self.handle
         frame.delivery_count = flow.delivery_count - unbegun & 0xFFFF_FFFF
         frame.link_credit = flow.credit + unbegun
+        if self.count_waiting is not None:
+            flow.available = min(self.count_waiting(), SERIAL_MASK)
         frame.available = flow.available
         frame.drain = flow.asked
 
