@@ -24,7 +24,7 @@ from amqp10.broker.azure import (
     connection_string,
 )
 from amqp10.client import Connection
-from amqp10.errors import LinkDetached, LocalProtocolError, MessageRejected
+from amqp10.errors import AuthenticationFailed, LinkDetached, LocalProtocolError, MessageRejected
 from amqp10.messaging import AmqpValue, Message, Source, Target
 from amqp10.types import Array, Symbol, Timestamp
 
@@ -106,6 +106,12 @@ class TestLinks:
                 (await receiver.receive()).reject()
             async with connection.receiver("orders/$DeadLetterQueue") as receiver:
                 assert (await receiver.receive()).message.body == b"x"
+
+    async def test_without_tokens(self) -> None:
+        """A client that has a token for a broker that takes none is told how to make one that does."""
+        async with Broker(azure=AzureConfig(["orders"])) as broker, ServiceBus(connection_string(broker.url)) as bus:
+            with pytest.raises(AuthenticationFailed, match=r"takes no tokens\. Make it by Broker\(azure="):
+                await bus.sender("orders").__aenter__()
 
     async def test_copies_are_refused(self) -> None:
         """There is a request for looking at messages; a link cannot."""

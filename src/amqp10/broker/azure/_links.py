@@ -136,6 +136,9 @@ class NamespaceLinks(LinkService):
         if exchange_in(address) is not None:
             return False
         address = split_address(address)[0]
+        if address == "$cbs":  # else the broker had attached it
+            remedy = "Broker(azure=..., tokens=TokenRules([EMULATOR_RULE]))"
+            raise Refused("amqp:not-found", f"there is no node '$cbs': the broker takes no tokens. Make it by {remedy}")
         self._check_onward(remote)
         if self.hubs.attach(link, remote, path_of(address)):
             self._namespace.watch()
