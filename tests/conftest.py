@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 from hypothesis import HealthCheck, settings
+from pytest_rerunfailures import ClientStatusDB, StatusDB
 
 from amqp10.broker import Broker
 
 from .kit.jumping_clock import Backend, jumping, watched
 from .kit.memory_network import MemoryNetwork
 from .kit.memory_peer import MemoryPeer
+from .kit.short_java import SHORT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,6 +99,19 @@ def pytest_collection_finish() -> None:
     """Leave what collecting has made out of each later search for garbage: a million objects, which stay to the end."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Let a worker count by itself how often it ran a test.
+
+    The plugin asks the main process before each test, in a message that is read octet by octet, for the sake of workers
+    that are replaced when they die. Here that ends the run (`--max-worker-restart=0`).
+    """
+    asked = getattr(config, "failures_db", None)
+    if isinstance(asked, ClientStatusDB):
+        asked.sock.close()
+        config.failures_db = StatusDB()  # type: ignore[attr-defined]
 
 
 REAL_BROKERS = ("rabbitmq_43", "rabbitmq", "broker_j", "artemis")
@@ -231,8 +246,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         SparkSession.builder.master("local[24,2]")
         .appName("amqp10 tests")
         .config("spark.ui.enabled", "false")
-        # Nothing here runs long enough for a better compiler, or has garbage for a second processor.
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.driver.extraJavaOptions", " ".join(SHORT))
         .config("spark.default.parallelism", "2")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))

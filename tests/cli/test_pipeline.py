@@ -24,6 +24,7 @@ from amqp10.cli._pipeline import _shown
 from amqp10.spark.pipeline import cause
 
 from ..kit.programs import started
+from ..kit.short_java import SHORT
 
 URL = "amqp://guest:hidden@localhost:1"
 STARTUP = Path(__file__).parent.parent / "spark" / "startup"
@@ -138,7 +139,7 @@ def test_to_files_and_on_until_a_signal(broker_url: str, tmp_path: Path) -> None
 
     # Neither Java runs for long; and workers that take pyspark from its zip compile all of it each time.
     path = os.pathsep.join(filter(None, [str(STARTUP), os.environ.get("PYTHONPATH", "")]))
-    env = {**os.environ, "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", "PYTHONPATH": path}
+    env = {**os.environ, "JDK_JAVA_OPTIONS": " ".join(SHORT), "PYTHONPATH": path}
     command = [sys.executable, "-m", "amqp10", "pipeline", "--from", broker_url, "--address", "orders"]
     to_files = [*command, "--to", f"parquet:{tmp_path / 'lake'}", "--columns", "body STRING, message_id STRING"]
     sent(broker_url, "orders", 0, 300)

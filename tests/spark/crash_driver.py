@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from tests.kit.short_java import SHORT
 from tests.spark.crash_cases import COMMIT, LOGS, UNITED, cases, stopped
 from tests.spark.crashing_source import POINTS, CrashingSource
 from tests.spark.pipes import Pipe
@@ -22,7 +23,7 @@ def main(url: str, folder: Path) -> None:
     spark = (
         SparkSession.builder.master("local[64,2]")  # who is stopped stays in its place
         .config("spark.ui.enabled", "false")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.driver.extraJavaOptions", " ".join(SHORT))
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")

@@ -21,6 +21,7 @@ import pyspark
 from amqp10.spark._java import prepare
 
 from ..kit.free_ports import free_ports
+from ..kit.short_java import SHORT
 from .pipes import depth, sent
 
 pytestmark = [
@@ -42,7 +43,7 @@ def environment() -> dict[str, str]:
     prepare()
     return {
         **os.environ,
-        "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # none of them runs for long
+        "JDK_JAVA_OPTIONS": " ".join(SHORT),
         "PYTHONPATH": PATH,
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_HOME": str(SPARK),

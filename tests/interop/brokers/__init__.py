@@ -5,7 +5,6 @@ from __future__ import annotations
 from ._certificates import PASSWORD as PASSWORD
 from ._certificates import write_certificates as write_certificates
 from ._certificates import write_trust_store as write_trust_store
-from ._java import SHORT as SHORT
 from ._java import DidNotStart as DidNotStart
 from ._java import Mortal as Mortal
 from ._java import Recipe as Recipe

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...kit.free_ports import free_ports
+from ...kit.short_java import SHORT
 from ._certificates import PASSWORD
 
 HERE = Path(__file__).resolve().parent
@@ -32,8 +33,6 @@ JAVA = 17
 DOWNLOAD_SECONDS = 400
 START_SECONDS = 120
 STOP_SECONDS = 20
-SHORT = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""Options of a Java that runs for seconds: the better compiler costs more than it gains there."""
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import anyio
 
-from ..brokers import SHORT, Unavailable, cache, copy_jars, java
+from ...kit.short_java import SHORT
+from ..brokers import Unavailable, cache, copy_jars, java
 
 HERE = Path(__file__).resolve().parent
 INSTALL_SECONDS = 400
