@@ -16,6 +16,7 @@ Where the turn is mostly given back at once it is asked for less and less often,
 
 from __future__ import annotations
 
+from contextvars import Context, copy_context
 from enum import Enum
 from typing import Final, Protocol
 
@@ -53,12 +54,25 @@ class ReadingTurn:
 
     Attributes:
         whose: whose it is.
+        context: the reader's, in which everybody hands on what was read.
     """
 
-    __slots__ = ("_asked_for", "_back", "_error", "_in_vain", "_passes", "_served", "_skip", "_watch", "whose")
+    __slots__ = (
+        "_asked_for",
+        "_back",
+        "_error",
+        "_in_vain",
+        "_passes",
+        "_served",
+        "_skip",
+        "_watch",
+        "context",
+        "whose",
+    )
 
     def __init__(self) -> None:
         self.whose = Whose.READER
+        self.context: Context
         self._watch = _watch_of_this_run()
         self._asked_for: Answer | None = None
         self._back: anyio.Event | None = None  # what the reader sleeps on
@@ -118,6 +132,7 @@ class ReadingTurn:
         Cancelling: the turn is the reader's.
         """
         self._asked_for, self._back = None, anyio.Event()
+        self.context = copy_context()
         self._served = 0
         self._set_free()
         self._watch.begin()
