@@ -263,6 +263,7 @@ async def test_a_format_of_its_own() -> None:
     assert formats == [(7, payload)]
 
 
+@pytest.mark.in_memory
 async def test_a_source_that_cannot_be_drained(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is empty when nothing has come for a while."""
     capabilities = dialect("1.0").capabilities - {"drain"}
