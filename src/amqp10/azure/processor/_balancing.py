@@ -55,6 +55,7 @@ class Balancer:
         self._mine: dict[str, float] = {}  # partitions, and when each was last renewed
         self._leaving: set[str] = set()  # of these, those that are not read any longer
         self._asked: Lease | None = None  # for this one, as it was before
+        self._refused: dict[str, float] = {}  # whom this one refused a partition, and when: nobody else sees them
         self._deaf: set[str] = set()  # owners that take requests for nothing
         self._avoided: dict[str, float] = {}  # until when
         self._looked = float("-inf")
@@ -118,6 +119,7 @@ class Balancer:
         if now - self._looked >= self._expiry:
             self._asked = None  # it may have been handed over, and have gone back since
         self._looked = now
+        self._refused = {name: when for name, when in self._refused.items() if now - when < self._interval}
         found = {lease.partition: lease for lease in leases}
         for partition in partitions:
             lease = found.get(partition, Lease(partition))
@@ -164,7 +166,7 @@ class Balancer:
         too many ask for at once. Next come those to whom that was promised; else the order of names decides, so that
         all decide alike.
         """
-        names = {*held, self.name} - {""}
+        names = {*held, self.name, *self._refused} - {""}
         share, more = divmod(partitions, len(names))
         owned = Counter(seen.lease.owner for seen in self._seen.values())
         order = sorted(names, key=lambda name: (owned[name] <= share, held[name] <= share, name))
@@ -182,6 +184,7 @@ class Balancer:
             refuses = missing > 0 and lease.wanted_by not in ("", self.name) and partition not in self._leaving
             if refuses and not leaving:
                 missing -= 1
+                self._refused[lease.wanted_by] = now
                 writes.append(replace(lease, wanted_by=self.name))
             elif now - self._mine.get(partition, float("-inf")) >= self._interval * _DUE:
                 writes.append(lease)
