@@ -40,7 +40,12 @@ PROOFS = {
     "fast": "vectors written by hand and a second decoder in `tests/dialects/fast/`, and a client that shares no "
     "code with ours, because no other program speaks it",
 }
-ELSEWHERE = {"multi-frame": "test_large", "session-resume": "tests/broker/retained/test_sessions.py"}
+ELSEWHERE = {
+    "multi-frame": "test_large",
+    "session-resume": "tests/broker/retained/test_sessions.py",
+    "find-outcomes": "tests/dialects/v0_10/client/test_orphaned_branches.py",
+    "virtual-hosts": "tests/broker/test_virtual_hosts.py",
+}
 SUITE = ROOT / "src" / "amqp10" / "testing" / "suite"
 
 

@@ -120,7 +120,7 @@ class SasKey:
         self, name: str, key: str, *, lifetime: float = 3600.0, clock: Callable[[], float] = time.time
     ) -> None:
         if not name or not key:
-            raise ValueError("a shared access key has a name and a key, and one of them is empty")
+            raise ValueError("a shared access key needs a name and a key, and one of them is empty")
         if lifetime <= 0:
             raise ValueError(f"lifetime must be more than 0 seconds, not {lifetime}")
         self.name = name

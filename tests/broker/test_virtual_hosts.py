@@ -42,8 +42,8 @@ DENIED = "amqp:unauthorized-access"
 def test_which(hostname: str | None, exact: str | None, lenient: str | None) -> None:
     """A name that may be the server's own means the usual one; any other has to be there."""
     known = {"/", "staging", "vhost:odd"}
-    assert virtual_host_of(hostname, known, names_hosts=False) == exact
-    assert virtual_host_of(hostname, known, names_hosts=True) == lenient
+    assert virtual_host_of(hostname, known, exact=True) == exact
+    assert virtual_host_of(hostname, known, exact=False) == lenient
 
 
 @pytest.mark.anyio

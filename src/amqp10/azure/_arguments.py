@@ -74,7 +74,9 @@ def partition_id(value: str | int) -> str:
         ValueError: it is empty, or less than 0.
     """
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise TypeError(f"partition is an id such as '0', or its number, not {value!r}: hub.properties() has all ids")
+        raise TypeError(f"partition is an id such as '0', or its number, not {value!r}: hub.properties() lists all ids")
     if value == "" or (isinstance(value, int) and value < 0):
-        raise ValueError(f"partition is an id such as '0', or its number, not {value!r}: hub.properties() has all ids")
+        raise ValueError(
+            f"partition is an id such as '0', or its number, not {value!r}: hub.properties() lists all ids"
+        )
     return str(value)

@@ -291,23 +291,8 @@ class Outlet(End, Sender):
     ) -> SentDelivery:
         """Hand an encoded message to the wire as it is, when there is room; raises as `Sender.submit` does."""
         core = self._core
-        link, queue = core.link, core.queue
-        assert link is not None
-        try:
-            state = core_of(transaction).post(core) if transaction is not None else None
-            delivery: Any = link.send(payload, tag=tag, message_format=message_format, state=state)
-        except BaseException:
-            queue.pass_on()
-            raise
-        core.last = delivery
-        if transaction is not None:
-            core_of(transaction).add(delivery)
-        elif core.store is not None:
-            core.store.submitted(delivery)
-        core.connection.wake()
-        if queue.draining:
-            queue.give_back()
-        return delivery  # type: ignore[no-any-return]
+        assert core.link is not None
+        return core.hand_over(core.link, payload, False, transaction, message_format, tag)
 
 
 def intake(connection: Connection, source: Source, *, name: str | None, mode: ReceiverSettleMode, copy: bool) -> Ending:

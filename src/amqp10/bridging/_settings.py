@@ -42,7 +42,9 @@ class Settings:
         if self.refused_to is not None and self.on_refused != "stop":
             raise ValueError("refused messages go to refused_to, or are handled as on_refused says: not both")
         if self.stream and (self.copy or self.exactly_once or self.refused_to is not None):
-            raise ValueError("what is streamed is here only once: neither copy nor exactly_once nor refused_to")
+            raise ValueError(
+                "stream excludes copy, exactly_once and refused_to, for a streamed body can be read only once"
+            )
         if self.exactly_once and (self.copy or self.on_refused != "stop" or self.refused_to is not None):
             raise ValueError("exactly once goes neither with copy nor with on_refused and refused_to")
 

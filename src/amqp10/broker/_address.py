@@ -59,7 +59,10 @@ def split_address(address: str, capabilities: Iterable[str] = ()) -> tuple[str, 
         Refused: it is spelled wrong, or means an exchange.
     """
     if address.startswith(_EXCHANGES):
-        raise Refused("amqp:not-allowed", f"{address!r} is an exchange: to send to, and to bind queues to")
+        raise Refused(
+            "amqp:not-allowed",
+            f"{address!r} is an exchange: bind a queue to it and receive from the queue",
+        )
     if address.startswith(QUEUES):
         address = "" if address == QUEUES else _parsed(address).key or ""
         return address, next((_CAPABILITIES[word] for word in capabilities if word in _CAPABILITIES), None)

@@ -43,7 +43,7 @@ class Answers:
     def send(self) -> None:
         """Send those that there is credit and room for."""
         link, waiting = self._link, self._waiting
-        while waiting and link.attached and link.credit > 0 and link.session.sendable and not self._peer.full:
+        while waiting and link.attached and link.sendable and not self._peer.full:
             answer = waiting.popleft()
             self._peer.unread_octets -= len(answer)
             try:

@@ -248,7 +248,7 @@ class Broker:
         if users_file is not None:
             in_file = read_users(users_file)
             if twice := in_file.keys() & (users or {}).keys():
-                raise ValueError(f"{users_file} and users both have the user {min(twice)!r}")
+                raise ValueError(f"{users_file} and users must not both have the user {min(twice)!r}")
             users = {**in_file, **(users or {})}
         self._external = external if tls is not None else None
         self._access = access = Access(users, anonymous, external, allow_insecure, authorize, scram_iterations, tokens)
@@ -461,7 +461,7 @@ class Broker:
             RuntimeError: the broker is not running.
         """
         if self._tasks is None:
-            raise RuntimeError("the broker runs inside `async with` only")
+            raise RuntimeError("the broker runs only inside `async with`")
         ours, theirs = memory_streams()
         self._tasks.start_soon(self._take_memory, ours)
         return theirs
@@ -519,7 +519,7 @@ class Broker:
         """
         access = self._access
         if access.users is None:
-            raise ValueError("this broker was made without users: Broker(users={...}) makes one that has some")
+            raise ValueError("this broker was made without users: make it with Broker(users={...})")
         before, access.users = access.users, dict(users)
         return self._door.replace_users(access.authenticator(), partial(may_the_same, before, access.users))
 

@@ -61,7 +61,7 @@ class Peer(ABC):
         transactions: those that are not discharged, by their ids.
         end_of_pass: what links have put off until all events of the pass are seen.
         open_transactions: the transactions of all peers, with their deadlines.
-        keeper: records links that can be resumed; None where there is no store.
+        link_journal: records links that can be resumed; None where there is no store.
         rights: what it may do, as soon as it has opened.
         tokens: those that it has shown; None where the broker takes none.
         unread_octets: of the answers to its requests that wait until it gives credit.
@@ -74,7 +74,7 @@ class Peer(ABC):
     transactions: dict[bytes, LocalTransaction]
     end_of_pass: list[Callable[[], None]]
     open_transactions: OpenTransactions
-    keeper: LinkJournal | None
+    link_journal: LinkJournal | None
     rights: Rights
     tokens: PeerTokens | None
     unread_octets: int
@@ -134,7 +134,7 @@ class LinkTaker(Taker, LinkOwner):
     def ready(self) -> bool:
         # A peer that does not read fills its window or its output, and is then left alone until it does.
         link = self._link
-        return link.credit > 0 and link.session.sendable and not self._peer.full and link.attached
+        return link.sendable and not self._peer.full and link.attached
 
     def fed(self) -> None:
         link = self._link

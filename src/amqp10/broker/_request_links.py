@@ -124,7 +124,12 @@ class _Requests(LinkOwner):
         while link.incoming and link.attached:
             delivery = link.incoming.popleft()
             if isinstance(delivery.remote_state, TransactionalState):
-                outcome: Any = Rejected(Error(Symbol("amqp:not-implemented"), "requests are carried out at once"))
+                outcome: Any = Rejected(
+                    Error(
+                        Symbol("amqp:not-implemented"),
+                        "requests must be sent settled, for they are carried out at once",
+                    )
+                )
             else:
                 outcome = self._take(delivery.payload) or ACCEPTED
             if not delivery.local_settled:

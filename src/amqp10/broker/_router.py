@@ -94,12 +94,12 @@ class Journal(TopologyJournal, SubscriptionJournal, BranchJournal):
 
     Attributes:
         quarantine: records the messages in quarantine.
-        keeper: records links that can be resumed.
+        links: records links that can be resumed.
         failure: why the last commit failed; None if it did not.
     """
 
     quarantine: QuarantineJournal
-    keeper: LinkJournal
+    links: LinkJournal
     failure: Exception | None
 
     @abstractmethod
@@ -416,7 +416,7 @@ class Router:
         """Keep all nodes that are not temporary in a store from now on."""
         self.store = self.subscriptions.store = self.topology.store = self.prepared.store = store
         self.quarantine.journal = store.quarantine
-        self.links.keeper = store.keeper
+        self.links.journal = store.links
         for node in self.nodes.values():
             if node.journal is None and not node.temporary and not node.keeps_records:
                 node.journal = store.add_node(node)

@@ -22,26 +22,26 @@ USUAL: Final = "/"
 _PREFIX: Final = "vhost:"
 
 
-def virtual_host_of(hostname: str | None, known: Container[str], *, names_hosts: bool) -> str | None:
+def virtual_host_of(hostname: str | None, known: Container[str], *, exact: bool) -> str | None:
     """Return the virtual host that a client gets; None for one that is not there.
 
     Args:
         hostname: what its open says.
         known: the virtual hosts that are there.
-        names_hosts: the open may have the server's own name, such as "localhost", as in AMQP 1.0 (§2.7.1), which means
-            the usual one. In dialects without that every name is that of a virtual host.
+        exact: the hostname is always a virtual host's (the capability "virtual-hosts"). Otherwise any other name is
+            taken for the server's own, as in AMQP 1.0 (§2.7.1), and leads to the usual virtual host.
     """
     if not hostname:
         return USUAL
     for name in (hostname, hostname.removeprefix(_PREFIX)):
         if name in known:
             return name
-    return USUAL if names_hosts and not hostname.startswith(_PREFIX) else None
+    return None if exact or hostname.startswith(_PREFIX) else USUAL
 
 
-def not_there(hostname: str | None, *, names_hosts: bool) -> Error:
+def not_there(hostname: str | None, *, exact: bool) -> Error:
     """Return what to tell a client that asks for a virtual host that is not there."""
-    condition = "amqp:not-found" if names_hosts else "amqp:not-allowed"  # 530 in 0-9-1
+    condition = "amqp:not-allowed" if exact else "amqp:not-found"  # 530 in 0-9-1
     return Error(Symbol(condition), f"there is no virtual host {(hostname or '').removeprefix(_PREFIX)!r:.200}")
 
 

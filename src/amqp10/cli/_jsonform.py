@@ -120,7 +120,7 @@ def from_json(line: str) -> Message:
         try:
             fields["ttl"] = timedelta(seconds=fields["ttl"])
         except (ValueError, OverflowError):
-            raise EncodeError(f"ttl: {fields['ttl']} seconds are no time-to-live") from None
+            raise EncodeError(f"ttl: {fields['ttl']} seconds are not a valid time-to-live") from None
     for name in ("content_type", "content_encoding"):
         if isinstance(fields.get(name), str):
             fields[name] = Symbol(fields[name])

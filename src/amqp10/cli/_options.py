@@ -47,7 +47,7 @@ def mechanism_names(context: click.Context, parameter: click.Parameter, value: s
 def seconds(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
     """Parse an option's span of time; NaN and infinity are refused."""
     if value is not None and not 0 <= value <= MOST_SECONDS:
-        raise click.BadParameter(f"seconds are a number from 0 to {MOST_SECONDS}")
+        raise click.BadParameter(f"seconds must be a number from 0 to {MOST_SECONDS}")
     return value
 
 

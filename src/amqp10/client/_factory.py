@@ -13,14 +13,14 @@ from ..messaging import OUTCOME_NAMES, Source, Target
 from ..types import Int, Symbol
 from ._core.faces import core_of
 from ._receiving.browser import Browser, BrowserCore
-from ._receiving.link import EXCLUSIVE, ReceiverCore
+from ._receiving.core import EXCLUSIVE, ReceiverCore
 from ._receiving.receiver import Receiver
 from ._receiving.streaming import STREAM_WINDOW, StreamReceiverCore
 from ._receiving.subscription import Subscribing, SubscriptionCore, end_subscription, subscription_terms
 from ._requests.management import Management
 from ._requests.requester import ReplyCore, ReplyReceiver, Requester
 from ._requests.responder import Responder
-from ._sending.link import SenderCore
+from ._sending.core import SenderCore
 from ._sending.sender import Sender
 from ._stores.link_store import LinkStore
 from ._transactions.transaction import Transaction

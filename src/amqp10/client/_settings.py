@@ -79,7 +79,7 @@ class Reconnect:
                 raise ValueError(f"{name} is one of {', '.join(get_args(words))}, not {getattr(self, name)!r}")
         if not 0 < self.initial_delay <= self.max_delay < math.inf:
             raise ValueError(
-                "initial_delay must be positive, and max_delay finite and not smaller, "
+                "initial_delay must be positive, and max_delay finite and at least initial_delay, "
                 f"not {self.initial_delay} and {self.max_delay}"
             )
         if self.multiplier < 1 or not 0 <= self.jitter <= 1:

@@ -36,23 +36,23 @@ from ._links.link import ClientLink as ClientLink
 from ._links.link import Link as Link
 from ._receiving.browser import Browser as Browser
 from ._receiving.browser import BrowserCore as BrowserCore
+from ._receiving.core import Processing as Processing
+from ._receiving.core import ReceiverCore as ReceiverCore
 from ._receiving.credit import MOST_CREDIT as MOST_CREDIT
 from ._receiving.delivery import Delivery as Delivery
 from ._receiving.delivery import is_stale as is_stale
-from ._receiving.link import Processing as Processing
-from ._receiving.link import ReceiverCore as ReceiverCore
 from ._receiving.receiver import Receiver as Receiver
 from ._receiving.streaming import STREAM_WINDOW as STREAM_WINDOW
 from ._receiving.streaming import StreamedDelivery as StreamedDelivery
 from ._receiving.streaming import StreamReceiverCore as StreamReceiverCore
 from ._requests.requester import ReplyCore, ReplyReceiver
 from ._sending.body_writer import BodyWriter as BodyWriter
+from ._sending.core import SenderCore as SenderCore
 from ._sending.delivery import SentDelivery as SentDelivery
 from ._sending.delivery import Waiter as Waiter
 from ._sending.delivery import known_outcome as known_outcome
 from ._sending.delivery import not_accepted as not_accepted
 from ._sending.delivery import unknown as unknown
-from ._sending.link import SenderCore as SenderCore
 from ._sending.send_many import check_messages as check_messages
 from ._sending.send_queue import MESSAGE_COST as MESSAGE_COST
 from ._sending.sender import Sender as Sender

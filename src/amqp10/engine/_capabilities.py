@@ -26,6 +26,8 @@ CAPABILITIES: Final[Mapping[str, str]] = MappingProxyType(
         "transactions": "sends and outcomes that happen all together or not at all",
         "resume": "links continue with their unsettled deliveries after a loss",
         "session-resume": "sessions continue with all of their commands after a loss",
+        "find-outcomes": "a commit whose answer was lost: the next connection asks the server for its outcome",
+        "virtual-hosts": "a hostname always names a virtual host; elsewhere it may be the server's own (1.0: §2.7.1)",
         "requests": "queues and exchanges are declared, bound, purged and deleted by `Connection.native`",
     }
 )

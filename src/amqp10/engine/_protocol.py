@@ -56,11 +56,8 @@ class Engine(EngineFastLane, ABC):
         reading: False asks the code that drives the engine to stop reading until this is True again. It is needed in
             dialects whose senders need no credit, where only the transport can hold them back. Looked at after each
             pass.
-        finds_out: client side: after a discharge without an answer, the next connection asks the server what became of
-            the transaction, where it can, and the discharge gets that outcome (see `inherit`).
-        names_hosts: the hostname that a client asks for may be the server's own name, as in 1.0 (§2.7.1); in other
-            dialects it is always a virtual host.
-        keeper: server side: keeps suspended sessions, in dialects with "session-resume"; None: they are not kept.
+        session_keeper: server side, in dialects with "session-resume": keeps suspended sessions. None: they are not
+            kept.
     """
 
     role: Role
@@ -71,9 +68,7 @@ class Engine(EngineFastLane, ABC):
     opened: bool
     output_size: int
     reading: bool = True
-    finds_out: bool = False
-    keeper: SessionKeeper | None = None
-    names_hosts: bool = True
+    session_keeper: SessionKeeper | None = None
 
     def block(self, reason: str | None) -> None:  # few dialects can tell the peer
         """Tell the peer that the server takes no messages at present, for `reason`; None: it takes them again.
@@ -128,7 +123,8 @@ class Engine(EngineFastLane, ABC):
     def inherit(self, before: Engine) -> None:  # few dialects leave anything
         """Take over what the previous connection left open at the server; a client calls it before `start`.
 
-        With `finds_out` the outcomes are known before `ConnectionOpened` is told.
+        In a dialect with "find-outcomes" this engine asks the server what became of transactions whose discharge got
+        no answer. The discharges have their outcomes before `ConnectionOpened` is told.
         """
 
     @abstractmethod
@@ -346,6 +342,11 @@ class SenderLink(Link, SenderFastLane):
     frame_room: int
     auto_settle: bool
     is_sender = True
+
+    @property
+    def sendable(self) -> bool:
+        """Whether a message can be sent now: the link has credit, and the session is `sendable`."""
+        return self.credit > 0 and self.session.sendable
 
     @abstractmethod
     def send(

@@ -25,7 +25,7 @@ class Data:
             raise EncodeError("a data body has one section at least")
         for part in parts:
             if not isinstance(part, bytes | bytearray | memoryview):
-                raise EncodeError(f"a data section is bytes, not {type(part).__qualname__}")
+                raise EncodeError(f"a data section must be bytes, not {type(part).__qualname__}")
         self.parts: tuple[bytes, ...] = tuple(map(bytes, parts))
 
     def __iter__(self) -> Iterator[bytes]:

@@ -243,7 +243,7 @@ class FieldsSection:
         for name in self._ids:
             value = getattr(section, name)
             if type(value) not in _MESSAGE_IDS:
-                raise DecodeError(f"{name}: a {type(value).__name__} is no message-id")
+                raise DecodeError(f"{name}: a {type(value).__name__} cannot be a message-id")
         return section
 
     def read_values(self, payload: bytes, place: Place, room: list[int]) -> dict[str, Any]:
@@ -272,7 +272,7 @@ class FieldsSection:
         values = dict(zip(self._names, fields, strict=True))
         for name in self._ids:
             if type(values[name]) not in _MESSAGE_IDS:
-                raise DecodeError(f"{name}: a {type(values[name]).__name__} is no message-id")
+                raise DecodeError(f"{name}: a {type(values[name]).__name__} cannot be a message-id")
         if len(beginning) == 2 and not self._defaults:
             self.shapes.note(beginning, payload, value_at + 3, beginning[0])
         return _with_ttl(values)

@@ -172,7 +172,7 @@ def _split(url: str) -> tuple[SplitResult, str, int | None]:
         if parts.username is not None or not parts.netloc or "@" not in parts.path + parts.query + parts.fragment:
             return parts, parts.hostname or "", parts.port
     raise ValueError(
-        "not a URL: the port must be a number up to 65535, an IPv6 address stands in brackets, and / ? # [ ] @ : in a "
+        "not a URL: the port must be a number up to 65535, an IPv6 address must be in brackets, and / ? # [ ] @ : in a "
         "user name or password are written as %2F %3F %23 %5B %5D %40 %3A"
     )
 
@@ -202,12 +202,12 @@ def parse_url(url: str) -> Endpoint:
         raise ValueError("the user name in the URL must not be empty")
     if parts.scheme == "amqp+unix":
         if host or port is not None:
-            raise ValueError("a Unix socket has a path and no host: amqp+unix:///path/of.sock")
+            raise ValueError("the URL of a Unix socket must have a path and no host: amqp+unix:///path/of.sock")
         if not parts.path:
             raise ValueError("the path of the Unix socket is missing: amqp+unix:///path/of.sock")
         return Endpoint("amqp+unix", "", 0, user, password, unquote(parts.path))
     if not host:
-        raise ValueError("the URL must have a host, as amqp://host")
+        raise ValueError("the URL must have a host, such as amqp://host")
     host = unquote(host)
     return Endpoint(
         parts.scheme,

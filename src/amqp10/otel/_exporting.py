@@ -36,7 +36,7 @@ def exporting_broker(exporter: str) -> Iterator[None]:
     found = {each.name: each for each in entry_points(group="opentelemetry_traces_exporter")}
     if exporter not in found:
         raise LookupError(
-            f"no exporter {exporter!r:.80} is installed, but {', '.join(sorted(found))}: otlp is of the package "
+            f"no exporter {exporter!r:.80} is installed, but {', '.join(sorted(found))}: otlp is in the package "
             "opentelemetry-exporter-otlp"
         )
     resource = Resource.create()

@@ -40,7 +40,7 @@ def prepare(text: str) -> str:
         any(map(stringprep.in_table_d2, form))
         or not (stringprep.in_table_d1(form[0]) and stringprep.in_table_d1(form[-1]))
     ):
-        raise ValueError("a user name or password mixes directions of writing")
+        raise ValueError("a user name or password must not mix directions of writing")
     return form
 
 

@@ -57,7 +57,9 @@ class StoredKeys:
         for entry in text.split(","):
             read = _ENTRY.fullmatch(entry.strip())
             if read is None or not MIN_ITERATIONS <= int(read[2]) <= MAX_ITERATIONS:
-                raise ValueError("not the keys of a password: MECHANISM$ITERATIONS:SALT$STORED:SERVER, in base64")
+                raise ValueError(
+                    "the keys of a password must have the form MECHANISM$ITERATIONS:SALT$STORED:SERVER, in base64"
+                )
             salt, stored, server = (base64.b64decode(part, validate=True) for part in read.groups()[2:])
             keys[read[1]] = ScramKeys(salt, int(read[2]), b"", stored, server)
         if keys.keys() != DIGESTS.keys():

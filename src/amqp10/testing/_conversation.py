@@ -75,7 +75,7 @@ class Conversation:
     def port(self) -> int:
         """The port that it listens on."""
         if self._listener is None:
-            raise RuntimeError("the peer listens inside `async with` only")
+            raise RuntimeError("the peer listens only inside `async with`")
         port: int = self._listener.extra(SocketAttribute.local_port)
         return port
 

@@ -167,7 +167,7 @@ def scheduled_by(connection: Connection) -> Symbol | None:
             return DELIVERY_TIME
     raise Unsupported(
         f"{connection.profile.title} has no delayed delivery in dialect {connection.dialect!r}: hold messages in "
-        'memory by delay_by="memory", or name a queue that hands expired messages on by delay_queue='
+        'memory by delay_by="memory", or give delay_queue=, a queue that forwards expired messages'
     )
 
 

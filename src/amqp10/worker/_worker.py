@@ -674,7 +674,7 @@ class Worker:
             outcomes = [None] * count if result is None else list(result)
         for outcome in outcomes:
             if outcome is not None and not isinstance(outcome, OUTCOMES):
-                raise TypeError(f"a handler returns an outcome, such as Released(), or None, not {outcome!r:.200}")
+                raise TypeError(f"a handler must return an outcome, such as Released(), or None, not {outcome!r:.200}")
         if len(outcomes) != count:
             raise TypeError(f"a handler of {count} messages returned {len(outcomes)} outcomes")
         return outcomes

@@ -333,7 +333,7 @@ class Notes(LinkJournal):
 
 def test_keeper(router: Router) -> None:
     """Who keeps links is told what they hold when it changes."""
-    notes = router.links.keeper = Notes()
+    notes = router.links.journal = Notes()
     wire = Wire(router)
     link = sender(wire)
     sent = link.send(Message("x", durable=True).encode())

@@ -93,7 +93,7 @@ class ServerApplication:
 
     def new_engine(self) -> Engine:
         self.engine = DIALECT.server(TERMS, Authenticator(anonymous=True))
-        self.engine.keeper = self.keeper
+        self.engine.session_keeper = self.keeper
         self.engine.start()
         return self.engine
 

@@ -132,7 +132,7 @@ class EventSender(NamespaceSender):
         if key is not None and not self._keyed:
             raise ValueError(f"a sender to one partition, or of a publisher, takes no key: {key!r:.200}")
         if key is not None and not 1 <= len(key) <= _LONGEST_KEY:
-            raise ValueError(f"a key has 1 to {_LONGEST_KEY} characters, not {len(key)}")
+            raise ValueError(f"a key must have 1 to {_LONGEST_KEY} characters, not {len(key)}")
         return key
 
 

@@ -55,7 +55,7 @@ class BlobLeases:
             raise Unsupported("BlobLeases needs azure-storage-blob: pip install 'amqp10[azure-blobs]'") from error
         if not isinstance(container, Client):
             raise TypeError(
-                "container is an azure.storage.blob.ContainerClient, as ContainerClient.from_connection_string("
+                "container must be an azure.storage.blob.ContainerClient, as ContainerClient.from_connection_string("
                 f"text, 'leases') makes it, not {type(container).__name__}"
             )
         self._container = container

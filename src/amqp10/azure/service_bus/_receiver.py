@@ -360,7 +360,7 @@ class ServiceBusSession(ServiceBusReceiver):
         """
         value = (await self._ask("get-session-state", {}, repeat=True)).get("session-state")
         if not isinstance(value, bytes | None):
-            raise ServiceBusError(None, f"the state of a session is binary, not {value!r:.100}")
+            raise ServiceBusError(None, f"the state of a session must be binary, not {value!r:.100}")
         return value
 
     async def set_state(self, state: bytes | None) -> None:
@@ -375,7 +375,7 @@ class ServiceBusSession(ServiceBusReceiver):
         Cancelling: it may be kept.
         """
         if not isinstance(state, bytes | None):
-            raise TypeError(f"the state of a session is bytes or None, not {type(state).__name__}: encode it")
+            raise TypeError(f"the state of a session must be bytes or None, not {type(state).__name__}: encode it")
         if not self.receiver.open:
             raise SessionLockLost(description=f"the link of the session {self.session_id!r} is over")
         await self._ask("set-session-state", {"session-state": state}, repeat=True)

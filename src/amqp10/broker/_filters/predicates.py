@@ -91,7 +91,7 @@ def headers_binding(value: Any) -> Test:
     fields = _map(value)
     match = fields.get("x-match")
     if match not in ("all", "any"):
-        raise Malformed('the "x-match" of a headers binding is all or any')
+        raise Malformed('the "x-match" of a headers binding must be all or any')
     tests = [_there(name, plain(wanted)) for name, wanted in fields.items() if not name.startswith("x-")]
     combine = all if match == "all" else any
     return lambda candidate: combine(test(candidate) for test in tests)

@@ -97,7 +97,7 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
         self._acquirer: LocalTransaction | None = None  # in which messages are taken
         self._in_transaction: dict[OutgoingDelivery, LocalTransaction] = {}
         self.kept: ResumableLink | None = None
-        self._keeper: LinkJournal | None = None
+        self._journal: LinkJournal | None = None
         self._over = False
         self.acquired: set[QueuedMessage] = set()
 
@@ -108,7 +108,7 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
     def make_resumable(self, kept: ResumableLink) -> None:
         """Make the link resumable; or go on as the consumer that it was, if it is resumed."""
         self.kept = kept
-        self._keeper = self._peer.keeper if kept.key.connection is None else None
+        self._journal = self._peer.link_journal if kept.key.connection is None else None
         if kept.consumer is not None:
             self.key = kept.consumer
         kept.consumer = self.key
@@ -155,8 +155,8 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
             acquirer.acquire(self, delivery)
             self._in_transaction[delivery] = acquirer
         delivery.waiter = entry
-        if self._keeper is not None and self.kept is not None:
-            self._keeper.held(self.kept, delivery.tag, entry)
+        if self._journal is not None and self.kept is not None:
+            self._journal.held(self.kept, delivery.tag, entry)
         return True
 
     def give_up(self, entry: QueuedMessage) -> QueuedMessage | None:
@@ -166,8 +166,8 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
         # Another consumer may have the message soon: what is said of this delivery is of this one, which is over.
         delivery.waiter = gone = QueuedMessage(b"")
         gone.leave()
-        if self._keeper is not None and self.kept is not None:
-            self._keeper.settled(self.kept, [delivery.tag])
+        if self._journal is not None and self.kept is not None:
+            self._journal.settled(self.kept, [delivery.tag])
         if delivery.on_wire:
             self._link.take_back(delivery)
         else:
@@ -183,8 +183,8 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
 
     def on_outcomes(self, deliveries: Iterable[OutgoingDelivery]) -> None:
         """Act on outcomes that the receiver named, and on deliveries that it settled."""
-        if self._keeper is not None and self.kept is not None:
-            self._keeper.settled(self.kept, [delivery.tag for delivery in deliveries if delivery.local_settled])
+        if self._journal is not None and self.kept is not None:
+            self._journal.settled(self.kept, [delivery.tag for delivery in deliveries if delivery.local_settled])
         if self._in_transaction:
             deliveries = [delivery for delivery in deliveries if not self._named_again(delivery)]
         settle = self._queue.settle
@@ -309,8 +309,8 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
 
     def on_unresumed(self, deliveries: Sequence[OutgoingDelivery]) -> None:
         """Count these as attempts, and send them again: the receiver may have settled them, or never have had them."""
-        if self._keeper is not None and self.kept is not None:
-            self._keeper.settled(self.kept, [delivery.tag for delivery in deliveries])
+        if self._journal is not None and self.kept is not None:
+            self._journal.settled(self.kept, [delivery.tag for delivery in deliveries])
         for delivery in deliveries:
             self._link.forget(delivery)
         self.requeue(deliveries)

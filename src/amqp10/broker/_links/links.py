@@ -257,7 +257,7 @@ class PeerLinks:
         """Claim what is kept of a link; refuse an attach that comes late from a connection that was lost."""
         newest = link.remote is not None and link.remote.properties.get(NEWEST_CONNECTION)
         if newest and self._router.links.is_late(key, self._peer.number):
-            raise Refused("amqp:link:stolen", f"a newer connection has the link {link.name!r}")
+            raise Refused("amqp:link:stolen", f"a newer connection has taken over the link {link.name!r}")
         return self._router.links.claim(key)
 
     def _resumed(self, before: ResumableLink | None, node: Node | None, remote: LinkTerms) -> ResumableLink | None:

@@ -50,12 +50,12 @@ class ProducerLink(LinkOwner):
         self._may_release = allows(source, Released)
         self._checks_user = router.check_user_id and not peer.rights.impersonator
         self.kept: ResumableLink | None = None
-        self._keeper: LinkJournal | None = None
+        self._journal: LinkJournal | None = None
 
     def make_resumable(self, kept: ResumableLink) -> None:
         """Make the link resumable."""
         self.kept = kept
-        self._keeper = self._router.links.keeper if kept.key.connection is None else None
+        self._journal = self._router.links.journal if kept.key.connection is None else None
 
     def move_to(self, peer: Peer) -> None:
         """Belong to another connection from now on."""
@@ -79,8 +79,8 @@ class ProducerLink(LinkOwner):
         self.destination.credit_used()
 
     def on_settlements(self, deliveries: Sequence[IncomingDelivery]) -> None:
-        if self.kept is not None and self._keeper is not None:
-            self._keeper.settled(self.kept, [delivery.tag for delivery in deliveries])
+        if self.kept is not None and self._journal is not None:
+            self._journal.settled(self.kept, [delivery.tag for delivery in deliveries])
         self.destination.credit_used()
 
     def _take(self) -> None:
@@ -201,8 +201,8 @@ class ProducerLink(LinkOwner):
             delivery.state = outcome
         if not delivery.local_settled:
             delivery.payload = b""  # the outcome is what is left to be known of it
-        if lasts and self._keeper is not None and self.kept is not None and not delivery.local_settled:
-            self._keeper.noted(self.kept, delivery.tag, outcome)
+        if lasts and self._journal is not None and self.kept is not None and not delivery.local_settled:
+            self._journal.noted(self.kept, delivery.tag, outcome)
 
     def suspended(self) -> list[IncomingDelivery]:
         """Return the deliveries to keep for the link: outcomes without their messages, and messages cut off."""

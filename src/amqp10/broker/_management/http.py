@@ -108,7 +108,7 @@ class Management:
 
     def _carry_out(self, request: Message) -> tuple[int, object]:
         if not request.to or not request.subject or request.message_id is None or request.reply_to != ME:
-            raise Refusal(400, f"a request has `to`, `subject`, `message_id`, and `reply_to` {ME}")
+            raise Refusal(400, f"a request must have `to`, `subject`, `message_id`, and `reply_to` {ME}")
         path, _, query = request.to.partition("?")
         try:
             steps = [unquote(step, errors="strict") for step in path.split("/")]
@@ -155,7 +155,7 @@ class Management:
             status = other.get(condition.rpartition(":")[2].replace("-", "_"), _FAULTS.get(condition, 400))
             raise Refusal(status, str(refusal)) from None
         except EncodeError as error:
-            raise Refusal(400, f"cannot be kept: {error}") from None
+            raise Refusal(400, f"cannot be stored: {error}") from None
 
     # Tokens
 
@@ -258,7 +258,7 @@ class Management:
         destination = fields.get(f"destination_{kind}")
         if source is None or key is None or destination is None or "arguments" not in fields:
             raise Refusal(
-                400, "a binding has source, destination_queue or destination_exchange, binding_key, arguments"
+                400, "a binding must have source, destination_queue or destination_exchange, binding_key, arguments"
             )
         self._check_ends(source, kind, destination)
         # Not to be there is no fault of the path, which is /bindings.
@@ -276,7 +276,7 @@ class Management:
     def _unbind(self, name: str, body: object) -> tuple[int, object]:
         read = _LOCATION.fullmatch(name)
         if read is None:
-            raise Refusal(400, f"{name!r:.200} is no binding: src=NAME;dstq=NAME;key=KEY;args=HASH")
+            raise Refusal(400, f"{name!r:.200} does not name a binding: src=NAME;dstq=NAME;key=KEY;args=HASH")
         source, destination, key = (unquote(read[part]) for part in (1, 3, 4))
         kind: Kind = "queue" if read[2] == "q" else "exchange"
         self._check_ends(source, kind, destination)
@@ -340,7 +340,7 @@ def _fields(what: str, body: object, known: Mapping[str, type]) -> dict[str, Any
 def _arguments(fields: Mapping[str, Any]) -> dict[str, Any]:
     arguments = fields.get("arguments", {})
     if not all(isinstance(name, str) for name in arguments):
-        raise Refusal(400, "the arguments' names are strings")
+        raise Refusal(400, "the names of arguments must be strings")
     return {str(name): value for name, value in arguments.items()}
 
 

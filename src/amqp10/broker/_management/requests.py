@@ -90,7 +90,7 @@ class Requests:
         except Refused as refusal:
             pending.session.refuse(pending, refusal.error)
         except EncodeError as error:
-            pending.session.refuse(pending, Error(Symbol("amqp:invalid-field"), f"cannot be kept: {error}"))
+            pending.session.refuse(pending, Error(Symbol("amqp:invalid-field"), f"cannot be stored: {error}"))
         else:
             asked = pending.request
             if isinstance(asked, DeclareQueue) and asked.exclusive and not asked.passive:

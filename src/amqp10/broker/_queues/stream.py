@@ -64,7 +64,7 @@ class Retention:
         arguments = terms.arguments
         for name in _NOT_OF_STREAMS:
             if name in arguments:
-                raise wrong(name, "is not for streams")
+                raise wrong(name, "is not allowed for streams")
         age = text(arguments, "x-max-age")
         try:
             return cls(number(arguments, "x-max-length-bytes", least=1), None if age is None else seconds(age))

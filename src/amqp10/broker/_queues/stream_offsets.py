@@ -58,7 +58,7 @@ class Place:
                 return cls("moment", moment=value / 1000)
             case int() if not isinstance(value, bool) and value >= 0:
                 return cls(offset=int(value))
-        raise ValueError(f"is first, last, next, a number, a time or an interval, not {value!r:.60}")
+        raise ValueError(f"must be first, last, next, a number, a time or an interval, not {value!r:.60}")
 
 
 NEXT: Final = Place()
@@ -146,7 +146,7 @@ def read_stream_filters(
         elif _is(each, StreamFilter):
             values = [each.value] if isinstance(each.value, str) else each.value
             if not isinstance(values, list) or not values or not all(isinstance(value, str) for value in values):
-                raise Refused("amqp:invalid-field", f"the filter {name!s:.60} is one or more strings")
+                raise Refused("amqp:invalid-field", f"the filter {name!s:.60} must be one or more strings")
         elif _is(each, StreamMatchUnfiltered):
             unfiltered = each.value is True
         else:

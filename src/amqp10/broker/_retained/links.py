@@ -130,10 +130,10 @@ class ResumableLinks:
         most: links of one user that wait without an attachment; of more, the one that has waited longest ends.
 
     Attributes:
-        keeper: the journal in which links are recorded; None without a store.
+        journal: the journal in which links are recorded; None without a store.
     """
 
-    keeper: LinkJournal | None = None
+    journal: LinkJournal | None = None
 
     def __init__(self, clock: Clock, alarm: Callable[[ResumableLinks, float], None], most: int = 1000) -> None:
         self._most = most
@@ -173,8 +173,8 @@ class ResumableLinks:
         if link.key.connection is not None:
             self._of.setdefault(link.key.connection, {})
         self._table(link.key)[link.key] = link
-        if self.keeper is not None and link.key.connection is None:
-            self.keeper.began(link)
+        if self.journal is not None and link.key.connection is None:
+            self.journal.began(link)
 
     def suspend(
         self,
@@ -268,8 +268,8 @@ class ResumableLinks:
         if link.requeue is not None:
             deliveries, link.deliveries = link.deliveries, []
             link.requeue(deliveries)
-        if self.keeper is not None and link.key.connection is None:
-            self.keeper.ended(link)
+        if self.journal is not None and link.key.connection is None:
+            self.journal.ended(link)
 
 
 def _came_of(delivery: Any) -> int:

@@ -217,7 +217,7 @@ class Topology:
         if exchange.predeclared:
             raise Refused(rules.reserved, f"exchange {name!r} is the broker's")
         if rules.needs_alternate and self._is_alternate(name):
-            raise Refused("amqp:not-allowed", f"exchange {name!r} is the alternate of a queue or an exchange")
+            raise Refused("amqp:not-allowed", f"exchange {name!r} is the alternate exchange of a queue or an exchange")
         if if_unused and exchange.bindings:
             raise Refused("amqp:precondition-failed", f"exchange {name!r} is in use")
         self._end(exchange)
@@ -402,7 +402,7 @@ def check_known(arguments: Mapping[str, Any], known: Container[str], rules: Requ
     """
     unknown = [name for name in arguments if name not in known]
     if unknown and rules.unknown_argument is not None:
-        raise Refused(rules.unknown_argument, f"the argument {unknown[0]!r:.60} means nothing here")
+        raise Refused(rules.unknown_argument, f"unknown argument {unknown[0]!r:.60}")
 
 
 def count(route: Route) -> None:

@@ -216,7 +216,7 @@ class ConnectionManager:
         self._authenticator = authenticator
         over = [visit for visit in self._visits if not visit.in_memory and not goes_on(visit.user)]
         error = Error(
-            Symbol("amqp:connection:forced"), "the user was removed, or may do other things now: log in again"
+            Symbol("amqp:connection:forced"), "the user was removed, or its permissions have changed: log in again"
         )
         for visit in over:
             attempt("closing a connection", visit.close, error)

@@ -88,10 +88,10 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
         """Be a peer of that virtual host; only before any session was begun."""
         self._router = router
         self.open_transactions = router.transactions
-        self.keeper = router.links.keeper
+        self.link_journal = router.links.journal
         self.requests = Requests(router, self)
         self.links = PeerLinks(self, router, self._terms)
-        self.engine.keeper = PeerSessions(router.sessions, self)
+        self.engine.session_keeper = PeerSessions(router.sessions, self)
 
     @property
     def owner(self) -> Owner:
@@ -227,10 +227,10 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
         hosts, refusal = self._terms.virtual_hosts, None
         name: str | None = USUAL
         if hosts is not None:
-            names_hosts = self.engine.names_hosts
-            name = virtual_host_of(hostname, hosts, names_hosts=names_hosts)
+            exact = "virtual-hosts" in self.engine.capabilities
+            name = virtual_host_of(hostname, hosts, exact=exact)
             if name is None:
-                refusal = not_there(hostname, names_hosts=names_hosts)
+                refusal = not_there(hostname, exact=exact)
             elif hosts[name] is not self._router:
                 self._router.maker = None
                 self._enter(hosts[name])

@@ -320,7 +320,9 @@ class Loading:
 
         def read(row: LinkRow) -> None:
             if row.policy not in EXPIRES or row.direction not in ("in", "out"):
-                raise ValueError(f"{row.policy!r:.60} is no expiry policy, or {row.direction!r:.60} no direction")
+                raise ValueError(
+                    f"{row.policy!r:.60} is not an expiry policy, or {row.direction!r:.60} not a direction"
+                )
             if row.node is not None and row.node not in self._nodes:
                 raise LookupError("its queue is not there")
             name = (row.identity, row.container, row.name, row.direction)
@@ -345,7 +347,7 @@ class Loading:
         self._each("deliveries", self._store.file.deliveries(), hold)
         for link in links.values():
             node = self._nodes[link.node] if link.node is not None else None
-            kept = self._store.keeper.restore(link, node, held[link.number], self._now)
+            kept = self._store.links.restore(link, node, held[link.number], self._now)
             self._router.links.restore(kept, partial(self._give_back, node))
 
     def _give_back(self, queue: Node | None, deliveries: list[Any]) -> None:

@@ -130,7 +130,7 @@ class Store(Journal, ChangeRecorder):
         self.changes = Changes()
         self.failure: Exception | None = None
         self.on_failure: Callable[[], None] = lambda: None
-        self.keeper: StoredLinks = StoredLinks(self)
+        self.links: StoredLinks = StoredLinks(self)
         self.quarantine: StoredQuarantine = StoredQuarantine(self)
         self._clock = clock
         self._wall = wall
@@ -378,8 +378,8 @@ class Store(Journal, ChangeRecorder):
         self.file.remove_records((owner, key) for owner, key, form in kept if form is None)
 
     def _write_links(self, changes: Changes) -> None:
-        come, gone = self.keeper.delivery_rows(changes.deliveries)
-        self.file.put_links(self.keeper.link_rows(changes.links))
+        come, gone = self.links.delivery_rows(changes.deliveries)
+        self.file.put_links(self.links.link_rows(changes.links))
         self.file.put_deliveries(come)
         self.file.remove_deliveries(gone)
         self.file.remove_links((number,) for number in changes.ended)

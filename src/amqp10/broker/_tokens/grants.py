@@ -82,7 +82,7 @@ class PeerTokens:
         grant = self._rules.check(token, audience)
         key = "/".join(parts(audience))
         if key not in self._put and len(self._put) >= MOST_AUDIENCES:
-            raise TokenInvalid(f"a connection has tokens for {MOST_AUDIENCES} audiences at most")
+            raise TokenInvalid(f"a connection can have tokens for at most {MOST_AUDIENCES} audiences")
         self._put[key] = grant
         self.changed()
 

@@ -66,7 +66,7 @@ class SasRule:
         if isinstance(self.rights, str) or not set(self.rights) <= set(known):
             raise ValueError(f"rights are some of {', '.join(known)}, not {self.rights!r}")
         if not self.name or not self.key:
-            raise ValueError("a SAS rule has a name and a key, and one of them is empty")
+            raise ValueError("a SAS rule needs a name and a key, and one of them is empty")
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ class TokenRules:
         if audience is not None and len(audience) > _LONGEST_AUDIENCE:
             raise TokenInvalid(f"an audience has {_LONGEST_AUDIENCE} characters at most")
         if not _is_unicode(token):
-            raise TokenInvalid("a token has no lone surrogates")
+            raise TokenInvalid("a token must not have lone surrogates")
         if token.startswith(SAS_PREFIX):
             if audience is None:
                 raise TokenInvalid("a SAS token is put at $cbs, and is no login")
@@ -311,7 +311,7 @@ class TokenRules:
         if key is None:
             raise TokenInvalid("the JSON Web Token is not signed with a key that is known")
         if "crit" in header:  # what is named there has to be understood (RFC 7515, 4.1.11)
-            raise TokenInvalid("the JSON Web Token has a critical header, which is not understood here")
+            raise TokenInvalid("the JSON Web Token has a critical header, which is not supported")
         end, begin = _moment(claims.get("exp")), _moment(claims.get("nbf", 0))
         if end is None or begin is None:
             raise TokenInvalid("the JSON Web Token does not say when it ends")

@@ -129,7 +129,10 @@ class AzureControls:
         Cancelling: requests are cut.
         """
         if self._tokens is None and not is_loopback(host):
-            raise ValueError(f"without tokens the administration is for loopback, not for {host!r}: Broker(tokens=...)")
+            raise ValueError(
+                f"without tokens the administration can listen on loopback only, not on {host!r}: give "
+                "Broker(tokens=...)"
+            )
         administration = Administration(self._namespace, self._tokens)
 
         async def answer(request: HTTPRequest) -> HTTPAnswer:

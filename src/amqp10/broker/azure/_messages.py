@@ -164,7 +164,7 @@ class EntityMessage:
         for name, value in said.items():
             setattr(message, name, value)
         if message.state not in _STATES or not isinstance(message.bare, bytes):
-            raise ValueError(f"{message.state!r:.60} is no state of a message")
+            raise ValueError(f"{message.state!r:.60} is not a state of a message")
         Message.decode(message.bare).check()
         return message, None if token is None else (token, float(until))
 

@@ -297,7 +297,7 @@ class Namespace:
         if config.name.casefold() in self._declared:
             raise Refused(ALREADY_EXISTS, f"there is a queue or topic {config.name!r} already")
         if len(self._declared) >= _MOST_ENTITIES:
-            raise Refused("amqp:resource-limit-exceeded", f"a namespace has {_MOST_ENTITIES} entities at most")
+            raise Refused("amqp:resource-limit-exceeded", f"a namespace can have at most {_MOST_ENTITIES} entities")
         if isinstance(config, QueueConfig):
             entity = self._declare_received(config.name, config)
         else:
@@ -324,7 +324,9 @@ class Namespace:
         if config.name.casefold() in topic.subscriptions:
             raise Refused(ALREADY_EXISTS, f"{topic.config.name!r} has a subscription {config.name!r} already")
         if len(topic.subscriptions) >= _MOST_SUBSCRIPTIONS:
-            raise Refused("amqp:resource-limit-exceeded", f"a topic has {_MOST_SUBSCRIPTIONS} subscriptions at most")
+            raise Refused(
+                "amqp:resource-limit-exceeded", f"a topic can have at most {_MOST_SUBSCRIPTIONS} subscriptions"
+            )
         entity = self._declare_received(f"{topic.config.name}/Subscriptions/{config.name}", config)
         faults = config.dead_letter_filter_errors
         subscription = Subscription(entity, config.rules, self.clock, dead_letters_faults=faults)

@@ -255,7 +255,7 @@ def trace(
     out secrets and the bodies of messages.
     """
     if (url is None) == (source is None):
-        raise click.UsageError("say either URL, or --from FILE")
+        raise click.UsageError("give either URL or --from FILE")
     if source is not None:
         with source.open(encoding="utf-8") as file:
             _write(read_trace(file), output, visible(source.name))

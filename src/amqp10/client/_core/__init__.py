@@ -1,1 +1,1 @@
-"""What all of the client stands on: how things end, in how much time, and what happens to a connection."""
+"""The base of the client: life cycles, close deadlines, and the cores of connections, sessions and links."""

@@ -1,4 +1,4 @@
-"""Bodies from files and iterators, and into files; what blocks is done in a worker thread."""
+"""Read bodies from files and iterators, and write them to files; blocking calls run in a worker thread."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from anyio import CancelScope, open_file, to_thread
 
 
 class Readable(Protocol):
-    """A binary file, or anything else with its `read`; a coroutine or not."""
+    """A binary file, or any object whose `read`, a coroutine or not, works like a file's."""
 
     def read(self, size: int, /) -> Any: ...
 
 
 class Writable(Protocol):
-    """A binary file, or anything else with its `write`; a coroutine or not."""
+    """A binary file, or any object whose `write`, a coroutine or not, works like a file's."""
 
     def write(self, data: bytes, /) -> Any: ...
 
 
 CHUNK = 262_144
-"""Bytes of a file that are read at a time, about."""
+"""About how many bytes of a file are read at a time."""
 
 BodySource = str | os.PathLike[str] | bytes | bytearray | memoryview | Readable | Iterable[bytes] | AsyncIterable[bytes]
 BodyTarget = str | os.PathLike[str] | Writable
@@ -35,7 +35,7 @@ BodyTarget = str | os.PathLike[str] | Writable
 async def size_of(source: BodySource) -> int | None:
     """Return how many bytes a path or bytes have; None where that is not known beforehand.
 
-    A device or pipe says 0, and so do the regular files of /proc.
+    The size of a device or pipe is reported as 0, as is that of the regular files of /proc.
     """
     if isinstance(source, bytes | bytearray | memoryview):
         return memoryview(source).nbytes
@@ -49,7 +49,7 @@ async def chunks(source: BodySource, size: int) -> AsyncGenerator[bytes | bytear
     """Yield the source's chunks as they come, or `size`-byte chunks when it is a file.
 
     Raises:
-        TypeError: it is not a `BodySource`.
+        TypeError: `source` is not a `BodySource`.
     """
     if isinstance(source, bytes | bytearray | memoryview):
         yield source
@@ -73,9 +73,9 @@ async def chunks(source: BodySource, size: int) -> AsyncGenerator[bytes | bytear
 
 
 async def save(pieces: AsyncIterator[bytes], target: BodyTarget) -> int:
-    """Write the pieces to a path or file; the bytes written. A path is there whole, or as it was before.
+    """Write the pieces to a path or file; return the bytes written. A path is replaced as a whole, or left as it was.
 
-    A link is followed, and what is no regular file (a device, a pipe) is written into.
+    Links are followed. A path that is not a regular file (a device, a pipe) is opened and written to.
     """
     if not isinstance(target, str | os.PathLike):
         return await _write(pieces, target)
@@ -99,14 +99,14 @@ async def _write(pieces: AsyncIterator[bytes], file: Writable) -> int:
     size = 0
     async for piece in pieces:
         size += len(piece)
-        # A raw file may take a part only, and says how much.
+        # A raw file may write only a part, and returns its size.
         while type(written := await _call(file.write, piece)) is int and 0 < written < len(piece):
             piece = piece[written:]
     return size
 
 
 async def _call(function: Any, argument: Any) -> Any:
-    """Call a function that may be a coroutine function; one that is not may block."""
+    """Call a function in a worker thread, or await it if it is a coroutine function."""
     if iscoroutinefunction(function):
         return await function(argument)
     result = await to_thread.run_sync(function, argument)

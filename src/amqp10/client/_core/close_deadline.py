@@ -1,4 +1,4 @@
-"""How long leaving may take: exits that follow one another at once, as those of nested blocks do, share a deadline."""
+"""Close deadlines: exits that follow each other immediately, such as those of nested blocks, share one deadline."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import NamedTuple, Protocol
 
 import anyio
 
-# Seconds: an exit that begins so soon after another one of the same task belongs to it.
+# Seconds: an exit that begins within this time after another one of the same task shares its deadline.
 AT_ONCE = 0.1
-# Of the time that there is, what links and sessions leave for the connection's own end.
+# The share of the remaining time that is reserved for closing the connection itself.
 END_SHARE = 0.1
 
 
 class CloseDeadline(NamedTuple):
-    """One exit, or several that followed one another at once.
+    """The deadline of one exit, or of several that followed each other immediately.
 
     Attributes:
-        over: when the last one was over.
-        links_by, by: when links and sessions have to be left, and when the connection has.
+        over: when the last exit ended.
+        links_by, by: when links and sessions must be closed, and when the connection must be.
     """
 
     over: float
@@ -31,7 +31,7 @@ class CloseDeadline(NamedTuple):
 
 NONE = CloseDeadline(-inf, -inf, -inf)
 
-# Of each task: the last exit of each connection, as far as another one may belong to it.
+# For each task: the last exit of each connection, while another exit may still share its deadline.
 _last: ContextVar[tuple[tuple[CloseDeadlines, CloseDeadline], ...]] = ContextVar("amqp10_last_exits", default=())
 
 
@@ -42,7 +42,7 @@ class CloseDeadlines:
         self._last = NONE  # of any task
 
     def interrupted(self) -> None:
-        """Begin anew: what is closed from now on is closed for a reason of its own, or has another time for it."""
+        """Forget the last exits: what closes from now on gets a new deadline."""
         self._last = NONE
         _last.set(tuple(each for each in _last.get() if each[0] is not self))
 
@@ -51,18 +51,18 @@ class CloseDeadlines:
         return next((last for leaving, last in _last.get() if leaving is self), NONE)
 
     def _note(self, this: CloseDeadline) -> None:
-        """Record this connection's last exit in this task, and forget those of others that are long over."""
+        """Record this connection's last exit in this task, and drop exits of other connections that ended long ago."""
         others = ((leaving, last) for leaving, last in _last.get() if leaving is not self)
         now = anyio.current_time()
         _last.set(tuple((leaving, last) for leaving, last in (*others, (self, this)) if now <= last.over + AT_ONCE))
 
     @contextmanager
     def exit(self, timeout: float, *, outermost: bool = False) -> Iterator[CloseDeadline]:
-        """Take the block as one exit, which may belong to the one before.
+        """Treat the block as one exit, which may share the deadline of the exit before it.
 
         Args:
-            timeout: seconds that it has, together with those right before it.
-            outermost: it follows the exits of all tasks, not only its own's.
+            timeout: seconds for this exit and those that it shares the deadline with.
+            outermost: the exit may share the deadline of an exit of any task, not only of its own.
         """
         now = anyio.current_time()
         last = max(self._mine(), self._last) if outermost else self._mine()
@@ -76,13 +76,13 @@ class CloseDeadlines:
 
 
 def shielded_until(deadline: float, share: float = 1.0) -> anyio.CancelScope:
-    """Return a shield until the deadline, or for a share of the time that is left."""
+    """Return a scope that is shielded until the deadline, or for a share of the remaining time."""
     now = anyio.current_time()
     return anyio.CancelScope(shield=True, deadline=now + max(0.0, deadline - now) * share)
 
 
 class Leavable(Protocol):
-    """A link that can be left."""
+    """A link that can be closed."""
 
     def outlives_link(self) -> bool:
         """Return whether the terminus at the peer is meant to outlive the link."""
@@ -92,7 +92,7 @@ class Leavable(Protocol):
 
 
 async def leave_all(links: Iterable[Leavable], deadline: float) -> None:
-    """Leave links that whoever opened them has not left, all at once.
+    """Close, at the same time, all links that were opened and not closed by the program.
 
     Cancelling: is not noticed; it takes until the deadline at most.
     """

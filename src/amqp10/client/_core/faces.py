@@ -15,5 +15,5 @@ class Face(Protocol[C]):
 
 
 def core_of(face: Face[C]) -> C:
-    """Return the core of what users hold."""
+    """Return the core of a connection, session, link or transaction."""
     return face._core

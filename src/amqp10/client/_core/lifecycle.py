@@ -1,7 +1,7 @@
-"""How sessions and links end, and what a call gets that comes too late.
+"""The life cycle of connections, sessions and links, and the errors of calls after their end.
 
-A session or link is over for one of three reasons, and each has its error, for the calls that wait and for those that
-come later alike:
+A session or link ends for one of three reasons. Each has its error, for calls that wait at the end and for calls that
+come later:
 
     its owner closed it         anyio.ClosedResourceError
     the peer ended it           SessionEnded, LinkDetached, ConnectionClosed, with the peer's words
@@ -21,25 +21,25 @@ from .._errors import fresh
 class Lifecycle:
     """The life of one connection, session or link: not yet there, open, over. The base of their cores.
 
-    not yet there   none of the flags; `enter` sets `entered`
-    on its way      `awaiting_peer`
+    not yet open    none of the flags; `enter` sets `entered`
+    opening         `awaiting_peer`
     open            `open`
-    lost            `interrupted`, by `interrupt`; then on its way and open again, or over
-    over            `over`, by `end_for_good`; only a link whose attach the peer refused or redirected takes it back,
+    lost            `interrupted`, set by `interrupt`; then opening and open again, or over
+    over            `over`, set by `end_for_good`; only a link whose attach the peer refused or redirected is reset,
                     before anybody has the link (`ClientLink.attach`)
-    closed          `closed`, with any of the others: the owner left it
+    closed          `closed`, with any of the others: the owner closed it
 
     Attributes:
         kind: "connection", "session", "sender" or "receiver".
-        open: it can be used now.
+        open: the endpoint can be used now.
         entered: `async with` has opened it.
-        awaiting_peer: our begin or attach is out, and the answer is not here.
-        interrupted: it was lost, for `loss`, and will be restored or be over (`Recovery`).
-        generation: how often it was interrupted.
-        over: it is over for the engine too, nothing more will come.
-        closed: its owner closed it, or is closing it.
-        cause: why it is over; None for an orderly end of our own.
-        change: set when those who wait in `until` are to look again.
+        awaiting_peer: our begin or attach was sent, and its answer has not arrived.
+        interrupted: the endpoint was lost because of `loss`, and `Recovery` will restore or end it.
+        generation: how many times it was interrupted.
+        over: the endpoint has ended in the engine, too; no further event will arrive.
+        closed: the owner has closed it or is closing it.
+        cause: why it ended; None if the owner closed it.
+        change: set when tasks in `until` shall check their condition again.
     """
 
     def __init__(self, kind: str) -> None:
@@ -56,11 +56,11 @@ class Lifecycle:
         self.change: anyio.Event | None = None
 
     def described(self) -> str:
-        """Name it for people, without secrets."""
+        """Return a description for people, without secrets."""
         return self.kind
 
     def state(self) -> str:
-        """Say in a word how far it has come."""
+        """Return the state as a word, for people."""
         if self.closed:
             return "closed"
         if self.over:
@@ -70,7 +70,7 @@ class Lifecycle:
         return "open" if self.open else "not open yet"
 
     def gone(self) -> Exception:
-        """Return the error of a call that needs the endpoint and cannot have it."""
+        """Return the error of a call that needs the endpoint while it is not open."""
         if self.closed:
             return anyio.ClosedResourceError(f"the {self.kind} was closed here")
         if self.over:
@@ -80,27 +80,27 @@ class Lifecycle:
         return LocalProtocolError(f"the {self.kind} is not open yet: it is opened by `async with`")
 
     def lost(self) -> AmqpError | anyio.ClosedResourceError:
-        """Return the error of what is lost with an endpoint that is over."""
+        """Return the error of work that was lost with an ended endpoint."""
         if self.cause is not None:
             return fresh(self.cause)
         return anyio.ClosedResourceError(f"the {self.kind} was closed here")
 
     def enter(self) -> None:
-        """Note that `async with` opens the endpoint; it can be opened once, and in the connection's event loop."""
+        """Record that `async with` opens the endpoint; that can be done once, in the connection's event loop."""
         self.check_loop()
         if self.entered:
             raise LocalProtocolError(f"a {self.kind} is opened by `async with` once; make a new one")
         self.entered = True
 
     def end_for_good(self, error: AmqpError | None) -> None:
-        """End: it does not come back."""
+        """End the endpoint; it will not be restored."""
         self.open = self.interrupted = False
         self.over = True
         self.cause = error
         self.changed()
 
     def interrupt(self, error: AmqpError | None) -> None:
-        """Record a loss, after which it will be restored."""
+        """Record a loss; the endpoint will be restored."""
         self.open = self.awaiting_peer = False
         self.interrupted = True
         self.loss = error
@@ -108,25 +108,25 @@ class Lifecycle:
         self.changed()
 
     async def ready(self) -> None:
-        """Wait while it is being restored."""
+        """Wait while the endpoint is being restored."""
         if self.interrupted:
             await self.until(lambda: not self.interrupted)
 
     def changed(self) -> None:
-        """Let those who wait in `until` look again."""
+        """Let tasks that wait in `until` check their condition again."""
         event, self.change = self.change, None
         if event is not None:
             event.set()
 
     def check_loop(self) -> None:
-        """Refuse to wait in another event loop than the connection's, where nobody would wake who waits.
+        """Refuse to wait in another event loop than the connection's, where a waiting task would never be woken.
 
         Raises:
-            LocalProtocolError: this is another one.
+            LocalProtocolError: this is another event loop.
         """
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for what happens rarely: attached, detached, drained, everything settled."""
+        """Wait for a condition that changes rarely: attached, detached, drained, everything settled."""
         while not condition():
             self.check_loop()
             if self.change is None:

@@ -1,4 +1,4 @@
-"""A transaction, as the deliveries, senders and receivers know it that take part."""
+"""A transaction, as the deliveries, senders and receivers that take part in it see it."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ class AcquiringCore(LinkCore):
 
     @abstractmethod
     async def stop_acquiring(self) -> None:
-        """Ask the peer to send no more: the transaction is about to end, and what comes might be part of it or not."""
+        """Ask the peer to stop sending before the transaction ends: later messages might not belong to it."""
 
     @abstractmethod
     def acquired_in(self, transaction: TransactionCore) -> None:
-        """Return to the ordinary: the transaction is over. After a rollback, what was acquired is the peer's again."""
+        """Stop acquiring: the transaction is over. After a rollback the peer has the acquired messages again."""
 
 
 class TransactionFace:
-    """A transaction, as users hold it; `core_of` gives what the links that take part know of it."""
+    """A transaction, as users hold it; `core_of` returns the part that its links use."""
 
     _core: TransactionCore
 
 
 class TransactionCore(ABC):
-    """The core of a transaction: what can be done as part of it.
+    """The core of a transaction: the operations that can be part of it.
 
     Attributes:
-        id: what the coordinator calls it; None while it is not declared. It may be used again for a later one.
+        id: the coordinator's id for it; None before it is declared. A later transaction may have the same id.
         state: see `Transaction`.
     """
 
@@ -45,11 +45,11 @@ class TransactionCore(ABC):
     state: TransactionState
     posted: TransactionalState
     released_state: TransactionalState
-    streams: dict[Any, Callable[[str], None]]  # that are not complete, and what aborts each
+    streams: dict[Any, Callable[[str], None]]  # incomplete streams, and the function that aborts each
 
     @abstractmethod
     def post(self, sender: LinkCore) -> TransactionalState:
-        """Return the state of a message that is sent as part of this (§4.4.1)."""
+        """Return the delivery state for a message that is sent as part of the transaction (§4.4.1)."""
 
     @abstractmethod
     def add(self, delivery: OutgoingDelivery) -> None:

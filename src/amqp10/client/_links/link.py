@@ -315,8 +315,8 @@ class ClientLink(LinkCore):
     # Detaching
 
     @abstractmethod
-    def begin_closing(self) -> None:
-        """Closing begins: wake every waiter, take no new work."""
+    def wake_all(self) -> None:
+        """Wake all tasks that wait on the link, because it is closing or over."""
 
     @abstractmethod
     async def drain_work(self) -> None:
@@ -337,7 +337,7 @@ class ClientLink(LinkCore):
         self.closed = self._leave_running = True
         self.open = False
         try:
-            self.begin_closing()
+            self.wake_all()
             if not self.over and deadline is not None:
                 await self._close_within(closed, deadline)
             elif not self.over:
@@ -398,7 +398,7 @@ class ClientLink(LinkCore):
         self.connection.links.pop(self, None)
         if self.connection.recovery is not None:
             self.connection.recovery.link_over(self)
-        self.begin_closing()
+        self.wake_all()
         if self.session is not None:
             self.session.link_over()
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from ...errors import AmqpError, Unsupported
 from ...messaging import RELEASED, DeliveryState, Outcome
+from .core import ReceiverCore
 from .delivery import Delivery
-from .link import ReceiverCore
 from .receiver import Receiver
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from ...messaging import Message
 from .._core.faces import core_of
 from .._links.link import Link
 from .consumer import YIELD_AFTER_MESSAGES
+from .core import ReceiverCore
 from .delivery import Delivery
-from .link import ReceiverCore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

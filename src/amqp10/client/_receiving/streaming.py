@@ -22,8 +22,8 @@ from ...messaging import DeliveryState, Message, StreamDecoder, TransactionalSta
 from ...types import encode
 from .._errors import busy, fresh
 from .consumer import YIELD_AFTER_MESSAGES
+from .core import ReceiverCore
 from .delivery import Delivery, is_stale, not_data, wake_if_settled
-from .link import ReceiverCore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -312,8 +312,8 @@ class StreamReceiverCore(ReceiverCore):
 
     # Closing
 
-    def begin_closing(self) -> None:
-        super().begin_closing()
+    def wake_all(self) -> None:
+        super().wake_all()
         self._wake_readers()
 
     def _wake_readers(self) -> None:

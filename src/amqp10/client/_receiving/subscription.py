@@ -16,7 +16,7 @@ from ...engine import LinkTerms, ReceiverLink
 from ...errors import AmqpError, LinkDetached, LocalProtocolError, Unsupported
 from ...messaging import Source, Target
 from ...types import Symbol
-from .link import ReceiverCore
+from .core import ReceiverCore
 from .receiver import Receiver
 
 if TYPE_CHECKING:

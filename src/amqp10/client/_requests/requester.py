@@ -16,8 +16,8 @@ from ...errors import AmqpError, DecodeError, DeliveryUncertain, LocalProtocolEr
 from ...messaging import ACCEPTED, Accepted, Error, Message, Rejected, Source
 from ...types import Symbol
 from .._core.faces import core_of
+from .._receiving.core import ReceiverCore
 from .._receiving.delivery import Delivery, settle_quietly
-from .._receiving.link import ReceiverCore
 from .._receiving.receiver import Receiver
 from .._sending.delivery import Repeating, SentDelivery, known_outcome, not_accepted
 
@@ -150,8 +150,8 @@ class ReplyCore(ReceiverCore):
                 waiting.lost = True
                 waiting.set()
 
-    def begin_closing(self) -> None:
-        super().begin_closing()
+    def wake_all(self) -> None:
+        super().wake_all()
         for waiting in self.waiting.values():
             waiting.set()
 

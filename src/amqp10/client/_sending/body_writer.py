@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...engine import OutgoingDelivery, SenderLink
     from ...messaging import Outcome
     from .._core.transaction_work import TransactionFace as Transaction
-    from .link import SenderCore
+    from .core import SenderCore
 
 # A header that says nothing (§3.2.1), for a message without any head: some bytes have to go first.
 EMPTY_HEADER: Final = b"\x00\x53\x70\x45"

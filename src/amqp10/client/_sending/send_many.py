@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from ...engine import OutgoingDelivery, SenderLink
     from ...messaging import Outcome
+    from .core import SenderCore
     from .delivery import SentDelivery
-    from .link import SenderCore
 
 
 def check_messages(messages: object) -> None:
@@ -38,8 +38,8 @@ class Pipeline(OutcomeCounter):
     """The messages of one `send_many`: sends them, counts outcomes, and wakes its one waiter when there is room again.
 
     Attributes:
-        sent, accepted: how many deliveries, and how many of them were accepted.
-        in_flight: how many have no outcome yet.
+        accepted, not_accepted: how many messages have such an outcome.
+        in_flight: how many were sent and have no outcome yet.
         failure: the first outcome that was not Accepted, or why there will never be one.
         failed: there is one.
     """
@@ -56,7 +56,6 @@ class Pipeline(OutcomeCounter):
         "failure",
         "in_flight",
         "not_accepted",
-        "sent",
     )
 
     def __init__(self, sender: SenderCore, window: int, *, settled: bool) -> None:
@@ -68,7 +67,6 @@ class Pipeline(OutcomeCounter):
         self._settled = settled
         self._resume_at = 0
         self._event: anyio.Event | None = None
-        self.sent = 0
         self.accepted = 0
         self.not_accepted = 0
         self.in_flight = 0
@@ -110,7 +108,7 @@ class Pipeline(OutcomeCounter):
         try:
             if isinstance(messages, AsyncIterable):
                 async for message in messages:
-                    await self._feed(message, submit)
+                    await self._send_one(message, submit)
                     if self.in_flight >= self._limit:
                         await self._window()
                     if self.failed:
@@ -119,7 +117,7 @@ class Pipeline(OutcomeCounter):
                 for message in messages:
                     # Mostly there is no need for a coroutine. benchmarks/budget.py, "send".
                     if submit is not None or not self._post(message):
-                        await self._feed(message, submit)
+                        await self._send_one(message, submit)
                     if self.in_flight >= self._limit:
                         await self._window()
                     if self.failed:
@@ -130,7 +128,7 @@ class Pipeline(OutcomeCounter):
             raise
         await self._flow_out()
 
-    async def _feed(self, message: object, submit: Callable[[object], Awaitable[SentDelivery]] | None) -> None:
+    async def _send_one(self, message: object, submit: Callable[[object], Awaitable[SentDelivery]] | None) -> None:
         if submit is not None:
             self.add(await submit(message))
         elif not self._post(message):
@@ -140,17 +138,17 @@ class Pipeline(OutcomeCounter):
         """Send without a wait, counting the outcome only; return False if something has to be waited for.
 
         Args:
-            link: of a task that has waited: there is room on it.
+            link: the link that `wait_sendable` returned; None before that.
         """
         sender, queue = self._sender, self._queue
         if link is None:
             link = sender.link
+            # As `SendQueue.free_link`, without a call for each message. benchmarks/budget.py, "send".
             if (
                 queue.since_yield > YIELD_AFTER_BYTES
                 or queue.waiting
                 or not sender.open
-                or link.credit <= 0  # type: ignore[union-attr]
-                or not link.session.sendable  # type: ignore[union-attr]
+                or not link.sendable  # type: ignore[union-attr]
                 or sender.pump.full  # type: ignore[union-attr]
             ):
                 return False
@@ -161,7 +159,6 @@ class Pipeline(OutcomeCounter):
             queue.pass_on()
             raise
         queue.since_yield += len(payload) + MESSAGE_COST
-        self.sent += 1
         if self._settled:
             self.accepted += 1
         else:
@@ -190,7 +187,6 @@ class Pipeline(OutcomeCounter):
 
     def add(self, delivery: SentDelivery) -> None:
         """Take a delivery that was just sent."""
-        self.sent += 1
         if delivery.local_settled:
             self.accepted += 1
         else:
@@ -238,7 +234,8 @@ class Pipeline(OutcomeCounter):
 
     def account(self) -> str:
         """Return the numbers, for a note on an exception."""
+        sent = self.accepted + self.not_accepted + self.in_flight
         return (
-            f"send_many: {self.sent} messages sent, {self.accepted} accepted, {self.not_accepted} not accepted, "
+            f"send_many: {sent} messages sent, {self.accepted} accepted, {self.not_accepted} not accepted, "
             f"{self.in_flight} without an outcome"
         )

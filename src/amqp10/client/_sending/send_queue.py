@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...engine import SenderLink
+    from ...net import Pump
     from .._core.connection import ConnectionCore
 
 # A sender lets other tasks run when it has sent this many bytes, each message counting MESSAGE_COST bytes more: some
@@ -27,6 +28,7 @@ class SendingLink(Protocol):
     connection: ConnectionCore
     open: bool
     link: SenderLink | None
+    pump: Pump | None
     wake: Callable[[], None]
 
     @property
@@ -72,6 +74,24 @@ class SendQueue:
             return False
         self.since_yield = 0
         return True
+
+    def free_link(self, size: int) -> SenderLink | None:
+        """Count a message of `size` bytes; return the link if it can be sent now, None if `wait_sendable` has to wait.
+
+        This finds out what `wait_sendable` would, without the cost of awaiting it. benchmarks/budget.py, "submit".
+        """
+        self.since_yield = since_yield = self.since_yield + size + MESSAGE_COST
+        sender = self._sender
+        link = sender.link
+        if (
+            since_yield > YIELD_AFTER_BYTES
+            or self.waiting
+            or not sender.open
+            or not link.sendable  # type: ignore[union-attr] # an open sender has a link and a pump
+            or sender.pump.full  # type: ignore[union-attr]
+        ):
+            return None
+        return link
 
     async def wait_sendable(self) -> SenderLink:
         """Let others run if it is time, then wait in turn for credit, window and output; return the link.

@@ -15,18 +15,15 @@ from typing import TYPE_CHECKING, Self
 from ...errors import Unsupported
 from ...messaging import Accepted, Message, Target
 from .._core.body_files import CHUNK, BodySource, chunks, size_of
-from .._core.faces import core_of
 from .._errors import fresh
 from .._links.link import Link
 from .body_writer import BodyWriter
+from .core import SenderCore
 from .delivery import SentDelivery, not_accepted, outcome_of, unknown
 from .encoding import encoded_body
-from .link import SenderCore
 from .send_many import Pipeline, check_messages
-from .send_queue import MESSAGE_COST, YIELD_AFTER_BYTES
 
 if TYPE_CHECKING:
-    from ...engine import SenderLink
     from .._core.transaction_work import TransactionFace as Transaction
 
 
@@ -112,7 +109,7 @@ class Sender(Link):
         core.expect_answer()
         outcome = await outcome_of(await self.submit(message, settled=settled, transaction=transaction))
         if type(outcome) is not Accepted:
-            raise not_accepted(outcome, self._core.connection.profile)
+            raise not_accepted(outcome, core.connection.profile)
 
     async def submit(
         self, message: object, *, settled: bool = False, transaction: Transaction | None = None
@@ -137,40 +134,8 @@ class Sender(Link):
         """
         payload = message.encode() if isinstance(message, Message) else encoded_body(message)
         core = self._core
-        queue = core.queue
-        link: SenderLink = core.link  # type: ignore[assignment] # there is one as soon as the sender is open
-        queue.since_yield = run = queue.since_yield + len(payload) + MESSAGE_COST
-        # What `wait_sendable` would find out, without the cost of awaiting it.
-        if (
-            run > YIELD_AFTER_BYTES
-            or queue.waiting
-            or not core.open
-            or link.credit <= 0
-            or not link.session.sendable
-            or core.pump.full  # type: ignore[union-attr]
-        ):
-            link = await queue.wait_sendable()
-        try:
-            if transaction is None:
-                core.last = delivery = link.send(payload, settled=settled or core.presettled)
-                if core.store is not None:
-                    core.store.submitted(delivery)
-            else:
-                state = core_of(transaction).post(core)
-                delivery = link.send(payload, settled=settled or core.presettled, state=state)
-                core.last = delivery
-                core_of(transaction).add(delivery)
-        except BaseException:
-            queue.pass_on()
-            raise
-        if core.alone:
-            core.alone = False
-            core.pump.write_now()  # type: ignore[union-attr]
-        else:
-            core.wake()
-        if queue.draining:
-            queue.give_back()
-        return delivery  # type: ignore[return-value]
+        link = core.queue.free_link(len(payload)) or await core.queue.wait_sendable()
+        return core.hand_over(link, payload, settled, transaction)
 
     async def send_encoded(
         self,
@@ -199,24 +164,9 @@ class Sender(Link):
             raise Unsupported(
                 f"dialect {core.connection.dialect!r} has no message-format, and {message_format} is asked"
             )
-        queue = core.queue
-        queue.since_yield += len(payload) + MESSAGE_COST
-        link = await queue.wait_sendable()
-        settled = settled or core.presettled
-        try:
-            state = None if transaction is None else core_of(transaction).post(core)
-            core.last = delivery = link.send(payload, settled=settled, message_format=message_format, state=state)
-            if transaction is not None:
-                core_of(transaction).add(delivery)
-            elif core.store is not None:
-                core.store.submitted(delivery)
-        except BaseException:
-            queue.pass_on()
-            raise
-        core.wake()
-        if queue.draining:
-            queue.give_back()
-        outcome = await delivery.outcome()  # type: ignore[attr-defined]
+        link = core.queue.free_link(len(payload)) or await core.queue.wait_sendable()
+        delivery = core.hand_over(link, payload, settled, transaction, message_format)
+        outcome = await delivery.outcome()
         if type(outcome) is not Accepted:
             raise not_accepted(outcome, core.connection.profile)
 

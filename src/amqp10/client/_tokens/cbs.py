@@ -61,8 +61,8 @@ class CbsKeeper(TokenKeeper):
             raise Unsupported(f"dialect {connection.dialect!r} has no node {TOKENS!r}: log in with LoginTokens")
         if not (connection.supervisor.secure or self._settings.allow_insecure):
             raise InsecureTransport(
-                "a token at $cbs would be readable to others, for there is no TLS, or TLS with verify=False: use "
-                "amqps:// and have the server checked, or say CbsTokens(..., allow_insecure=True)"
+                "a token at $cbs would be readable by others, for there is no TLS, or TLS with verify=False: use "
+                "amqps:// and have the server checked, or use CbsTokens(..., allow_insecure=True)"
             )
         grant = self._grants.get(audience)
         stood = grant is not None and self._stands(grant)

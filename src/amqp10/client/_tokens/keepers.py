@@ -25,4 +25,4 @@ def token_keeper(connection: ConnectionCore, tokens: Tokens | None) -> TokenKeep
         return LoginKeeper(connection, tokens)
     if isinstance(tokens, CbsTokens):
         return CbsKeeper(connection, tokens)
-    raise ValueError(f"tokens is LoginTokens(source) or CbsTokens(source), not a {type(tokens).__name__}")
+    raise ValueError(f"tokens must be LoginTokens(source) or CbsTokens(source), not a {type(tokens).__name__}")

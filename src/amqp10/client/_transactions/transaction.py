@@ -49,8 +49,8 @@ from .._core.faces import core_of
 from .._core.transaction_work import AcquiringCore, TransactionCore, TransactionFace, TransactionState
 from .._errors import fresh
 from .._receiving.delivery import settle_committed
+from .._sending.core import SenderCore
 from .._sending.delivery import SentDelivery, known_outcome, not_accepted, unknown
-from .._sending.link import SenderCore
 from .._sending.sender import Sender
 
 if TYPE_CHECKING:
@@ -296,7 +296,7 @@ class ClientTransaction(TransactionCore):
     async def _found_out(self, discharge: SentDelivery) -> Outcome | None:
         """Return what became of it, where the next connection can tell; None: nobody knows."""
         connection = core_of(self._coordinator).connection
-        if connection.in_engine.finds_out:
+        if "find-outcomes" in connection.capabilities:
             await connection.ready()
         return known_outcome(discharge)
 
@@ -479,7 +479,7 @@ class CoordinatorSender(Sender):
         if core.open:
             core.open = False
             core.closed = True
-            core.begin_closing()
+            core.wake_all()
             core.detach(closed=True)
 
 

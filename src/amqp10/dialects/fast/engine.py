@@ -141,7 +141,7 @@ class FastEngine(TimedEngine, Machine[ConnectionState]):
         """Raise `RemoteProtocolError` unless the connection is in `state`, in which `command` is due."""
         if self.state is not state:
             raise RemoteProtocolError(
-                f"{command.title()} out of order: {self.state.value} is due", "amqp:illegal-state"
+                f"{command.title()} out of order: expected {self.state.value}", "amqp:illegal-state"
             )
 
     def receive_eof(self) -> None:

@@ -22,7 +22,7 @@ def arguments_out(arguments: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return {str(key): to_header(value) for key, value in arguments.items()}
     except NoEquivalent:
-        raise LocalProtocolError(f"an argument of {dict(arguments)!r:.200} has no type in AMQP 0-10") from None
+        raise LocalProtocolError(f"an argument in {dict(arguments)!r:.200} has no type in AMQP 0-10") from None
 
 
 def alternate_from(arguments: dict[str, Any]) -> str | None:

@@ -12,6 +12,7 @@ CAPABILITIES: Final = frozenset(
         "drain",
         "dynamic",
         "filters",
+        "find-outcomes",
         "modified",
         "multi-frame",
         "rejected",

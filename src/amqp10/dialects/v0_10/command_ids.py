@@ -175,7 +175,7 @@ class CommandOwner:
         Raises:
             SessionFault: such a command has no result, or one of another kind.
         """
-        raise SessionFault(ILLEGAL_ARGUMENT, f"a result of command {sent.number & SERIAL_MASK}, which gives none")
+        raise SessionFault(ILLEGAL_ARGUMENT, f"a result of command {sent.number & SERIAL_MASK}, which has no result")
 
     def rejected(self, sent: PendingCommand, code: int, text: str | None) -> None:
         """Hear that the peer rejects the message; ignored for commands that do not carry a message."""

@@ -67,7 +67,6 @@ class V09Engine(TimedEngine, Machine[ConnectionState]):
 
     noun = "connection"
     transitions: ClassVar[dict[tuple[ConnectionState, Step], ConnectionState]] = CONNECTION
-    names_hosts = False
 
     connection: Connection
 

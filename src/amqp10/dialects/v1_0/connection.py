@@ -166,7 +166,7 @@ class ConnectionEndpoint(ConnectionCore, Machine[ConnectionState]):
             found = self._by_local_channel.get(frame.remote_channel)
             if found is None or found.remote is not None:
                 raise RemoteProtocolError(
-                    f"the peer answers a begin on channel {frame.remote_channel} that was not sent",
+                    f"the peer answers a begin on channel {frame.remote_channel} that this side did not send",
                     "amqp:invalid-field",
                 )
             session = found

@@ -177,7 +177,7 @@ class V1Engine(EngineCore, Machine[TransportState]):
                 if frame is None:
                     return
                 if frame[0] != FRAME_SASL:
-                    raise RemoteProtocolError("an AMQP frame before SASL was done")
+                    raise RemoteProtocolError("an AMQP frame before the end of SASL")
                 self._receive_sasl(frame[2])
             else:
                 header = None if self.state in (TransportState.IDLE, TransportState.OVER) else reader.header()

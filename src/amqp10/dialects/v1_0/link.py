@@ -122,7 +122,7 @@ class LinkEndpoint(Link, Machine[LinkState]):
         if self.state is LinkState.OVER:
             return  # the link ended meanwhile: `LinkEnded` is among the same events
         if self.session.terms is None:
-            raise LocalProtocolError(f"the session of the link {self._name!r} is to be answered first")
+            raise LocalProtocolError(f"the session of the link {self._name!r} must be answered first")
         self._answer(terms, resuming)
         self.compare()
 

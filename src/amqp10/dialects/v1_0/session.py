@@ -363,7 +363,7 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
             raise LocalProtocolError(f"no link can attach in session state {self.state.name}")
         named = self._by_name.get((terms.name, link.is_sender), ())
         if not all(other.detach_sent for other in named):
-            raise LocalProtocolError(f"the session has a link {terms.name!r} of this direction already")
+            raise LocalProtocolError(f"the session already has a link {terms.name!r} of this direction")
         self.give_handle(link)
         try:
             link.send_attach(terms, resuming)
@@ -394,7 +394,7 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
     def _receive_attach(self, frame: Attach) -> None:
         self._check_handle(frame.handle)
         if frame.handle in self._by_remote_handle:
-            raise SessionFault("amqp:session:handle-in-use", f"handle {frame.handle} has a link already")
+            raise SessionFault("amqp:session:handle-in-use", f"handle {frame.handle} already has a link")
         if not frame.role and frame.initial_delivery_count is None:
             raise SessionFault("amqp:invalid-field", "a sender's attach without initial-delivery-count")
         we_send = frame.role  # the peer's role is receiver

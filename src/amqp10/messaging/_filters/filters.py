@@ -183,7 +183,7 @@ class HeadersBinding(Filter):
 
     def __init__(self, headers: Mapping[str, Any], match: str = "all") -> None:
         if match not in ("all", "any"):
-            raise ValueError(f"headers match all or any, not {match!r}")
+            raise ValueError(f"match must be 'all' or 'any', not {match!r}")
         if "x-match" in headers:
             raise ValueError("x-match is said by `match`")
         super().__init__({"x-match": Symbol(match), **headers})

@@ -73,7 +73,7 @@ class StreamFilter(Filter):
 
     def __init__(self, *values: str) -> None:
         if not values:
-            raise ValueError("a stream filter has at least one value")
+            raise ValueError("a stream filter must have at least one value")
         for value in values:
             if not isinstance(value, str):
                 raise TypeError(f"a value of a stream filter is a string, no {type(value).__name__}")

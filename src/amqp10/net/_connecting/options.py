@@ -64,8 +64,8 @@ class Proxy:
             scheme, host, port = "", None, None
         if scheme not in _PROXY_PORTS or not host or parts.path not in ("", "/") or parts.query or parts.fragment:
             raise ValueError(
-                "a proxy is http://host:port or https://host:port, with user:password@ before the host if it wants one "
-                "(and / ? # @ : in these written as %2F %3F %23 %40 %3A)"
+                "a proxy is http://host:port or https://host:port, with user:password@ before the host if it needs a "
+                "login (and / ? # @ : in these are written as %2F %3F %23 %40 %3A)"
             ) from None
         host = unquote(host)
         check_host(host, "proxy's host")
@@ -114,9 +114,9 @@ class Route:
         if endpoint.unix and self.proxy is not None:
             raise ValueError("proxy cannot be used with a Unix socket: leave it out")
         if self.proxy is not None and "%" in endpoint.host:
-            raise ValueError(f"the zone in {endpoint.host!r} is this machine's: a proxy cannot use it")
+            raise ValueError(f"the zone in {endpoint.host!r} is valid only on this machine: a proxy cannot use it")
         if self.tls_upgrade and endpoint.scheme != "amqp":
-            raise ValueError(f"tls_upgrade is for amqp:// URLs: {endpoint.scheme}:// has its own way of TLS")
+            raise ValueError(f"tls_upgrade is for amqp:// URLs: {endpoint.scheme}:// begins TLS in its own way")
         if self.websocket is not None and not endpoint.websocket:
             raise ValueError("settings for a WebSocket go with a ws:// or wss:// URL")
 

@@ -70,8 +70,8 @@ async def choose_dialect(
             right = f"name the dialect ({dialect.name!r}) if that is right"
             if dialect is not best and secret and not facts.secure:
                 raise InsecureTransport(
-                    f"{endpoint} speaks {dialect.name} and not {best.name}, as somebody says without TLS, or with "
-                    f"verify=False: use TLS that checks the server, or {right}"
+                    f"{endpoint} speaks {dialect.name} and not {best.name}, but that is not authenticated: there "
+                    f"is no TLS, or TLS with verify=False. Use TLS that checks the server, or {right}"
                 )
             if silent and (secret or facts.tls):
                 raise ConnectionLost(

@@ -230,7 +230,7 @@ class Parser:
             token = self.expect("string")
             escape = token.value
             if len(escape) != 1:
-                raise self.wrong("an escape is one character", token.at)
+                raise self.wrong("an escape must be one character", token.at)
         try:
             return likeness(one.value, pattern.value, escape)
         except ValueError as error:

@@ -118,7 +118,7 @@ class Administration:
         if self._tokens is None:
             return
         if token is None:
-            raise _Wrong(401, "a request has a token in its header Authorization")
+            raise _Wrong(401, "a request must have a token in its header Authorization")
         try:
             grant = self._tokens.check(token.removeprefix("Bearer "), f"sb://{host}/{path}")
         except TokenInvalid as error:
@@ -165,7 +165,7 @@ class Administration:
         changes = "if-match" in request.headers
         kind = description.tag.rpartition("}")[2].removesuffix("Description")
         if kind not in (("Subscription",) if subscription is not None else ("Queue", "Topic")):
-            raise ValueError(f"no {kind!r:.100} is at this path")
+            raise ValueError(f"there is no {kind!r:.100} at this path")
         said = atom.Said(description, f"{kind}Description")
         self._check_forwards(request, asked, said)
         status, kept = atom.status_of(said), atom.kept(said)
@@ -253,7 +253,7 @@ class _Asked:
         split = urlsplit(request.target)
         self.host = request.headers.get("host", "")
         if not re.fullmatch(r"[A-Za-z0-9.:\[\]_-]{1,260}", self.host, re.ASCII):
-            raise ValueError(f"a request has the name of its host, not {self.host!r:.200}")
+            raise ValueError(f"a request must have the name of its host, not {self.host!r:.200}")
         self.path = unquote(split.path, errors="strict").strip("/")
         if not self.path.isprintable() or not 1 <= len(self.path) <= 1000:
             raise ValueError(f"a path is the name of an entity, not {self.path!r:.200}")

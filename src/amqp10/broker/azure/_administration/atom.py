@@ -286,7 +286,7 @@ def _pairs(element: Element, name: str, what: str) -> dict[str, Any]:
     for pair in element.findall(f"{_BUS}{name}/{_BUS}KeyValueOfstringanyType"):
         value = pair.find(f"{_BUS}Value")
         if value is None:
-            raise ValueError(f"{what} has a Key and a Value")
+            raise ValueError(f"{what} must have a Key and a Value")
         found[pair.findtext(f"{_BUS}Key") or ""] = _value(value, what)
     return found
 

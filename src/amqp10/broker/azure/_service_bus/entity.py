@@ -900,17 +900,17 @@ class Entity(AzureNode):
 
     def undeliverable(self, message: EntityMessage, reason: str, description: str) -> None:
         """Keep a message that could not be passed on, among those or the dead letters."""
-        keeper = self.undelivered or self.dead_letters
-        if keeper is not None:
-            self._keep_dead(keeper, message.dead(reason, description), reason)
+        entity = self.undelivered or self.dead_letters
+        if entity is not None:
+            self._keep_dead(entity, message.dead(reason, description), reason)
 
     def not_taken(self, message: EntityMessage, reason: str, description: str) -> None:
         """Keep a message that is not let in among the dead letters; it was in another entity before."""
         assert self.dead_letters is not None
         self._keep_dead(self.dead_letters, message.dead(reason, description), reason)
 
-    def _keep_dead(self, keeper: Entity, dead: EntityMessage, reason: str | None) -> None:
-        keeper.add(dead)
+    def _keep_dead(self, entity: Entity, dead: EntityMessage, reason: str | None) -> None:
+        entity.add(dead)
         reason = reason or ""
         text = f"a message of {self.name!r:.200} is a dead letter: {reason:.500}"
         notice("message_dead_lettered", logging.INFO, text, queue=self.name, reason=reason, failures=dead.attempts)

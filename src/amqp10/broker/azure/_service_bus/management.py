@@ -189,7 +189,7 @@ def _schedule(node: Management, asked: dict[Any, Any]) -> Answer:
         raise Refused(ARGUMENT_ERROR, "each of 'messages' is a map with the encoded message as 'message'")
     messages = node.admit(payloads)
     if any(message.scheduled_for is None for message in messages):
-        raise Refused(ARGUMENT_ERROR, f"a message to schedule has the annotation {SCHEDULED_FOR}")
+        raise Refused(ARGUMENT_ERROR, f"a message to schedule must have the annotation {SCHEDULED_FOR}")
     return {"sequence-numbers": Array("long", [node.entity.add(message) for message in messages])}
 
 
@@ -250,7 +250,7 @@ def _session_state(node: Management, asked: dict[Any, Any]) -> Answer:
 def _set_session_state(node: Management, asked: dict[Any, Any]) -> Answer:
     state = asked.get("session-state")
     if not isinstance(state, bytes | None):
-        raise Refused(ARGUMENT_ERROR, f"'session-state' is binary or null, not {type(state).__name__}")
+        raise Refused(ARGUMENT_ERROR, f"'session-state' must be binary or null, not {type(state).__name__}")
     if state is not None and len(state) > MOST_STATE:
         raise Refused(ARGUMENT_OUT_OF_RANGE, f"a state has {MOST_STATE} octets at most, not {len(state)}")
     node.entity.set_session_state(_session_id(asked), state)
@@ -288,7 +288,7 @@ def _enumerate_rules(node: Management, asked: dict[Any, Any]) -> Answer:
 
 def _rules_of(node: Management) -> Subscription:
     if node.subscription is None:
-        raise Refused("amqp:not-implemented", f"{node.entity.name!r} is no subscription, and has no rules")
+        raise Refused("amqp:not-implemented", f"{node.entity.name!r} is not a subscription, so it has no rules")
     return node.subscription
 
 
@@ -357,7 +357,7 @@ def _list(asked: dict[Any, Any], name: str) -> list[Any]:
     if not isinstance(value, list):
         raise Refused(ARGUMENT_ERROR, f"{name!r} is an array, not {value!r:.60}")
     if not 1 <= len(value) <= MOST_AT_ONCE:
-        raise Refused(ARGUMENT_OUT_OF_RANGE, f"{name!r} has 1 to {MOST_AT_ONCE} elements, not {len(value)}")
+        raise Refused(ARGUMENT_OUT_OF_RANGE, f"{name!r} must have 1 to {MOST_AT_ONCE} elements, not {len(value)}")
     return list(value)
 
 

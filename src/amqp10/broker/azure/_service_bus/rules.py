@@ -40,7 +40,7 @@ class ActiveRule:
 
     def __init__(self, rule: Rule, created: float = 0) -> None:
         if not 1 <= len(rule.name) <= _LONGEST_NAME:
-            raise ValueError(f"the name of a rule has 1 to {_LONGEST_NAME} characters, unlike {rule.name!r:.200}")
+            raise ValueError(f"the name of a rule must have 1 to {_LONGEST_NAME} characters, unlike {rule.name!r:.200}")
         self.rule: Rule = rule
         self.created: float = created
         self.matches: Callable[[Candidate], bool] = _predicate(rule.filter)
@@ -143,4 +143,4 @@ def _read_filter(said: Mapping[Any, Any]) -> RuleFilter:
         return TrueFilter()
     if "false-filter" in said:
         return FalseFilter()
-    raise ValueError("a rule has a sql-filter, a correlation-filter, a true-filter or a false-filter")
+    raise ValueError("a rule must have a sql-filter, a correlation-filter, a true-filter or a false-filter")

@@ -102,9 +102,9 @@ class Subscription:
             ValueError: see `ActiveRule`.
         """
         if rule.name.casefold() in self._rules:
-            raise Refused(ALREADY_EXISTS, f"{self.entity.name!r} has a rule {rule.name!r} already")
+            raise Refused(ALREADY_EXISTS, f"{self.entity.name!r} already has a rule {rule.name!r}")
         if len(self._rules) >= _MOST_RULES:
-            raise Refused("amqp:resource-limit-exceeded", f"a subscription has {_MOST_RULES} rules at most")
+            raise Refused("amqp:resource-limit-exceeded", f"a subscription can have at most {_MOST_RULES} rules")
         self._rules[rule.name.casefold()] = ActiveRule(rule, self._clock())
         self.changed()
 

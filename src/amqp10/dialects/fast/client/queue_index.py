@@ -119,7 +119,7 @@ class QueueBrowser(HandleOwner):
 
     def _on_notify(self, command: HandleNotify, content: bytes) -> None:
         if command.message_nbr != self._waiting[0].request.number:  # type: ignore[attr-defined]
-            raise RemoteProtocolError(f"message {command.message_nbr}, which was not asked for", "amqp:illegal-state")
+            raise RemoteProtocolError(f"message {command.message_nbr} was not asked for", "amqp:illegal-state")
         if self._assembly is None:
             head, content = read_head(content)
             self._assembly = Assembly(head)

@@ -321,7 +321,7 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
 
     def resend(self, delivery: OutgoingDelivery) -> None:
         if delivery.local_settled or delivery.streamed or not self.attached:
-            raise LocalProtocolError("only what is unsettled, and was not streamed, can be sent again")
+            raise LocalProtocolError("only an unsettled delivery that was not streamed can be sent again")
         if delivery.tag in self.unsettled and self.unsettled[delivery.tag] is not delivery:
             delivery.tag = self.new_tag()
         delivery.link = self

@@ -83,7 +83,7 @@ class ClientSession(SessionCore):
         if not self.may(Step.SEND_CHANNEL_CLOSE):
             raise LocalProtocolError("no link can attach: the session is over, or was not begun")
         if any(link.name == terms.name and link.is_sender is is_sender for link in self.links):
-            raise LocalProtocolError(f"the session has a link {terms.name!r} of this direction already")
+            raise LocalProtocolError(f"the session already has a link {terms.name!r} of this direction")
 
     # Requests
 

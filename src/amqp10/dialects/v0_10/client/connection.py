@@ -32,7 +32,6 @@ class ClientEngine(ConnectionCore):
         secure: secrets may cross the transport as they are.
     """
 
-    finds_out = True
     remote: ConnectionTerms | None
 
     def __init__(self, terms: ConnectionTerms, mechanisms: tuple[Mechanism, ...] | None, secure: bool) -> None:

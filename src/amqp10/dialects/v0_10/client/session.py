@@ -355,7 +355,7 @@ class ClientSession(SessionCore):
             if not command.destination:
                 self._limit_publishers(0)
         elif not isinstance(command, MessageAccept):
-            raise SessionFault(503, f"{command.spec_name} is for servers")
+            raise SessionFault(503, f"{command.spec_name} may be sent only to servers")
         self.complete(number)
 
     def fail(self, fault: SessionFault, number: int, command: Command | type[Command] | None) -> None:

@@ -121,7 +121,7 @@ class ServerSender(LinkEndpoint, WholeMessageSender):
             SessionFault: there is no such flow mode.
         """
         if mode > WINDOW_MODE:
-            raise SessionFault(531, f"{mode} is no flow mode")
+            raise SessionFault(531, f"{mode} is not a flow mode")
         self.window = mode == WINDOW_MODE
         self.stop()
 

@@ -143,7 +143,7 @@ class ServerSession(SessionCore):
 
     @property
     def longest_timeout(self) -> int:  # type: ignore[override]
-        keeper = self.engine.keeper
+        keeper = self.engine.session_keeper
         return keeper.longest if keeper is not None else 0
 
     def resume(self, engine: ConnectionCore, channel: int) -> None:
@@ -165,8 +165,8 @@ class ServerSession(SessionCore):
         self.engine.hold(messages, octets)
 
     def timeout_agreed(self) -> None:
-        if self.engine.keeper is not None:
-            self.engine.keeper.keep(self, self.name, self.timeout)
+        if self.engine.session_keeper is not None:
+            self.engine.session_keeper.keep(self, self.name, self.timeout)
 
     def suspend(self) -> None:
         """Suspend the session; detach it first if its transport still works, because it is now attached elsewhere.
@@ -183,7 +183,7 @@ class ServerSession(SessionCore):
 
     def forgotten(self) -> None:
         self.detach()
-        self.finish(RemoteProtocolError("the client resumes what it does not know", "amqp:illegal-state"))
+        self.finish(RemoteProtocolError("the client resumes a session that it does not know", "amqp:illegal-state"))
 
     def on_resumed(self) -> None:
         """Do nothing: `resume` told it at once."""
@@ -201,7 +201,7 @@ class ServerSession(SessionCore):
 
         False: a session of that name was resumed here, or is attached elsewhere while the client does not use force.
         """
-        keeper = self.engine.keeper
+        keeper = self.engine.session_keeper
         if keeper is None:
             return True
         if not attach.force and keeper.attached(self.engine, attach.name):
@@ -309,7 +309,7 @@ class ServerSession(SessionCore):
 
     def _subscribe(self, number: int, command: MessageSubscribe) -> None:
         if not command.destination:
-            raise SessionFault(531, "a subscription has a destination")
+            raise SessionFault(531, "a subscription must have a destination")
         if len(self._senders) >= MOST_SUBSCRIPTIONS:
             raise SessionFault(506, f"{MOST_SUBSCRIPTIONS} subscriptions are open")
         if command.destination in self._senders:
@@ -345,7 +345,7 @@ class ServerSession(SessionCore):
 
     def _flow(self, number: int, command: MessageFlow) -> None:
         if command.unit > 1:
-            raise SessionFault(531, f"{command.unit} is no unit of credit")
+            raise SessionFault(531, f"{command.unit} is not a unit of credit")
         self._sender(command.destination).granted(command)
         self.complete(number)
 

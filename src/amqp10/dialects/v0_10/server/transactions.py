@@ -153,7 +153,7 @@ class ServerCoordinator(RelayCoordinator, ServerReceiver):
 
     def _tx_select(self, number: int, command: TxSelect) -> None:
         if self._mode:
-            raise SessionFault(ILLEGAL_STATE, f"the session has {self._mode} already")
+            raise SessionFault(ILLEGAL_STATE, f"the session has selected {self._mode} already")
         self._mode = "tx"
         self._next_transaction(number)
 
@@ -205,7 +205,7 @@ class ServerCoordinator(RelayCoordinator, ServerReceiver):
             self._result(number, XA_OK)
             return
         if known is not None:
-            raise SessionFault(NOT_ALLOWED, "the branch is known already")
+            raise SessionFault(NOT_ALLOWED, "the branch exists already")
 
         def declared(txn_id: bytes) -> None:
             branch = self._branches[key] = ServedBranch(command.xid, txn_id, self)
@@ -246,7 +246,7 @@ class ServerCoordinator(RelayCoordinator, ServerReceiver):
     def _prepare(self, number: int, command: DtxPrepare) -> None:
         branch = self._known(command.xid)
         if branch is None:
-            raise SessionFault(NOT_FOUND, "there is no such branch to be prepared")
+            raise SessionFault(NOT_FOUND, "there is no such branch that could be prepared")
         if branch.failed:
             self._finish(number, branch, fail=True)
             return

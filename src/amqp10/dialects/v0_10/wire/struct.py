@@ -252,7 +252,7 @@ def _read_ranges(width: int) -> Callable[[bytes, int], tuple[Ranges, int]]:
     def read(data: bytes, at: int) -> tuple[Ranges, int]:
         start, end = extent(data, at, 0x90)
         if (end - start) % (2 * width):
-            raise DecodeError(f"a set of ranges in {end - start} octets")
+            raise DecodeError(f"a set of ranges cannot have {end - start} octets")
         bounds = [int.from_bytes(data[i : i + width], "big") for i in range(start, end, width)]
         return tuple(zip(bounds[::2], bounds[1::2], strict=True)), end
 

@@ -294,7 +294,7 @@ def text(value: str) -> bytes:
 
 def _character(value: str) -> bytes:
     if len(value) != 1:
-        raise EncodeError(f"a char is one character, not {value!r:.80}")
+        raise EncodeError(f"a char must be one character, not {value!r:.80}")
     try:
         return value.encode("utf-32-be")
     except UnicodeEncodeError:
@@ -303,7 +303,7 @@ def _character(value: str) -> bytes:
 
 def _seconds(milliseconds: int) -> bytes:
     if milliseconds % 1000:
-        raise EncodeError("a datetime has whole seconds")
+        raise EncodeError("a datetime must have whole seconds")
     return _INT64(milliseconds // 1000)
 
 
@@ -312,7 +312,7 @@ def _datetime(value: datetime) -> bytes:
         raise EncodeError(f"{value!r} has no time zone")
     passed = value - EPOCH
     if passed.microseconds:
-        raise EncodeError("a datetime has whole seconds")
+        raise EncodeError("a datetime must have whole seconds")
     return _INT64(passed // timedelta(seconds=1))
 
 

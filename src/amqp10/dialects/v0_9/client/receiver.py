@@ -339,7 +339,10 @@ class ClientReceiver(ClientLink, PortioningReceiver, WholeMessageReceiver):
         number = int.from_bytes(octets, "big")
         if number <= self._last and not self._settled:  # many of RabbitMQ's direct replies have the same number
             raise Fault(
-                406, f"a delivery numbered {number}, and {self._last} was the last", BasicDeliver.code, soft=True
+                406,
+                f"a delivery has the number {number}, although the last one had {self._last}",
+                BasicDeliver.code,
+                soft=True,
             )
         self._last = number
         self._out += 1

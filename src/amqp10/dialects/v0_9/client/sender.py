@@ -113,6 +113,10 @@ class ClientSender(ClientLink, WholeMessageSender):
 
     # Credit
 
+    @property
+    def sendable(self) -> bool:
+        return self.credit > 0 and self.session.begun
+
     def admit(self) -> None:
         """Grant the credit if the peer takes publishes; withhold it if the peer does not."""
         if self._paused or self.session.connection.blocked or not self.attached:
@@ -350,7 +354,9 @@ class ClientSender(ClientLink, WholeMessageSender):
 
     def _confirmed(self, first: int, last: int, state: DeliveryState) -> None:
         if last > self._number or not self._confirms:
-            raise Fault(406, f"a confirm of publish {last}, and {self._number} is the last", (60, 80), soft=True)
+            raise Fault(
+                406, f"a confirm of publish {last}, although the last one is {self._number}", (60, 80), soft=True
+            )
         end = last + 1  # one past the last number that may be an object
         if self._posted and self._posted[0].first <= last:
             if state is ACCEPTED and first <= self._posted[0].first:

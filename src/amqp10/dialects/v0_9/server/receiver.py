@@ -146,7 +146,7 @@ class ServerReceiver(ServerLink, WholeMessageReceiver):
         keys: list[str] = []
         for each in found:
             if each is not None and not (isinstance(each, list) and all(isinstance(key, str) for key in each)):
-                raise Fault(406, "CC and BCC are lists of strings", BasicPublish.code, soft=True)
+                raise Fault(406, "CC and BCC must be lists of strings", BasicPublish.code, soft=True)
             keys += each or []
         if found[1] is not None:
             read.headers = headers

@@ -61,7 +61,7 @@ class Properties(Fields):
             at += 2
             words += 1
             if words > 8:
-                raise DecodeError("a content header with more flags than there are properties")
+                raise DecodeError("a content header has more flags than there are properties")
         top = 15 * words - 1
         if flags & ((1 << max(0, top + 1 - known)) - 1):
             raise DecodeError("a content header has a property flag that its class does not define")

@@ -286,7 +286,7 @@ class Tables:
 
     def _write_name(self, out: bytearray, name: str) -> None:
         if not self.names(name):
-            raise EncodeError(f"{name!r:.80} can not be the name of a field")
+            raise EncodeError(f"{name!r:.80} cannot be the name of a field")
         data = octets_of(name)
         out.append(len(data))
         out += data

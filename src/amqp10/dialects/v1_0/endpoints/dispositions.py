@@ -136,7 +136,8 @@ class SettlingSession(SessionCore):
         count = ((frame.last if frame.last is not None else first) - first & SERIAL_MASK) + 1
         if count > 0x8000_0000:
             raise SessionFault(
-                "amqp:invalid-field", f"a disposition from {first} to {frame.last}: last is before first"
+                "amqp:invalid-field",
+                f"a disposition from {first} to {frame.last}: last is before first",
             )
         if self.posted and frame.role:
             if type(frame.state) is Accepted and frame.settled:

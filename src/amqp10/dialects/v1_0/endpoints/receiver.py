@@ -196,7 +196,9 @@ class ReceiverEndpoint(ResumingReceiver):
         if mode == 1:
             self.fail("amqp:invalid-field", "rcv-settle-mode second in a transfer on a link that settles first")
         else:
-            self.fail("amqp:invalid-field", f"rcv-settle-mode {mode} in a transfer: there are 0, first, and 1, second")
+            self.fail(
+                "amqp:invalid-field", f"rcv-settle-mode in a transfer must be 0 (first) or 1 (second), not {mode}"
+            )
         return False
 
     def _check_parts(self) -> None:

@@ -52,6 +52,16 @@ class SenderEndpoint(ResumingSender):
         return 0 if self.incomplete else self.flow_state.credit
 
     @property
+    def sendable(self) -> bool:
+        # What `credit` and `session.sendable` say, in one call: asked before each message. benchmarks/run.py, "send".
+        session = self.session
+        return (
+            self.flow_state.credit > 0
+            and session.window.remote_incoming_window > 0
+            and not (session.pending_parts or session.ended_locally or self.incomplete)
+        )
+
+    @property
     def drain(self) -> bool:  # type: ignore[override]
         return self.flow_state.drain
 

@@ -17,6 +17,7 @@ from ...engine import LinkTerms, OutcomeCounter, OutgoingDelivery, SenderLink
 from ...errors import AmqpError, LocalProtocolError, TransactionRolledBack
 from ...messaging import Target
 from ...net import Signal, signal_type
+from .._core.faces import core_of
 from .._errors import fresh
 from .._links.link import ClientLink
 from .delivery import SentDelivery, Waiter
@@ -26,6 +27,7 @@ from .send_queue import SendQueue
 if TYPE_CHECKING:
     from ...net import Pump
     from .._core.connection import ConnectionCore, SessionCore
+    from .._core.transaction_work import TransactionFace
 
 
 class SenderCore(ClientLink):
@@ -39,9 +41,7 @@ class SenderCore(ClientLink):
         last: the delivery that was sent last, or None if that is surely over.
         presettled: every message is sent settled.
         waiters: of all who wait for outcomes.
-        alone: whoever sends next waits for the outcome, and nobody else waits for one: the message is written at once.
         new_signal: makes what a task waits on for an outcome.
-        crowded: several waited at once a moment ago, and may do so again.
         cause_reported: the cause of the link's end has been raised to the user.
     """
 
@@ -59,8 +59,8 @@ class SenderCore(ClientLink):
         self.last: OutgoingDelivery | None = None
         self.presettled: bool = terms.settle_mode == "settled"
         self.waiters: set[Waiter] = set()
-        self.alone = False
-        self.crowded = False
+        self._alone = False  # the next message is written at once: nobody else waits for an outcome
+        self._crowded = False  # several tasks waited at once a moment ago, and may do so again
         self.new_signal: Callable[[], Signal] = Signal
         self.cause_reported: bool = False
         # The peer does not understand aborts: after one, a new link is needed before other messages can go.
@@ -87,17 +87,17 @@ class SenderCore(ClientLink):
         return self.gone()
 
     def expect_answer(self) -> None:
-        """Note that whoever sends next waits for what the peer says to it.
+        """Record that the task that sends next waits for the peer's answer to its message.
 
         A task that sends alone has its message written at once. Where several tasks send, one write serves them all:
         after a crowd the first lone call still waits for others.
         """
         if self.waiters:
-            self.crowded = True
-        elif self.crowded:
-            self.crowded = False
+            self._crowded = True
+        elif self._crowded:
+            self._crowded = False
         else:
-            self.alone = True
+            self._alone = True
 
     # Attaching
 
@@ -127,6 +127,51 @@ class SenderCore(ClientLink):
         super().use_transport()
         self.pump = self.connection.pump
         self.new_signal = signal_type()
+
+    # Sending
+
+    def hand_over(
+        self,
+        link: SenderLink,
+        payload: bytes,
+        settled: bool,
+        transaction: TransactionFace | None,
+        message_format: int = 0,
+        tag: bytes | None = None,
+    ) -> SentDelivery:
+        """Give an encoded message to the engine, and have it written.
+
+        Args:
+            link: the engine's link, as `SendQueue.free_link` or `SendQueue.wait_sendable` returned it.
+            payload, settled, transaction, message_format, tag: as for the methods of `Sender` and `SenderLink.send`.
+
+        Raises:
+            LocalProtocolError: as for `Sender.submit`; nothing was sent, and the credit is passed on.
+        """
+        settled = settled or self.presettled
+        delivery: Any
+        try:
+            if transaction is None:
+                delivery = link.send(payload, settled=settled, tag=tag, message_format=message_format)
+                if self.store is not None:
+                    self.store.submitted(delivery)
+            else:
+                work = core_of(transaction)
+                state = work.post(self)
+                delivery = link.send(payload, settled=settled, tag=tag, message_format=message_format, state=state)
+                work.add(delivery)
+        except BaseException:
+            self.queue.pass_on()
+            raise
+        self.last = delivery
+        if self._alone:
+            self._alone = False
+            self.pump.write_now()  # type: ignore[union-attr]
+        else:
+            self.wake()
+        if self.queue.draining:
+            self.queue.give_back()
+        return delivery  # type: ignore[no-any-return]
 
     # What comes from the peer
 
@@ -264,7 +309,7 @@ class SenderCore(ClientLink):
 
     # Closing
 
-    def begin_closing(self) -> None:
+    def wake_all(self) -> None:
         self.queue.wake_waiting()
         self.changed()
         if self.over:

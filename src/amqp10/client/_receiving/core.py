@@ -414,7 +414,7 @@ class ReceiverCore(ClientLink, AcquiringCore):
         if self.resumption is not None:
             self.resumption.over()
 
-    def begin_closing(self) -> None:
+    def wake_all(self) -> None:
         self.consumer.wake_waiting()
         link = self.link
         if link is not None and (self.over or self.closed):
