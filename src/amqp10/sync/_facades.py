@@ -1670,9 +1670,9 @@ class Delivery(Facade):
 
 
 class SentDelivery(Facade):
-    """A message that was handed to the wire, and the promise of its outcome.
+    """A message that was sent, and the promise of its outcome.
 
-    It lives on in its link when nobody holds it: closing the sender waits for what is unsettled.
+    The link keeps it even if the program does not: closing the sender waits for unsettled deliveries.
     """
 
     __slots__ = ()
@@ -1690,7 +1690,7 @@ class SentDelivery(Facade):
     def outcome(self, *, timeout: float | None = None) -> Outcome:
         """Wait for the receiver's outcome: Accepted, Rejected, Released or Modified (§3.4).
 
-        A message that was sent settled is Accepted at once: nobody will ever say more. A receiver that settles
+        A message that was sent settled is Accepted at once, as the receiver sends no outcome. A receiver that settles
         without an outcome has used the source's default outcome (§3.5.3), else it may or may not have processed the
         message, which is Modified(delivery_failed=True).
 

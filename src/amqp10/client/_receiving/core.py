@@ -1,4 +1,4 @@
-"""The core of a receiver: its link, what came on it, and how it ends.
+"""The core of a receiver: its link, the deliveries on it, and the end of the link.
 
 Receiver ─── ReceiverCore ─┬─ Consumer             the task that receives, and what waits for it
                            ├─ Credit               what the peer may send
@@ -62,11 +62,11 @@ class ReceiverCore(ClientLink, AcquiringCore):
         derive: what telemetry makes of a class of deliveries.
         processing: what telemetry has around the handling of messages.
         link: the engine's link; None before it is attached.
-        consumer: the task that receives.
+        consumer: the state of the task that receives.
         credit: what the peer may send.
-        resumption: what looks after deliveries of links that were lost; None before any was.
+        resumption: handles the deliveries of lost links; None before the first loss.
         acquirer: the transaction in which messages are acquired.
-        unfit: what the peer's answer lacks.
+        unfit: the error for what the peer's answer lacks; None if it lacks nothing.
         active: whether it is the single active consumer, as the peer says; None: it does not say.
     """
 
@@ -203,17 +203,17 @@ class ReceiverCore(ClientLink, AcquiringCore):
 
     @property
     def without_credit(self) -> bool:
-        """Nothing comes before the user adds credit."""
+        """Whether no delivery can arrive before the user adds credit."""
         return not (self.credit.automatic or self.credit.left or self.credit.granted)
 
     @property
     def taking_again(self) -> int:
-        """How many deliveries take a second credit: they were handed out before, and are to be resumed."""
+        """How many deliveries take a second credit, because they were handed out before and will be resumed."""
         return len(self.resumption.consumed) if self.resumption is not None else 0
 
     @property
     def undelivered(self) -> Collection[IncomingDelivery]:
-        """The deliveries of the link that was lost that nobody took."""
+        """The deliveries of the lost link that were not received yet."""
         return self.resumption.undelivered if self.resumption is not None else ()
 
     # Acquiring in a transaction (§4.4.3)
@@ -262,7 +262,7 @@ class ReceiverCore(ClientLink, AcquiringCore):
     # What comes
 
     def take_at_once(self) -> Delivery | None:
-        """Take a delivery that is here; None if nothing is here, or if other tasks are to run first."""
+        """Return a delivery that waits here; None if there is none, or if other tasks should run first."""
         consumer = self.consumer
         incoming = consumer.incoming
         if not incoming:
@@ -291,7 +291,7 @@ class ReceiverCore(ClientLink, AcquiringCore):
         self._hand_out()
 
     def _hand_out(self) -> None:
-        """Wake the task that receives, which takes what came; on a receiver that is closed, give it back."""
+        """Wake the task that receives; on a closed receiver, release the deliveries."""
         if self.closed:
             self.release_buffered()
         elif self.consumer.waiter is not None:
@@ -356,12 +356,12 @@ class ReceiverCore(ClientLink, AcquiringCore):
             self.wake()
 
     def on_resumed(self, deliveries: Sequence[Any]) -> None:
-        """Go on with these, which live on; hand out those that nobody took."""
+        """Continue with resumed deliveries, and hand out those that were not received yet."""
         if self._resumption().resumed(deliveries):
             self._hand_out()
 
     def on_unresumed(self, deliveries: Sequence[Any]) -> None:
-        """Make these stale: the peer no longer has them, or not for this link."""
+        """Make deliveries stale that the peer no longer has, or no longer for this link."""
         self.credit.grant_again(self.consumer.withdraw(deliveries))
         before = len(self.undelivered)
         self.drop(deliveries)
@@ -373,11 +373,11 @@ class ReceiverCore(ClientLink, AcquiringCore):
                 self.credit.granted += dropped
 
     def is_untaken(self, delivery: IncomingDelivery) -> bool:
-        """Return whether the user has not seen this delivery of a link that was lost."""
+        """Return whether this delivery of a lost link was not received yet."""
         return self.resumption is not None and self.resumption.is_untaken(delivery)
 
     def drop(self, deliveries: Sequence[Any]) -> None:
-        """Make these stale: no outcome of them can be written."""
+        """Make deliveries stale, as their outcomes can no longer be sent."""
         self._resumption().drop(deliveries)
 
     def stale(self, delivery: IncomingDelivery) -> StaleDelivery:
@@ -422,7 +422,7 @@ class ReceiverCore(ClientLink, AcquiringCore):
                 wake_waiter(delivery)
 
     def has_unfinished_work(self) -> bool:
-        """Outcomes that were given are told when the link is resumed; what nobody took the peer has back anyway."""
+        """Return whether outcomes wait to be sent once the link is resumed."""
         return self.may_resume and has_outcome(self.pending)
 
     async def drain_work(self) -> None:
@@ -450,7 +450,7 @@ class ReceiverCore(ClientLink, AcquiringCore):
                     self.wake()
 
     def release_buffered(self) -> None:
-        """Give back what nobody took. "Settled" in mode "second" too: this link will not hear the sender's word."""
+        """Release what was not received; settled even in mode "second", as this link gets no answer any more."""
         consumer, link = self.consumer, self.link
         consumer.bring(self.buffered)
         while consumer.incoming:

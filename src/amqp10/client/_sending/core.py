@@ -1,4 +1,4 @@
-"""The core of a sender: its link, what was sent on it and has no outcome yet, and how it ends.
+"""The core of a sender: its link, the deliveries without an outcome, and the end of the link.
 
 Sender ─── SenderCore ─┬─ SendQueue          the tasks that wait to send
                        └─ SenderResumption   made when first needed
@@ -35,10 +35,10 @@ class SenderCore(ClientLink):
 
     Attributes:
         link: the engine's link; None before it is attached.
-        pump: what writes; there is one as soon as there is a link.
+        pump: writes the engine's output; set as soon as there is a link.
         queue: the tasks that wait to send.
-        resumption: what looks after deliveries of links that were lost; None before any was.
-        last: the delivery that was sent last, or None if that is surely over.
+        resumption: handles the deliveries of lost links; None before the first loss.
+        last: the last delivery that was sent; None if it certainly needs no attention any more.
         presettled: every message is sent settled.
         waiters: of all who wait for outcomes.
         new_signal: makes what a task waits on for an outcome.
@@ -63,7 +63,7 @@ class SenderCore(ClientLink):
         self._crowded = False  # several tasks waited at once a moment ago, and may do so again
         self.new_signal: Callable[[], Signal] = Signal
         self.cause_reported: bool = False
-        # The peer does not understand aborts: after one, a new link is needed before other messages can go.
+        # The peer does not understand aborts: after one, messages can be sent only on a new link.
         self._needs_new_link = False
 
     @property
@@ -78,11 +78,11 @@ class SenderCore(ClientLink):
 
     @property
     def returning(self) -> bool:
-        """The link was lost, and who waits to send goes on waiting."""
+        """Whether the link was lost and will be restored, so that waiting senders keep waiting."""
         return self.interrupted and not self.closed
 
     def refusal(self) -> Exception:
-        """Return the error of a call that cannot send any more; with that the cause is reported."""
+        """Return the error of a call that can no longer send, and record that the cause is reported."""
         self.cause_reported = True
         return self.gone()
 
@@ -115,7 +115,7 @@ class SenderCore(ClientLink):
         resuming = self.pending if self.resuming else None
         self.link = link = session.in_engine.attach_sender(self.terms, resuming=resuming)
         link.delivery_type = SentDelivery
-        link.lingers = True  # an outcome that comes after a detach is one all the same
+        link.lingers = True  # outcomes that arrive after a detach count, too
         self.use_transport()
         session.add_sender(self, self._window_opened)
         self.session = session
@@ -179,12 +179,12 @@ class SenderCore(ClientLink):
         self.queue.credit_changed()
 
     def _window_opened(self) -> None:
-        """Wake those who wait for the session's window."""
+        """Wake the tasks that wait for the session's window."""
         self.queue.wake_waiting()
         self.changed()
 
     def on_outcomes(self, deliveries: Sequence[SentDelivery]) -> None:
-        """Act on the states that the receiver told of these; wake whoever waits for one of them once."""
+        """Act on states that the receiver sent for these deliveries, and wake each waiter once."""
         if self.store is not None:
             self.store.settled(deliveries)
         for delivery in deliveries:
@@ -209,12 +209,12 @@ class SenderCore(ClientLink):
     # A stream, which has the link for itself until it is whole or aborted
 
     def begin_stream(self, delivery: OutgoingDelivery) -> None:
-        """Give the link to one delivery that is not whole."""
+        """Reserve the link for one delivery that is sent in parts."""
         self.last = delivery
         self.queue.begin_stream()
 
     def end_stream(self, aborted: OutgoingDelivery | None = None) -> None:
-        """Let the other messages go on."""
+        """Let other messages be sent again."""
         if aborted is not None:
             self.last = None
             self._needs_new_link = aborted.delivery_id is not None and not self.connection.profile.aborts
@@ -229,14 +229,14 @@ class SenderCore(ClientLink):
         return self.refusal()
 
     def withdraw(self, delivery: OutgoingDelivery) -> None:
-        """Abort a message of a transaction that is rolled back, if it is not whole on the wire, and can be aborted."""
+        """Abort a message of a rolled-back transaction, if it is not yet written completely and can be aborted."""
         try:
             delivery.link.abort(delivery)
         except LocalProtocolError:
             return
         rolled_back = "the transaction that it is part of was rolled back before it was sent"
         self._resumption().lose(delivery, TransactionRolledBack(description=rolled_back))
-        self.report(delivery)  # its transaction says it
+        self.report(delivery)  # its transaction reports the rollback
         if delivery.link is self.link and delivery.delivery_id is not None and not self.connection.profile.aborts:
             self._needs_new_link = True
             self.changed()
@@ -245,12 +245,12 @@ class SenderCore(ClientLink):
         super().changed()
         if self._needs_new_link and self.open:
             if self.unsettled:
-                self.change = anyio.Event()  # outcomes that come call this again
+                self.change = anyio.Event()  # each outcome calls this again
             else:
                 self._change_link()
 
     def _change_link(self) -> None:
-        """Go on with another link: the peer does not know aborted deliveries, and forgets one with its link only."""
+        """Continue on a new link: this peer forgets an aborted delivery only when its link is detached."""
         old, session = self.link, self.session
         assert old is not None
         assert session is not None
@@ -268,7 +268,7 @@ class SenderCore(ClientLink):
     # After a loss
 
     def _resumption(self) -> SenderResumption:
-        """Return what looks after deliveries of links that were lost; it is made now if need be."""
+        """Return the handler of deliveries of lost links, made when first needed."""
         if self.resumption is None:
             self.resumption = SenderResumption(self)
         return self.resumption
@@ -295,7 +295,7 @@ class SenderCore(ClientLink):
 
     @property
     def unreported(self) -> set[OutgoingDelivery]:
-        """The deliveries whose outcome will never be known, and whose waiters were not told yet."""
+        """The deliveries whose outcome will never be known, which no call has reported yet."""
         return self.resumption.unreported if self.resumption is not None else set()
 
     def report(self, delivery: OutgoingDelivery) -> None:
@@ -329,17 +329,17 @@ class SenderCore(ClientLink):
         return not self.interrupted and not self.unsettled and (last is None or _went(last))
 
     def before_detach(self) -> None:
-        """Do nothing: what is half on the wire the engine aborts (§2.6.4)."""
+        """Do nothing: the engine aborts a delivery that was sent in part (§2.6.4)."""
 
     @property
     def without_outcome(self) -> int:
-        """How many deliveries have no outcome, those among them that were cut off with the link."""
+        """How many deliveries have no outcome, including those that were cut off with the link."""
         last = self.last
-        # Sent in order: if the last one is not whole on the wire, that or more was cut off, and the engine forgot it.
+        # Sent in order: if the last one was not written completely, it was cut off, and the engine forgot it.
         cut_off = last is not None and not _went(last) and (self.link is None or last.tag not in self.link.unsettled)
         return self.unsettled + cut_off
 
 
 def _went(delivery: OutgoingDelivery) -> bool:
-    """Return whether all of it was written, in this attachment of the link or in one whose outcome is known by now."""
+    """Return whether all of it was written, on this link or on an earlier one whose outcome is known."""
     return delivery.on_wire or (delivery.handed_over and delivery.remote_state is not None)

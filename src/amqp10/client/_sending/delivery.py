@@ -33,10 +33,10 @@ _FINAL_STATES = frozenset({*OUTCOMES, Returned, Undone, Declared})
 
 
 class Unknown:
-    """In the place of a state that will never come: the link was lost, and what became of the message is not known.
+    """Stands for a state that will never arrive: the link was lost, and the outcome is unknown.
 
     Attributes:
-        error: what to raise where the outcome is waited for.
+        error: raised to the task that waits for the outcome.
     """
 
     __slots__ = ("error",)
@@ -46,32 +46,32 @@ class Unknown:
 
 
 def unknown(delivery: OutgoingDelivery) -> AmqpError | None:
-    """Why a delivery's outcome will never be known; None as long as it may be."""
+    """Return why a delivery's outcome will never be known; None while it may still arrive."""
     state: Any = delivery.remote_state
     return state.error if type(state) is Unknown else None
 
 
 class Waiter(Protocol):
-    """What waits for the outcome of a delivery, or of several: an event, for one."""
+    """Anything that waits for the outcome of one or more deliveries, such as an event."""
 
     def set(self) -> None:
-        """Look again: the receiver told a state, or the link is over."""
+        """Check again: the receiver sent a state, or the link is over."""
 
 
 class Repeating:
-    """A waiter of a delivery that sends the message again by itself after a loss, or has no more need of it."""
+    """A waiter that itself decides, after a loss, whether to send the message again."""
 
     __slots__ = ()
 
     def set(self) -> None:
-        """Look again: the receiver told a state, or the link is over."""
+        """Check again: the receiver sent a state, or the link is over."""
 
     def repeat(self, *, sure: bool) -> None:
-        """Act on the loss of the delivery with its link. `sure`: it did not arrive."""
+        """Act on the loss of the delivery with its link; `sure`: it certainly did not arrive."""
 
 
 class DeliverySender(Protocol):
-    """A sender's core, as its deliveries know it; see `SenderCore`."""
+    """A sender's core, as its deliveries see it; see `SenderCore`."""
 
     connection: ConnectionCore
     open: bool
@@ -90,9 +90,9 @@ class DeliverySender(Protocol):
 
 
 class SentDelivery(OutgoingDelivery):
-    """A message that was handed to the wire, and the promise of its outcome.
+    """A message that was sent, and the promise of its outcome.
 
-    It lives on in its link when nobody holds it: closing the sender waits for what is unsettled.
+    The link keeps it even if the program does not: closing the sender waits for unsettled deliveries.
     """
 
     __slots__ = ()
@@ -102,7 +102,7 @@ class SentDelivery(OutgoingDelivery):
     async def outcome(self) -> Outcome:
         """Wait for the receiver's outcome: Accepted, Rejected, Released or Modified (§3.4).
 
-        A message that was sent settled is Accepted at once: nobody will ever say more. A receiver that settles
+        A message that was sent settled is Accepted at once, as the receiver sends no outcome. A receiver that settles
         without an outcome has used the source's default outcome (§3.5.3), else it may or may not have processed the
         message, which is Modified(delivery_failed=True).
 
@@ -187,7 +187,7 @@ def _default_outcome(delivery: OutgoingDelivery) -> Outcome:
 
 
 def not_accepted(outcome: Outcome, profile: Profile) -> MessageNotAccepted:
-    """Return the exception for a message that was not accepted, and what that means at this broker."""
+    """Return the exception for a message that was not accepted, with what that means at this broker."""
     kind: type[MessageNotAccepted] = MessageModified
     if isinstance(outcome, Rejected | Released):
         kind = MessageRejected if isinstance(outcome, Rejected) else MessageReleased

@@ -1,4 +1,4 @@
-"""Who waits to send: turns in order of arrival, for credit, the session's window and room in the output (§2.6.7)."""
+"""The queue of tasks that wait, in order of arrival, for credit, window and room in the output (§2.6.7)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MESSAGE_COST = 4096
 
 
 class SendingLink(Protocol):
-    """A sender's core, as its queue knows it; see `SenderCore`."""
+    """A sender's core, as its queue sees it; see `SenderCore`."""
 
     connection: ConnectionCore
     open: bool
@@ -38,7 +38,7 @@ class SendingLink(Protocol):
 
 
 class Turn:
-    """A task's place in the queue of those who wait to send."""
+    """A task's place in the queue."""
 
     __slots__ = ("event",)
 
@@ -50,10 +50,10 @@ class SendQueue:
     """The tasks that wait to send on one link, messages and streams alike.
 
     Attributes:
-        waiting: the places of those who wait, the first to go first. Whoever finds one here waits behind it.
-        stream: the place of a stream that is under way, which is the first in `waiting` then.
-        since_yield: what was sent since other tasks could run.
-        draining: the receiver wants the credit back that nobody uses.
+        waiting: the places of the waiting tasks, first in, first out. A task that finds others here waits behind them.
+        stream: the place of the stream that is being sent, the first in `waiting`; None without one.
+        since_yield: bytes that were sent since other tasks could run, each message counting MESSAGE_COST more.
+        draining: the receiver wants unused credit back.
     """
 
     __slots__ = ("_sender", "draining", "since_yield", "stream", "waiting")
@@ -68,7 +68,7 @@ class SendQueue:
     # Waiting
 
     def time_to_yield(self, size: int) -> bool:
-        """Count `size` bytes that are to be sent; return whether others should run first."""
+        """Count `size` bytes before they are sent; return whether other tasks should run first."""
         self.since_yield += size + MESSAGE_COST
         if self.since_yield <= YIELD_AFTER_BYTES:
             return False
@@ -94,7 +94,7 @@ class SendQueue:
         return link
 
     async def wait_sendable(self) -> SenderLink:
-        """Let others run if it is time, then wait in turn for credit, window and output; return the link.
+        """Let other tasks run if it is time, then wait in turn for credit, window and output; return the link.
 
         Once there is room, this returns without yielding: no other task can take the credit in between.
 
@@ -132,7 +132,7 @@ class SendQueue:
         return link
 
     def _usable(self) -> SenderLink:
-        """Return the link, on which something can be sent now or later; raise why not, if that is so."""
+        """Return the link if something can be sent on it now or later; raise the reason if not."""
         sender = self._sender
         if sender.link is None or not (sender.open or sender.returning):
             raise sender.refusal()
@@ -143,13 +143,13 @@ class SendQueue:
         return link.credit > ahead and self._sender.open and link.session.sendable and self.stream is None
 
     def pass_on(self) -> None:
-        """Pass the credit of a task that waited, and does not send, on to those behind, or back to the receiver."""
+        """Pass unused credit of a task that waited on to the tasks behind it, or back to the receiver."""
         self.wake_waiting()
         if self.draining:
             self.give_back()
 
     def wake_waiting(self) -> None:
-        """Wake as many as there is credit for; a stream is waited for by all."""
+        """Wake as many tasks as there is credit for; none while a stream is being sent."""
         sender = self._sender
         link = sender.link
         if self.waiting and link is not None and not (self.stream and sender.open) and not sender.returning:
@@ -170,7 +170,7 @@ class SendQueue:
             self.give_back()
 
     def give_back(self) -> None:
-        """Give the rest of the credit back to a receiver that drains, when nobody waits to send or all is used."""
+        """Give the remaining credit back to a receiver that drains, if no task waits to send or all credit is used."""
         link = self._sender.link
         if link is not None and self._sender.open and (not self.waiting or link.credit <= 0):
             self.draining = False
@@ -180,7 +180,7 @@ class SendQueue:
     # A stream, which has the link for itself until it is whole or aborted
 
     def begin_stream(self) -> None:
-        """Make other messages wait until the stream ends."""
+        """Make all other messages wait until the stream ends."""
         self.stream = turn = Turn()
         self.waiting.appendleft(turn)
 
@@ -191,7 +191,7 @@ class SendQueue:
         self.pass_on()
 
     def link_lost(self) -> None:
-        """Forget what was of the link: whoever writes a stream is told by its next call."""
+        """Forget the state of the lost link; the task that writes a stream gets the error in its next call."""
         self._forget_stream()
         self.draining = False
 
