@@ -23,7 +23,7 @@ def composite(code: int, name: str, *, provides: tuple[str, ...] = ()) -> Callab
 
     def declare(bare: type[C]) -> type[C]:
         if is_taken(code, name):
-            raise ValueError(f"the descriptor 0x{code:02x} or {name} is declared already")
+            raise ValueError(f"the descriptor 0x{code:02x} or {name} is taken")
         namespace = {key: value for key, value in vars(bare).items() if key not in ("__dict__", "__weakref__")}
         fields = []
         for key in bare.__annotations__:
