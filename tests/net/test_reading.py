@@ -106,7 +106,7 @@ async def test_the_reader_reads_beside_a_busy_task() -> None:
     async with asking() as (rig, wire, task):
         await task.ask(9)
         wire.give(b"news")
-        for _ in range(8):
+        for _ in range(20):
             await anyio.lowlevel.checkpoint()
         assert rig.told[-1] == [Received(b"news")]
 
