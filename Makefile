@@ -69,7 +69,7 @@ test: $(VENV)/.interop $(VENV)/.browser  ## every test: unit, conformance, fuzz,
 	$(BIN)/python -m pytest -n 6 --dist loadgroup --max-worker-restart=0 --reruns 1 --rerun-show-tracebacks
 
 # mypy takes as long as all the others together: they run beside it.
-lint: $(VENV)/.dev  ## format, lint, types, imports, spelling, copies of examples, workflows, images
+lint: $(VENV)/.dev  ## format, lint, types, imports, spelling, prose, copies of examples, workflows, images
 	@$(MAKE) --no-print-directory --output-sync=target -j2 lint-mypy lint-others
 
 lint-mypy:
@@ -81,6 +81,7 @@ lint-others:
 	$(BIN)/python tools/typed.py
 	$(BIN)/lint-imports
 	$(BIN)/codespell
+	$(BIN)/python tools/prose.py
 	$(BIN)/python tools/diagrams.py --check
 	$(BIN)/python tools/examples.py --check
 	$(BIN)/python tools/spark.py --check

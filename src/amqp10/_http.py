@@ -130,7 +130,7 @@ async def _read(stream: BufferedByteReceiveStream, *, secure: bool) -> HTTPReque
     """Read a request.
 
     Raises:
-        _Bad: it is none, or too large.
+        _Bad: the bytes are no request, or the request is too large.
         anyio.EndOfStream, anyio.IncompleteRead: it ends before its end.
     """
     try:

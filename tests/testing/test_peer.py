@@ -190,6 +190,7 @@ async def test_chunks() -> None:
         assert [await theirs.receive() for _ in range(3)] == [b"0123", b"4567", b"89"]
 
 
+@pytest.mark.in_memory
 async def test_impatience() -> None:
     """Nothing in time is a failure that shows the conversation."""
     mine, theirs = memory_streams()

@@ -60,7 +60,7 @@ MANAGEMENT = "$management"
 
 
 _MEMORY = "memory"
-"""Who stops senders where there is too much in memory; `Broker.block` is somebody else."""
+"""The name under which senders are stopped for lack of memory; `Broker.block` has another."""
 _IDLE_PAUSE = 1.0
 """Seconds between two looks for nodes that nobody uses, where there is no room for more and there were few."""
 

@@ -9,8 +9,8 @@ from typing import NoReturn
 __all__ = ("main",)
 
 _SEARCHES = (10_000, 5, 2)
-"""New objects between two searches for cycles that nobody refers to, in place of the interpreter's 700 or 2,000. All
-objects are gone through when some 100,000 are new, about as often as before, so that garbage does not wait for longer.
+"""The thresholds of Python's cyclic garbage collector; the first is 700 or 2,000 by default. A full collection runs
+after some 100,000 new objects, about as frequently as before, so garbage does not live longer.
 """
 
 

@@ -230,7 +230,7 @@ class ClientConnection(ConnectionCore, EngineOwner):
             raise
 
     def _reason(self, error: AmqpError | None) -> AmqpError | None:
-        """Why something ended; a fault of our own goes first, for what the engine says then is its consequence."""
+        """Return why something ended. A fault of our own goes first: the engine then reports only its consequence."""
         if self._crash is None:
             if error is not None:
                 error = self.supervisor.judged(error)

@@ -172,7 +172,7 @@ class Pump:
                 await self._guard(self._write, tasks)
                 tasks.cancel_scope.cancel()
             if self._layer is not None and self._crash is None:
-                # It has a way of its own to close. Nobody else uses the stream any more.
+                # It has a way of its own to close. All other users of the stream are done.
                 with anyio.move_on_after(LAST_WORDS):
                     await self._stream.aclose()
                     self._closed = True

@@ -196,7 +196,7 @@ class _Watch(Instrument):
             remove_instrument(self)
 
     def before_io_wait(self, timeout: float) -> None:
-        """Have trio wake at once, and the reader with it, for each turn that nobody takes."""
+        """Wake trio at once, and the reader of each turn that nobody takes."""
         for turn in self.free:
             if turn.overdue():
                 self._token.run_sync_soon(turn.reclaim, idempotent=True)

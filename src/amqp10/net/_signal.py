@@ -48,7 +48,7 @@ class Signal:
 
 
 class TrioSignal(Signal):
-    """One for trio, without the event of anyio around its own."""
+    """Wakes tasks of trio, by trio's own event."""
 
     __slots__ = ()
 
@@ -62,7 +62,7 @@ class TrioSignal(Signal):
 
 
 class FutureSignal(Signal):
-    """One for asyncio: who waits has a future."""
+    """Wakes tasks of asyncio, by a future for each."""
 
     __slots__ = ("_sleeping",)
 

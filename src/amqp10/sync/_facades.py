@@ -1302,7 +1302,7 @@ class Receiver(Facade):
         return value
 
     def processing(self, messages: Sequence[Message]) -> AbstractContextManager[object]:
-        """Return a block around the handling of messages, of which telemetry makes a span; without it, it does nothing.
+        """Return a context manager for the handling of messages: a span with telemetry, and nothing without.
 
         `with delivery` and a `Worker` have one by themselves: this is for several messages that are handled at once.
         """
@@ -1330,7 +1330,7 @@ class Receiver(Facade):
     def receive_batch(
         self, size: int, *, max_wait: float | None = None, timeout: float | None = None
     ) -> list[Delivery]:
-        """Several deliveries at once, in order of arrival: 1 to `size` of them, [] only when `max_wait` passed.
+        """Receive several deliveries at once, in order of arrival: 1 to `size` of them, [] only when `max_wait` passed.
 
         Args:
             size: the maximum number to return. With automatic credit a batch is never larger than `credit`, because the
@@ -1420,7 +1420,7 @@ class Browser(Receiver):
     def receive_batch(
         self, size: int, *, max_wait: float | None = None, timeout: float | None = None
     ) -> list[Delivery]:
-        """Several messages at once; see `Receiver.receive_batch`.
+        """Receive several messages at once; see `Receiver.receive_batch`.
 
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over and nothing is left here.

@@ -508,7 +508,7 @@ class ServiceBusReceiver(Facade):
     def receive_batch(
         self, size: int, *, max_wait: float | None = None, timeout: float | None = None
     ) -> list[ServiceBusDelivery]:
-        """Several messages at once: 1 to `size` of them, [] only when `max_wait` passed.
+        """Receive several messages at once: 1 to `size` of them, [] only when `max_wait` passed.
 
         Args:
             size: the most to return; with `prefetch` no more than that.
@@ -1269,7 +1269,7 @@ class EventReader(Facade):
     def receive_batch(
         self, size: int, *, max_wait: float | None = None, timeout: float | None = None
     ) -> list[ReceivedEvent]:
-        """Several events at once: 1 to `size` of them, [] only when `max_wait` passed.
+        """Receive several events at once: 1 to `size` of them, [] only when `max_wait` passed.
 
         Args:
             size: the most to return; never more than the `prefetch` of the reader.

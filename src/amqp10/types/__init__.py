@@ -12,12 +12,12 @@ from ._composite import Field as Field
 from ._composite import as_composite as as_composite
 from ._composite import decode_composite as decode_composite
 from ._composite import field as field
-from ._declare import composite as composite
 from ._decode import DEFAULT_LIMITS as DEFAULT_LIMITS
 from ._decode import Limits as Limits
 from ._decode import decode as decode
 from ._decode import decode_from as decode_from
 from ._decode import skip as skip
+from ._derive import composite as composite
 from ._encode import encode as encode
 from ._encode import encode_to as encode_to
 from ._serial import SERIAL_MASK as SERIAL_MASK

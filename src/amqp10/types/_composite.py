@@ -8,7 +8,7 @@
 
 The decorator gives the class slots, `__init__` (every field by position or by name, every field optional, since
 what is mandatory is so on the wire), `__eq__`, `__repr__`, and enters it in the registry of descriptors. Encoder
-and decoder are Python functions written for the class when it is declared (`_declare`); `_derive` writes them.
+and decoder are Python functions that `_derive` writes for the class when it is declared.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The methods of a composite class, written out as Python source from its fields when it is declared.
+"""How a class of declared fields becomes a composite type: its methods are written out as Python source.
 
 Straight code with one short block per field is several times as fast as a loop over the fields: no call per field
 for the common types, no lookup of what the field is. The source of the decoder reads as
@@ -26,13 +26,23 @@ import linecache
 import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar, dataclass_transform
 
 from ..errors import DecodeError, EncodeError
 from ._arrays import elements_writer
 from ._codes import CODES, name_of
-from ._composite import CLOSED, Composite, Field, as_archetype, check_archetype, provides, read_composite
+from ._composite import (
+    CLOSED,
+    Composite,
+    Field,
+    as_archetype,
+    check_archetype,
+    is_taken,
+    provides,
+    read_composite,
+    register,
+)
 from ._compounds import check_compound
 from ._encode import (
     BINARY_HEAD,
@@ -54,7 +64,56 @@ from ._keyed import keyed_as_read, keyed_to_write
 from ._readers import READERS, Reader, symbol_of, unpack_ulong, unpack_word, unpack_words
 from ._values import Array, Described, Map, Symbol, ULong
 
+C = TypeVar("C", bound=Composite)
+
 _FAILURES: Final = (TypeError, AttributeError, ValueError, ArithmeticError, LookupError, RecursionError, struct.error)
+
+
+@dataclass_transform()
+def composite(code: int, name: str, *, provides: tuple[str, ...] = ()) -> Callable[[type[C]], type[C]]:
+    """Make a class of declared fields a composite type with these two descriptors.
+
+    Raises:
+        ValueError: a descriptor is taken already.
+    """
+
+    def declare(bare: type[C]) -> type[C]:
+        if is_taken(code, name):
+            raise ValueError(f"the descriptor 0x{code:02x} or {name} is taken")
+        namespace = {key: value for key, value in vars(bare).items() if key not in ("__dict__", "__weakref__")}
+        fields = []
+        for key in bare.__annotations__:
+            declared = namespace.get(key)
+            if isinstance(declared, Field):
+                del namespace[key]
+                fields.append(replace(declared, name=key))
+        namespace |= {
+            "__slots__": tuple(each.name for each in fields),
+            "__match_args__": tuple(each.name for each in fields),
+            "descriptor_code": code,
+            "descriptor_name": Symbol(name),
+            "fields": tuple(fields),
+        }
+        # `provides` may also be said in the body of the class.
+        archetypes = provides or namespace.get("provides", ())
+        namespace["provides"] = archetypes
+        metaclass: Any = type(bare)
+        cls: type[C] = metaclass(bare.__name__, bare.__bases__, namespace)
+        cls.__qualname__ = bare.__qualname__
+        derived = derive(cls, defined=namespace)
+        for method in derived.methods:
+            setattr(cls, method.__name__, method)
+        if "__hash__" not in vars(bare):
+            # Equality is by value, so that only what cannot change may be hashed.
+            cls.__hash__ = None if fields else _hash_of_type  # type: ignore[assignment]
+        register(cls, derived.reader)
+        return cls
+
+    return declare
+
+
+def _hash_of_type(self: Composite) -> int:
+    return hash(type(self))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ _NAMES: Final = {"symbol": "symbol", "annotation": "symbol or ulong"}
 
 
 def key_of(key: Any, keys: Keys) -> Symbol | ULong | None:
-    """Return a key as it is on the wire, a `str` as a symbol and for annotations an `int` as a ulong; None: it is none.
+    """Return a key as it is on the wire, a `str` as a symbol and for annotations an `int` as a ulong; None for no key.
 
     Raises:
         ValueError: a `str` that is not ASCII.

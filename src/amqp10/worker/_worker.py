@@ -70,7 +70,7 @@ BatchHandler = Callable[[list[Message]], Awaitable[Sequence[Outcome | None] | No
 """Handles several messages at once. Returning None accepts them; else it returns an outcome, or None, for each."""
 
 DelayBy = Literal["memory", "broker"]
-"""Who keeps a message until it is tried again."""
+"""Where a message waits until it is tried again."""
 
 CONDITION: Final = Symbol("x-opt-dead-letter-condition")
 DESCRIPTION: Final = Symbol("x-opt-dead-letter-description")

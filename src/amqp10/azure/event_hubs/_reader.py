@@ -104,7 +104,7 @@ class EventReader:
     __anext__ = receive
 
     async def receive_batch(self, size: int, *, max_wait: float | None = None) -> list[ReceivedEvent]:
-        """Several events at once: 1 to `size` of them, [] only when `max_wait` passed.
+        """Receive several events at once: 1 to `size` of them, [] only when `max_wait` passed.
 
         Args:
             size: the most to return; never more than the `prefetch` of the reader.

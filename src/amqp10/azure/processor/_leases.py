@@ -1,4 +1,4 @@
-"""Who reads which partition, and how far each was read: what processors share, and what keeps it for them."""
+"""The leases and checkpoints that processors share, and the store that keeps them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ConsumerGroup:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Who reads a partition.
+    """Says which processor reads a partition.
 
     A lease is renewed by writing it again: it is over when it was not renewed for some time. When it was written is no
     part of it, for the clocks of machines differ: each processor counts from when it saw the last change.

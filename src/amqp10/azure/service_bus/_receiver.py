@@ -103,7 +103,7 @@ class ServiceBusReceiver:
     __anext__ = receive
 
     async def receive_batch(self, size: int, *, max_wait: float | None = None) -> list[ServiceBusDelivery]:
-        """Several messages at once: 1 to `size` of them, [] only when `max_wait` passed.
+        """Receive several messages at once: 1 to `size` of them, [] only when `max_wait` passed.
 
         Args:
             size: the most to return; with `prefetch` no more than that.

@@ -160,5 +160,5 @@ def text(arguments: Mapping[str, Any], name: str) -> str | None:
 
 
 def wrong(name: str, description: str) -> Refused:
-    """Why an argument is refused."""
+    """Return the error for an argument that is refused."""
     return Refused("amqp:precondition-failed", f"{name} {description}")

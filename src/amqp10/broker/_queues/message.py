@@ -260,7 +260,7 @@ class _Front(NamedTuple):
     """What the sections before the application properties look like, by their first octets; it errs to the worse.
 
     Attributes:
-        header: where the header ends; 0: there is none, `_UNKNOWN`: it takes reading.
+        header: the offset where the header ends; 0 without one, `_UNKNOWN` where it has to be read.
         annotated: delivery annotations may be among them.
         expires: the properties may say an expiry.
     """

@@ -90,7 +90,7 @@ class ResumableLink:
 
 
 class LinkJournal(ABC):
-    """Who is to know of links that can be resumed; told at once, in the pass in which it happens."""
+    """Records links that can be resumed; called in the pass of the scheduler in which something happens."""
 
     @abstractmethod
     def began(self, link: ResumableLink) -> None:

@@ -8,7 +8,7 @@ from ...messaging import Error
 
 
 class PeerTransport(ABC):
-    """Who carries a peer's bytes, seen from the peer."""
+    """Carries a peer's bytes; this is what the peer knows of it."""
 
     @abstractmethod
     def wake(self) -> None:

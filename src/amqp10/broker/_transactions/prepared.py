@@ -27,7 +27,7 @@ User = str | None
 
 
 class DetachedConsumer(Consumer):
-    """Who holds what a branch is to settle, when its consumer went with the broker before."""
+    """Holds the messages that a branch is to settle, if their consumer is gone since a restart."""
 
     key = 0
     copies = settles = False

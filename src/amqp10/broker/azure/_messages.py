@@ -169,7 +169,7 @@ class EntityMessage:
         return message, None if token is None else (token, float(until))
 
     def live_at_most(self, seconds: float) -> None:
-        """Shorten its time to live to what its entity allows, of which its header tells."""
+        """Shorten the time to live to what the entity allows; the header shows the result."""
         milliseconds = min(round(seconds * 1000), _LONGEST_TTL)
         self.ttl = milliseconds if self.ttl is None else min(self.ttl, milliseconds)
 

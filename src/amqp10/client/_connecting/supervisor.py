@@ -282,7 +282,7 @@ class TransportSupervisor:
         return redirect(error, self.endpoint, self.check_destination)
 
     def opened(self, properties: Any) -> float:
-        """Record that the transport has become a connection; return for how many seconds there was none."""
+        """Record that the transport has become a connection; return for how many seconds it was down."""
         now = anyio.current_time()
         if self._deadline is not None:
             self._deadline.deadline = math.inf

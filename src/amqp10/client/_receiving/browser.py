@@ -95,7 +95,7 @@ class Browser(Receiver):
         return delivery
 
     async def receive_batch(self, size: int, *, max_wait: float | None = None) -> list[Delivery]:
-        """Several messages at once; see `Receiver.receive_batch`.
+        """Receive several messages at once; see `Receiver.receive_batch`.
 
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over and nothing is left here.

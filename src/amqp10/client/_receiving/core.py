@@ -262,7 +262,7 @@ class ReceiverCore(ClientLink, AcquiringCore):
     # What comes
 
     def take_at_once(self) -> Delivery | None:
-        """Return a delivery that waits here; None if there is none, or if other tasks should run first."""
+        """Return a buffered delivery; None without one, or if other tasks should run first."""
         consumer = self.consumer
         incoming = consumer.incoming
         if not incoming:

@@ -173,7 +173,7 @@ class Receiver(Link):
     __anext__ = receive
 
     async def receive_batch(self, size: int, *, max_wait: float | None = None) -> list[Delivery]:
-        """Several deliveries at once, in order of arrival: 1 to `size` of them, [] only when `max_wait` passed.
+        """Receive several deliveries at once, in order of arrival: 1 to `size` of them, [] only when `max_wait` passed.
 
         Args:
             size: the maximum number to return. With automatic credit a batch is never larger than `credit`, because the
@@ -214,7 +214,7 @@ class Receiver(Link):
     # Closing
 
     def processing(self, messages: Sequence[Message]) -> AbstractContextManager[object]:
-        """Return a block around the handling of messages, of which telemetry makes a span; without it, it does nothing.
+        """Return a context manager for the handling of messages: a span with telemetry, and nothing without.
 
         `with delivery` and a `Worker` have one by themselves: this is for several messages that are handled at once.
         """

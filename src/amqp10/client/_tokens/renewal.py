@@ -38,7 +38,7 @@ class Renewal:
         scope: what the source is asked for.
 
     Attributes:
-        token: the one that the peer has, or had on the connection before; None: there was none yet.
+        token: the one that the peer has, or had on the connection before; None before the first.
         until: when waiting for the next one ends, on the settings' clock: the end of this one.
         failure: why it ran out; None while it is valid.
     """

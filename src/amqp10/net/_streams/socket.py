@@ -282,7 +282,7 @@ class WatchedSocketStream(SocketStream):
         return came
 
     async def _wait(self, max_bytes: int) -> bytes:
-        """As its base's. What the loop has read when this is cancelled is the next receive's."""
+        """Wait for data as the base does. If cancelled, the next receive gets what the loop has read."""
         if self._waiter is not None:
             raise anyio.BusyResourceError("reading from")
         self._wanted = max_bytes
@@ -298,7 +298,7 @@ class WatchedSocketStream(SocketStream):
                 return data
 
     async def receive_each(self, max_bytes: int, handler: Callable[[bytes], bool]) -> None:
-        """Have the loop hand what comes to `handler`, until that returns False. No task is woken for it.
+        """Read in the event loop, and call `handler` with each piece until it returns False; no task is woken.
 
         Args:
             max_bytes: the most bytes at a time.

@@ -49,7 +49,7 @@ LOCK_POLL: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """Who consumes for a segment.
+    """The task that consumes for a segment.
 
     Attributes:
         run: id of the driver's run; tasks of another run are dead, or obsolete.

@@ -14,7 +14,7 @@ if they agree with what can be read beside them. The other way a message annotat
 has no field for: type, app-id, cluster-id, a delivery-mode other than 2, headers that are tables or arrays, and what is
 not UTF-8.
 
-Only a message without an address, or with one that is none, and properties larger than a frame are refused
+Refused are only a message without a valid address, and properties larger than a frame
 (`ToBasic._route`).
 
 `to_basic` maps outgoing messages, and `from_basic` incoming ones; here is what both need.

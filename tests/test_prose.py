@@ -1,0 +1,38 @@
+"""The check of the source's prose finds what it is for."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def prose() -> ModuleType:
+    """`tools/prose.py`, which is no package."""
+    path = Path(__file__).parent.parent / "tools" / "prose.py"
+    spec = importlib.util.spec_from_file_location("prose", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ('def size():\n    """The size of it."""', [1]),
+        ('def size():\n    """Return the size."""', []),
+        ('@property\ndef size():\n    """The size."""', []),
+        ('VALUE = 1\n"""A value.\n\nNone: there was none."""', [4]),
+        ("value = 1  # of which nobody knows", [1]),
+        ('text = "of which"', []),
+        ("value is None", []),
+    ],
+)
+def test_faults(prose: ModuleType, source: str, lines: list[int]) -> None:
+    """Each fault is found at its line: docstrings of functions that begin with no verb, and odd turns of phrase."""
+    assert [line for line, _ in prose.faults(source)] == lines

@@ -1,0 +1,90 @@
+"""Check the prose of the source by two simple measures.
+
+A function's docstring begins with a verb. No comment or docstring has a turn of phrase that took readers two readings.
+Each fault is printed with its place, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import sys
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "amqp10"
+
+NO_VERBS = frozenset(
+    """
+    a an after all also and another any as at because been before being both but by each else every everybody
+    everyone few first for from had has have here his how if in is it its last least less many more most much
+    neither never next no nobody none nor not nothing of on one only or other others otherwise same several since
+    so some somebody something such than that the their then there these they this those three to two under until
+    was were what whatever when where wherever whether which whichever while who whoever whom whose why with
+    without
+    """.split()  # noqa: SIM905
+)
+
+TURNS = {
+    "is none": r"\b(?:is|are) none\b",
+    "there is none": r"\bthere (?:is|are|was|were) none\b",
+    "nobody ... any more": r"\b(?:[Nn]othing|[Nn]obody)\b[^.]{0,60}\bany more\b",
+    "as often": r"\bas often\b",
+    "so many": r"\bso (?:many|much)\b(?! (?:as|that))",
+    "of which": r"\bof (?:which|whom)\b",
+    "who waits": r"(?:^|[.:;,] )[Ww]ho [a-z]+s\b",
+    "be it": r"\bbe it\b",
+}
+PATTERNS = {name: re.compile(pattern, re.MULTILINE) for name, pattern in TURNS.items()}
+
+
+def texts(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of each docstring and comment."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, node.value.value
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
+def is_property(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether it is a property: its docstring names what it has."""
+    return any(
+        ast.unparse(each).rpartition(".")[2] in ("property", "cached_property") for each in function.decorator_list
+    )
+
+
+def faults(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the description of each fault."""
+    for node in ast.walk(ast.parse(source)):
+        if (
+            isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            and not is_property(node)
+            and (text := ast.get_docstring(node))
+        ):
+            word = re.split(r"\W", text, maxsplit=1)[0]
+            if not word.istitle() or word.lower() in NO_VERBS:
+                yield node.lineno, f"the docstring of {node.name} begins with {word!r}, not with a verb"
+    for line, text in texts(source):
+        for name, pattern in PATTERNS.items():
+            for found in pattern.finditer(text):
+                yield line + text.count("\n", 0, found.start()), f"say it otherwise than by {name!r}: {found.group()!r}"
+
+
+def main() -> int:
+    """Print all faults of the package; return 1 if there are any."""
+    count = 0
+    for path in sorted(SOURCE.rglob("*.py")):
+        for line, fault in sorted(faults(path.read_text())):
+            print(f"{path.relative_to(ROOT)}:{line}: {fault}")
+            count += 1
+    print(f"prose: {count} faults")
+    return int(count > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
