@@ -123,7 +123,9 @@ class Wire(ByteStream):
         self.sources: list[SenderLink] = []
         self.stock: list[bytes] = []  # what is sent as there is credit, on each link in turn
         self.delay = 0  # passes of the scheduler that the other end takes to answer
-        self.lends = current_async_library() == "trio"  # any task may receive, as from a socket
+        if current_async_library() == "trio":
+            # Any task may receive, as from a socket; here nobody else has an answer for it.
+            self.stop_receiving = lambda: None
         self._sends_settled = False
         self._over = False
 

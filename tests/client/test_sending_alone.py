@@ -25,10 +25,18 @@ class HastyStream(MemoryStream):
         super().__init__(stream._incoming, stream._outgoing)
         self.lends = current_async_library() == "trio"
         self.readers: set[int] = set()
+        self._receiving = anyio.CancelScope()
+        if self.lends:
+            self.stop_receiving = self._receiving_stops
 
     async def receive(self, max_bytes: int = 65_536) -> bytes:
         self.readers.add(anyio.get_current_task().id)
-        return await super().receive(max_bytes)
+        with anyio.CancelScope() as self._receiving:
+            return await super().receive(max_bytes)
+        raise anyio.WouldBlock
+
+    def _receiving_stops(self) -> None:
+        self._receiving.cancel()
 
     def send_at_once(self, buffers: Sequence[bytes | memoryview]) -> Sequence[bytes | memoryview]:
         self._outgoing.chunks.append(b"".join(buffers))

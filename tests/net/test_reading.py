@@ -9,11 +9,12 @@ from contextvars import ContextVar
 import anyio
 import anyio.lowlevel
 import pytest
+from trio.lowlevel import current_statistics
 
 from amqp10.engine import Event
 from amqp10.errors import ConnectionClosed, ConnectionLost
 from amqp10.net import Signal
-from amqp10.net._reading import MOST_IN_VAIN, Whose, _watch_of_this_run
+from amqp10.net._reading import MOST_IN_VAIN, ReadingTurn, Whose, _watch_of_this_run
 
 from ..client.cancelling import CancelAt, at_each_checkpoint
 from ._rig import HastyWire, Received, Rig, running
@@ -28,16 +29,20 @@ class LendingWire(HastyWire):
         readers: the tasks that asked for what comes next, in turn.
     """
 
-    lends = True
-
     def __init__(self) -> None:
         super().__init__()
         self.answers = True
         self.readers: list[int] = []
+        self._receiving = anyio.CancelScope()
 
     async def receive(self, max_bytes: int = 65_536) -> bytes:
         self.readers.append(anyio.get_current_task().id)
-        return await super().receive(max_bytes)
+        with anyio.CancelScope() as self._receiving:
+            return await super().receive(max_bytes)
+        raise anyio.WouldBlock
+
+    def stop_receiving(self) -> None:
+        self._receiving.cancel()
 
     def send_at_once(self, buffers: object) -> object:  # type: ignore[override]
         if self.answers:
@@ -310,3 +315,35 @@ async def test_nothing_is_left_in_trio() -> None:
         assert _watch_of_this_run().lent == 1
         await anyio.wait_all_tasks_blocked()
         assert _watch_of_this_run().lent == 0
+
+
+async def test_answered_by_another_task() -> None:
+    """An answer that does not come by reading, as where a timer gives up, ends the wait of the task that reads."""
+    async with asking() as (rig, wire, task):
+        await task.ask(3)
+        wire.answers = False
+        with anyio.fail_after(1):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(task.ask)
+                await anyio.wait_all_tasks_blocked()
+                task.told([Event()])
+        wire.give(b"news")
+        await anyio.wait_all_tasks_blocked()
+        assert rig.told[-1] == [Received(b"news")]
+
+
+async def test_many_turns_that_are_nobodys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What trio takes long to count with many sockets is asked once a pass at most, not for each connection."""
+    counted = []
+
+    def count() -> object:
+        counted.append(1)
+        return current_statistics()
+
+    monkeypatch.setattr("amqp10.net._reading.current_statistics", count)
+    watch = _watch_of_this_run()
+    watch.free.update(ReadingTurn() for _ in range(20))
+    watch.before_io_wait(0)
+    watch.before_io_wait(1)  # trio sleeps, and nothing has to be counted
+    watch.free.clear()
+    assert len(counted) == 1

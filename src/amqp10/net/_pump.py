@@ -104,6 +104,7 @@ class Pump:
         "_rest",
         "_send_at_once",
         "_sleep",
+        "_stop_receiving",
         "_stream",
         "_turn",
         "_wakeup",
@@ -153,7 +154,8 @@ class Pump:
         self._cause: Exception | None = None  # what broke the transport
         self._crash: Exception | None = None  # a fault on this side
         self._fault: Exception | None = None  # the same, where it was not the reader that read: the reader raises it
-        self.lends: bool = getattr(stream, "lends", False)
+        self._stop_receiving: Callable[[], None] | None = getattr(stream, "stop_receiving", None)
+        self.lends = self._stop_receiving is not None
         self._turn: ReadingTurn | None = None  # for that; made when first asked for
 
     async def run(self) -> None:
@@ -238,10 +240,18 @@ class Pump:
         on = True
         try:
             while on and not answer.is_set():
-                on = turn.context.run(self._take_one, await self._stream.receive(READ_SIZE))
+                # It may come from elsewhere: a timer, or another task that closes the link.
+                answer.on_set = self._stop_receiving
+                data = await self._stream.receive(READ_SIZE)
+                answer.on_set = None
+                on = turn.context.run(self._take_one, data)
+        except anyio.WouldBlock:
+            answer.on_set = None
         except STREAM_ERRORS as error:
+            answer.on_set = None
             turn.give_back(error)
         except BaseException:
+            answer.on_set = None
             turn.give_back()
             raise
         if on:

@@ -160,9 +160,9 @@ class ReadingTurn:
         self._watch.free.add(self)
 
     def overdue(self) -> bool:
-        """Count a pass of the scheduler; return whether the reader is to have the turn, for nobody takes it."""
+        """Count a pass of the scheduler in which nobody takes it; return whether the reader is to have it."""
         self._passes += 1
-        return self._passes > PASSES or not current_statistics().tasks_runnable
+        return self._passes > PASSES
 
     def reclaim(self) -> None:
         """Give the turn back if nobody has taken it since."""
@@ -197,8 +197,12 @@ class _Watch(Instrument):
 
     def before_io_wait(self, timeout: float) -> None:
         """Wake trio at once, and the reader of each turn that nobody takes."""
+        if not self.free:
+            return
+        # Trio counts all its sockets for the second, which is not to be done for each turn.
+        sleeps = timeout > 0 or not current_statistics().tasks_runnable
         for turn in self.free:
-            if turn.overdue():
+            if turn.overdue() or sleeps:
                 self._token.run_sync_soon(turn.reclaim, idempotent=True)
 
 

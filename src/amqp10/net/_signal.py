@@ -13,24 +13,32 @@ from sniffio import current_async_library
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     import trio
 
 
 class Signal:
-    """An event that is set once."""
+    """An event that is set once.
 
-    __slots__ = ("_event", "_set")
+    Attributes:
+        on_set: called when it is set: a task that reads until it is set sleeps on its stream. See `Pump.read_for`.
+    """
+
+    __slots__ = ("_event", "_set", "on_set")
 
     def __init__(self) -> None:
         self._set = False
         self._event: anyio.Event | None = None
+        self.on_set: Callable[[], None] | None = None
 
     def set(self) -> None:
         """Let go on who waits, and whoever will."""
         self._set = True
         if self._event is not None:
             self._event.set()
+        if self.on_set is not None:
+            self.on_set()
 
     def is_set(self) -> bool:
         """Return whether it was set."""

@@ -250,6 +250,34 @@ async def test_one_at_a_time(tmp_path: str, kind: str) -> None:
         tasks.cancel_scope.cancel()
 
 
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_receiving_is_stopped(tmp_path: str, kind: str) -> None:
+    """Who waits for what comes leaves without it; who waits to write does not notice, and nothing is lost."""
+    async with pair(tmp_path, kind) as (here, there):
+        assert isinstance(here, TrioSocketStream)
+        whole = bytes(1 << 24)
+
+        async def receive() -> None:
+            with pytest.raises(anyio.WouldBlock):
+                await here.receive()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(here.send_buffers, [whole])
+            tasks.start_soon(receive)
+            await anyio.wait_all_tasks_blocked()
+            here.stop_receiving()
+            got = 0
+            while got < len(whole):
+                got += len(await there.receive(1 << 20))
+        await there.send(b"next")
+        assert await here.receive() == b"next"
+        here.stop_receiving()
+        await there.send(b"and on")
+        assert await here.receive() == b"and on"
+        await here.aclose()
+        here.stop_receiving()
+
+
 # On asyncio the loop reads
 
 

@@ -140,6 +140,9 @@ class SocketStream(anyio.abc.SocketStream):
     async def _readable(self) -> None:
         await anyio.wait_readable(self._socket)
 
+    async def _writable(self) -> None:
+        await anyio.wait_writable(self._socket)
+
     async def send(self, item: bytes) -> None:
         """Hand bytes over; waits while the other end does not take them.
 
@@ -180,7 +183,7 @@ class SocketStream(anyio.abc.SocketStream):
             try:
                 sent = self._write(rest)
             except BlockingIOError:
-                await anyio.wait_writable(self._socket)
+                await self._writable()
                 waited = True
             except OSError as error:
                 raise self._over() from error
@@ -234,13 +237,12 @@ class SocketStream(anyio.abc.SocketStream):
 
 
 class TrioSocketStream(SocketStream):
-    """A connected socket on trio.
+    """A connected socket on trio. Any task may receive, one at a time: see `net._reading`."""
 
-    Attributes:
-        lends: any task may receive, one at a time: see `net._reading`.
-    """
-
-    lends: Final = True
+    def stop_receiving(self) -> None:
+        """Wake the task that waits in `receive`, which raises WouldBlock; nothing is taken."""
+        if not self._closed:
+            sys.modules["trio"].lowlevel.notify_closing(self._socket)  # the one call by which another task wakes it
 
     async def _readable(self) -> None:
         # What anyio's calls in the end; not imported above, for who runs on asyncio need not import it.
@@ -250,7 +252,15 @@ class TrioSocketStream(SocketStream):
         except trio.BusyResourceError:
             raise anyio.BusyResourceError("reading from") from None
         except trio.ClosedResourceError:
-            raise anyio.ClosedResourceError from None
+            raise anyio.ClosedResourceError if self._closed else anyio.WouldBlock from None
+
+    async def _writable(self) -> None:
+        try:
+            await super()._writable()
+        except anyio.ClosedResourceError:
+            if self._closed:
+                raise
+            # `stop_receiving` wakes this, too: it finds out that it has to wait again.
 
 
 class WatchedSocketStream(SocketStream):
