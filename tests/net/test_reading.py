@@ -258,6 +258,23 @@ async def test_a_fault_while_a_task_reads() -> None:
         await ended.wait()
 
 
+async def test_interrupted_while_a_task_reads() -> None:
+    """Ctrl-C there is the task's own; the connection, which may have missed what was read, is lost."""
+    async with asking() as (rig, _, task):
+        await task.ask(3)
+
+        def interrupt(events: list[Event]) -> None:
+            rig.on_events = task.told
+            raise KeyboardInterrupt
+
+        rig.on_events = interrupt
+        with pytest.raises(KeyboardInterrupt):
+            await task.ask()
+        await anyio.wait_all_tasks_blocked()
+        assert isinstance(rig.error, ConnectionLost)
+        assert rig.finished()
+
+
 async def test_the_end_while_a_task_reads() -> None:
     """Where another task of the pump finds the connection over, the turn is the reader's, which ends."""
     async with asking() as (rig, wire, task):

@@ -250,9 +250,11 @@ class Pump:
         except STREAM_ERRORS as error:
             answer.on_set = None
             turn.give_back(error)
-        except BaseException:
+        except BaseException as error:
             answer.on_set = None
-            turn.give_back()
+            cancelled = isinstance(error, anyio.get_cancelled_exc_class())
+            # All else, such as Ctrl-C, may leave what was read untold, and nobody would ever hear of it.
+            turn.give_back(None if cancelled else anyio.BrokenResourceError("reading was interrupted"))
             raise
         if on:
             turn.leave()
