@@ -15,6 +15,7 @@ from ._deliveries import IncomingStream as IncomingStream
 from ._deliveries import OutgoingDelivery as OutgoingDelivery
 from ._deliveries import RoutedDelivery as RoutedDelivery
 from ._deliveries import deliveries as deliveries
+from ._deliveries import sent_deliveries as sent_deliveries
 from ._dialect import MANAGEMENT as MANAGEMENT
 from ._dialect import OTHER_PROTOCOLS as OTHER_PROTOCOLS
 from ._dialect import TOKENS as TOKENS
@@ -195,5 +196,6 @@ __all__ = (
     "parse_address",
     "register_dialect",
     "route_address",
+    "sent_deliveries",
     "takes_tokens",
 )

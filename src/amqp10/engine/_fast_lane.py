@@ -4,6 +4,7 @@ Each member has a default that is right for every dialect. An engine without a f
 owner that does not use one never sees it.
 
     send without objects          SenderLink.post              an accepted and settled message never becomes a delivery
+    send many at once             run_room, send_run           one call, and one look at credit and window
     the owner's own deliveries    delivery_type                the user holds the engine's object
     receive without objects       by_portions, waiting, bring  deliveries are made as they are taken
     settle like the last one      ReceiverLink.joins           no check of states, one range on the wire
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from ._deliveries import IncomingDelivery, OutgoingDelivery
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ..messaging import DeliveryState
     from ._owners import OutcomeCounter
@@ -50,9 +51,26 @@ class SenderFastLane:
     Attributes:
         delivery_type: the class of the deliveries that `send` makes. Rule: the owner may set a subclass before
             the first message is sent.
+        run_room: the number of messages that `send_run` takes now; 0 if each is to be sent by itself.
     """
 
     delivery_type: type[OutgoingDelivery] = OutgoingDelivery
+    run_room: int = 0
+
+    def send_run(self, payloads: Sequence[bytes], waiters: Sequence[object], *, settled: bool = False) -> int:
+        """Send messages as `send` does one after the other, if each is of one frame.
+
+        Rule: not more than `run_room`, and all of message-format 0.
+
+        Args:
+            payloads: the encoded messages.
+            waiters: what becomes the `waiter` of each delivery.
+            settled: send them settled.
+
+        Returns:
+            How many were sent: all of them, or 0. In that case call `send` for each.
+        """
+        return 0
 
     def post(self: _Sends, payload: bytes, waiter: OutcomeCounter, *, settled: bool = False) -> OutgoingDelivery | None:
         """Send a message like `send`, for an owner that only counts outcomes and does not hold deliveries.

@@ -159,6 +159,16 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
             self._journal.held(self.kept, delivery.tag, entry)
         return True
 
+    @property
+    def run_room(self) -> int:
+        # Messages of a transaction, and those that the store knows the holder of, are noted one by one.
+        return 0 if self._acquirer is not None or self._journal is not None else self._link.run_room
+
+    def deliver_run(self, entries: Sequence[QueuedMessage]) -> int:
+        if any(entry.message_format for entry in entries):
+            return 0
+        return self._link.send_run([entry.payload for entry in entries], entries, settled=self.settles)
+
     def give_up(self, entry: QueuedMessage) -> QueuedMessage | None:
         delivery = next((each for each in self._link.unsettled.values() if each.waiter is entry), None)
         if delivery is None or delivery in self._in_transaction:
@@ -362,6 +372,7 @@ class GetConsumerLink(ConsumerLink):
     """One that takes a message if there is one, is told how many more there are, and goes."""
 
     one_shot = True
+    run_room = 0
 
     def deliver(self, entry: QueuedMessage, payload: bytes) -> bool:
         self._link.offer(self._queue.depth - self._queue.unsettled - 1)

@@ -74,15 +74,16 @@ class QueuedMessage:
         row: its number in the store; 0 where it is not kept.
         stored: the store has it; unset where `row` is 0.
         arrived: when it came to a stream, time of day in seconds; None elsewhere.
+        as_it_came: it goes out with the octets that it came with.
     """
 
     __slots__ = (
-        "_as_it_came",
         "_claims_first",
         "_has_ttl",
         "account",
         "acquired",
         "arrived",
+        "as_it_came",
         "available",
         "durable",
         "excluded",
@@ -121,7 +122,7 @@ class QueuedMessage:
         self.durable: bool = message_format != 0
         self.row: int = 0
         self.arrived: float | None = None
-        self._as_it_came = True
+        self.as_it_came: bool = True
         self._claims_first = False
         self._has_ttl = False
 
@@ -154,7 +155,7 @@ class QueuedMessage:
             # "a message expiration time will be computed based on the time of arrival at an intermediary" (§3.2.1)
             self.expires = now + max(header.ttl / 1000, AT_ONCE)
             self._has_ttl = True
-            self._as_it_came = False
+            self.as_it_came = False
         expiry = read_properties(payload).absolute_expiry_time if front.expires else None
         if expiry is not None:
             moment = expiry / 1000 if isinstance(expiry, int) else expiry.timestamp()
@@ -179,7 +180,7 @@ class QueuedMessage:
         entry.durable = True
         if failures != entry.failures:
             entry.failures = failures
-            entry._as_it_came = message_format != 0
+            entry.as_it_came = message_format != 0
         entry.expires = expires
         entry._has_ttl = entry._has_ttl and expires is not None
         return entry
@@ -193,14 +194,14 @@ class QueuedMessage:
         twin.account = self.account
         twin.hops = self.hops
         twin.durable = self.durable
-        twin._as_it_came = self._as_it_came
+        twin.as_it_came = self.as_it_came
         twin._claims_first = self._claims_first
         twin._has_ttl = self._has_ttl
         return twin
 
     def outgoing(self, now: float) -> bytes:
         """Return the bytes to send now, with the header as it is by now; a malformed message goes out as it came."""
-        if self._as_it_came:
+        if self.as_it_came:
             return self.payload
         changes: dict[str, Any] = {"delivery_count": self.failures}
         if self._has_ttl and self.expires is not None:
@@ -213,13 +214,13 @@ class QueuedMessage:
     def failed(self) -> None:
         """Count an unsuccessful attempt."""
         self.failures += 1
-        self._as_it_came = self.message_format != 0
+        self.as_it_came = self.message_format != 0
 
     def seen(self) -> None:
         """Note that a consumer has held it, so that nobody after is told to be the first (§3.2.1 "first-acquirer")."""
         self.acquired = True
         if self._claims_first:
-            self._as_it_came = False
+            self.as_it_came = False
 
     def annotate(self, annotations: Mapping[Any, Any]) -> None:
         """Merge message annotations into it; those with the same key are replaced (§3.4.5)."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -148,6 +148,15 @@ class Consumer(Taker):
     @abstractmethod
     def deliver(self, entry: QueuedMessage, payload: bytes) -> bool:
         """Take a message; called only when `ready()`. False: this message is not for it, now or ever (too large)."""
+
+    @property
+    def run_room(self) -> int:
+        """How many messages `deliver_run` takes now; 0 for a consumer that is given each by itself."""
+        return 0
+
+    def deliver_run(self, entries: Sequence[QueuedMessage]) -> int:
+        """Take messages as they are, up to `run_room`; return how many, from the first on: all, or none."""
+        return 0
 
     def give_up(self, entry: QueuedMessage) -> QueuedMessage | None:
         """Lose a message that it has taken too long for.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 UNLIMITED = 1 << 60
 # What a message is taken to weigh before the first one came.
 _FIRST_GUESS = 4096
+# Of messages that are handed out in one go: how many at most, and how many octets.
+_RUN, _RUN_OCTETS = 256, 65_536
 
 Reason = Literal["rejected", "max-delivery-count", "expired", "maxlen"]
 """Why a message becomes a dead letter: by its outcome (`settle`), failed attempts (`_exhausted`), time (`_expire`), or
@@ -69,11 +71,13 @@ class Queue(Node):
         copied: copies handed to browsers.
         terms: how it was declared; None if it was made on demand.
         counts_detached: messages that a link leaves without an outcome failed, as those of a lost connection did.
+        lends_runs: a consumer alone in line is given messages many at a time.
         dead_letter_to: exchange and routing key for its dead letters; None for the broker's own queue of them.
     """
 
     terms: QueueDeclaration | None = None
     counts_detached = True
+    lends_runs = True
     dead_letter_to: tuple[str, str | None] | None = None
 
     def __init__(
@@ -309,12 +313,18 @@ class Queue(Node):
         take = self._next_selected if self._selections else self._next
         fed: dict[Consumer, None] = {}
         aside: list[Consumer] = []
+        by_runs = self.lends_runs and not self._selections
         while line:
             consumer = line[0]
             if not consumer.ready():
                 line.popleft()
                 consumer.waiting = False
                 continue
+            if by_runs and len(line) == 1:
+                by_runs = self._hand_out_run(consumer)
+                if by_runs:
+                    fed[consumer] = None
+                    continue
             entry = take(consumer, now)
             if entry is None:
                 if not self._waiting.excluded and not self._selections:
@@ -334,7 +344,7 @@ class Queue(Node):
             if consumer.settles:
                 self.dequeued += 1
                 self._forget(entry)
-            else:
+            else:  # as `_lend` does for many
                 entry.available = False
                 entry.seen()
                 self.unsettled += 1
@@ -356,6 +366,34 @@ class Queue(Node):
         if self._selections:
             self._tidy()
             self._waiting.sweep(self.depth)
+
+    def _hand_out_run(self, consumer: Consumer) -> bool:
+        """Hand the messages that come next to the only consumer in line, in one go; return whether it took them.
+
+        They are few enough that one run more than the consumer's output has room for does no harm.
+        """
+        run = self._waiting.run(min(consumer.run_room, _RUN), _RUN_OCTETS)
+        taken = consumer.deliver_run(run) if len(run) > 1 else 0
+        if not taken:
+            return False
+        self._waiting.take_run(taken)
+        if consumer.settles:
+            self.dequeued += taken
+            for entry in run:
+                self._forget(entry)
+        else:
+            self._lend(run)
+        return True
+
+    def _lend(self, entries: Sequence[QueuedMessage]) -> None:
+        """Note that a consumer holds these messages."""
+        journal = self.journal
+        self.unsettled += len(entries)
+        for entry in entries:
+            entry.available = False
+            entry.seen()
+            if entry.row and journal is not None:
+                journal.record_lazily(entry)
 
     def _go_on_later(self) -> None:
         """Schedule another pass when everybody else has had a turn: filters have used up their share of this one."""
@@ -410,12 +448,8 @@ class Queue(Node):
         """Hold a message for a browser that acquires it; return False if it is not there to be had any longer."""
         if not entry.available or (entry.expires is not None and entry.expires <= self._clock()):
             return False
-        entry.available = False
         entry.listed = True
-        entry.seen()
-        self.unsettled += 1
-        if entry.row and self.journal is not None:
-            self.journal.record_lazily(entry)
+        self._lend([entry])
         return True
 
     # The end of a delivery

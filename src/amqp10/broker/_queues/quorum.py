@@ -45,6 +45,7 @@ class QuorumQueue(DeclaredQueue):
     """
 
     counts_detached = False
+    lends_runs = False  # until when a consumer may hold a message is noted for each
 
     def __init__(self, name: str, terms: QueueDeclaration, arguments: Arguments, **settings: Any) -> None:
         if arguments.priorities:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from heapq import heapify, heappop, heappush
+from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -60,6 +61,26 @@ class WaitingMessages:
             if entry.excluded is None or consumer not in entry.excluded:
                 return self.excluded.pop(index)
         return None
+
+    def run(self, most: int, octets: int) -> list[QueuedMessage]:
+        """Return the next messages, so many and so large at most, that all may have and that go out as they came.
+
+        They stay here until `take_run`. It is empty while there are messages that came back: these go first.
+        """
+        run: list[QueuedMessage] = []
+        if self._returned or self.excluded:
+            return run
+        for entry in islice(self._ready, most):
+            octets -= entry.size
+            if octets < 0 or not (entry.available and entry.as_it_came and entry.expires is None):
+                break
+            run.append(entry)
+        return run
+
+    def take_run(self, count: int) -> None:
+        """Take the first `count` messages of the run."""
+        for _ in range(count):
+            self._ready.popleft()
 
     def __len__(self) -> int:
         """Count the entries, those that left among them."""

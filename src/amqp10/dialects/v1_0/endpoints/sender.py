@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from secrets import randbits
 from typing import TYPE_CHECKING, Any
 
-from ....engine import CreditChanged, OutcomeCounter, OutgoingDelivery, Unsettled, count_unsettled
+from ....engine import CreditChanged, OutcomeCounter, OutgoingDelivery, Unsettled, count_unsettled, sent_deliveries
 from ....errors import LocalProtocolError
 from ....messaging import OUTCOMES, RELEASED, Declared, TransactionalState, outlives_connection
 from ....messaging.payloads import LARGE
@@ -203,6 +203,47 @@ class SenderEndpoint(ResumingSender):
         engine.output.append(payload)
         engine.output_size += len(head) + size
         return None
+
+    @property
+    def run_room(self) -> int:  # type: ignore[override]
+        if not (self.sendable and self.attached) or self._streaming is not None:
+            return 0
+        return min(self.flow_state.credit, self.session.window.remote_incoming_window)
+
+    def send_run(self, payloads: Sequence[bytes], waiters: Sequence[object], *, settled: bool = False) -> int:
+        """See `SenderLink`. The path of a queue's messages to a consumer that is alone."""
+        flow, session = self.flow_state, self.session
+        window, engine = session.window, session.engine
+        count, first, number = len(payloads), session.next_delivery_id, self._next_tag
+        unsettled = self.unsettled if self.posted else self._unsettled
+        limit = self.remote.max_message_size  # type: ignore[union-attr]
+        largest = self._max_joined if limit is None else min(self._max_joined, limit)
+        if (
+            not 0 < count <= self.run_room
+            or settled != self._settled
+            or max(map(len, payloads)) > largest
+            or max(first, number) + count > SERIAL_MASK
+        ):
+            return 0
+        numbers = range(first, first + count)
+        tags = [each.to_bytes(4, "big") for each in range(number, number + count)]
+        if not unsettled.keys().isdisjoint(tags):
+            return 0
+        self._next_tag, session.next_delivery_id = number + count, first + count
+        flow.delivery_count = flow.delivery_count + count & SERIAL_MASK
+        flow.credit -= count
+        window.next_outgoing_id = window.next_outgoing_id + count & SERIAL_MASK
+        window.remote_incoming_window -= count
+        if not settled:
+            made = sent_deliveries(self.delivery_type, self, numbers, tags, payloads, waiters, settled)
+            unsettled.update(zip(tags, made, strict=True))
+            session.outgoing.update(zip(numbers, made, strict=True))
+        frames: list[bytes] = [b""] * (2 * count)
+        frames[::2] = self._template.heads(numbers, tags, settled, payloads)
+        frames[1::2] = payloads
+        engine.output += frames
+        engine.output_size += sum(map(len, frames))
+        return count
 
     def send_more(self, delivery: OutgoingDelivery, payload: bytes, *, more: bool = False) -> None:
         if self._streaming is not delivery:

@@ -7,7 +7,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from struct import Struct, error
 from typing import Any, Final, NamedTuple
@@ -242,6 +242,17 @@ class TransferTemplate:
         )
         head = self._frame + b"\x00\x53\x14\xc0" + bytes((1 + len(fields), 6 if more else 5)) + fields
         return _U32.pack(4 + len(head) + size) + head
+
+    def heads(
+        self, numbers: Sequence[int], tags: Sequence[bytes], settled: bool, payloads: Sequence[bytes]
+    ) -> list[bytes]:
+        """Encode what `head` does for deliveries of one frame each, with tags of 4 octets."""
+        pack, size, prefix = self._pack, self._size, self._prefix
+        flags = b"\x43\x41" if settled else b"\x43\x42"
+        return [
+            pack(size + len(payload), prefix, number, b"\xa0\x04", tag, flags)
+            for number, tag, payload in zip(numbers, tags, payloads, strict=True)
+        ]
 
     def continuation(self, size: int, more: bool) -> bytes:
         """Encode header and performative of a later frame, for a payload of `size` bytes to follow."""

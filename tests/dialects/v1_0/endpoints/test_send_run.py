@@ -1,0 +1,56 @@
+"""A run of messages that is sent in one call leaves the same octets, deliveries and numbers as `send` for each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from amqp10.engine import SenderLink
+
+from .test_posted import FIRST, engine
+
+SIZES = st.lists(st.sampled_from((0, 1, 60, 700)) | st.integers(0, 100), max_size=6)
+STEPS = st.lists(st.tuples(st.integers(0, 1), SIZES), max_size=8)
+
+
+def state(link: SenderLink, session: Any) -> Any:
+    """What is to be known of a link and its session."""
+    unsettled = [
+        (tag, each.tag, each.delivery_id, each.payload, each.on_wire, each.begun, each.local_settled, each.waiter)
+        for tag, each in link.unsettled.items()
+    ]
+    window = session.window
+    numbers = (session.next_delivery_id, window.next_outgoing_id, window.remote_incoming_window, [*session.outgoing])
+    return link.credit, unsettled, numbers
+
+
+@given(steps=STEPS, window=st.integers(0, 12), credit=st.integers(0, 12), settled=st.booleans(), far=st.booleans())
+@example(steps=[(0, [1, 2, 3]), (1, [4, 5])], window=12, credit=12, settled=False, far=False)
+@example(steps=[(0, [1] * 6), (0, [1] * 6)], window=12, credit=12, settled=False, far=True)
+def test_as_send(steps: list[tuple[int, list[int]]], window: int, credit: int, settled: bool, far: bool) -> None:
+    """Or nothing is done: there are too many of them, one is too large, or a number passes its end."""
+    (client, links), (twin, twins) = engine(window, credit, 500), engine(window, credit, 500)
+    for link in (*links, *twins):
+        session: Any = link.session
+        session.next_delivery_id = FIRST if far else 0
+        link._must_settle = link._settled = settled  # type: ignore[attr-defined]
+    for which, sizes in steps:
+        link, other = links[which], twins[which]
+        payloads = [bytes([place]) * size for place, size in enumerate(sizes) if size <= 500 or not settled]
+        room, before = link.run_room, state(link, link.session)
+        waiters = [f"{place}" for place in range(len(payloads))]
+        sent = link.send_run(payloads, waiters, settled=settled)
+        fits = 0 < len(payloads) <= room and max(map(len, payloads)) <= 500
+        if not sent:
+            assert state(link, link.session) == before
+            assert not fits or far or which == 1  # whose tags pass the end of four octets
+        else:
+            assert fits
+            assert sent == len(payloads)
+            for payload, waiter in zip(payloads, waiters, strict=True):
+                other.send(payload, settled=settled).waiter = waiter
+        assert link.send_run([b"x"], ["x"], settled=not settled) == 0
+        assert state(link, link.session) == state(other, other.session)
+        assert client.data_to_send() == twin.data_to_send()
