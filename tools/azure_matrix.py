@@ -452,7 +452,7 @@ SERVICE_BUS = {
         B(
             "several at once",
             "Several messages of a session are worked on at once",
-            "pairs.several_of_a_session_at_once bus.sessions",
+            "pairs.several_of_a_session_at_once bus.sessions complaints.several_messages_of_one_session",
         ),
     ],
     "Topics and rules": [
@@ -576,7 +576,7 @@ SERVICE_BUS = {
             "idle receiver",
             "A receiver that was detached after ten idle minutes goes on",
             "faults.idle_receiver bus.settled_on_an_idle_link bus.waiting_on_an_idle_link "
-            "complaints.a_receiver_that_was_idle",
+            "complaints.a_receiver_that_was_idle complaints.waiting_on_a_link_that_is_detached",
         ),
         B(
             "idle sender",

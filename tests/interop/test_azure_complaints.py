@@ -14,12 +14,13 @@ from azure.servicebus import AutoLockRenewer, ServiceBusClient, ServiceBusMessag
 from azure.servicebus.exceptions import MessageLockLostError
 
 from amqp10.azure import MessageLockLost, ServiceBus
-from amqp10.broker.azure import AzureConfig
+from amqp10.broker.azure import AzureConfig, QueueConfig
 from amqp10.testing import BackgroundServiceBus
 
 from ._azure import RETRYING, WAIT, receive, send
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.capability("Service Bus client")]
+QUEUES = ["clock", "closing", "idle", "lost", "renewed", "typed", "waiting"]
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="module")
 def emulator() -> Iterator[BackgroundServiceBus]:
-    with BackgroundServiceBus(AzureConfig(["clock", "closing", "idle", "lost", "renewed", "typed"])) as emulator:
+    with BackgroundServiceBus(AzureConfig([*QUEUES, QueueConfig("session", requires_session=True)])) as emulator:
         yield emulator
 
 
@@ -100,6 +101,58 @@ async def test_a_receiver_that_was_idle(emulator: BackgroundServiceBus, sdk: Ser
         async with await receiver.receive() as message:
             assert message.body == b"next"
         assert await receiver.peek() == []
+
+
+async def test_waiting_on_a_link_that_is_detached(emulator: BackgroundServiceBus, sdk: ServiceBusClient) -> None:
+    """Both go on waiting, and get what comes then; 7.15.0 attaches the link again by itself."""
+    found: list[str] = []
+
+    def theirs() -> None:
+        with sdk.get_queue_receiver("waiting") as receiver:
+            [message] = receive(receiver)
+            receiver.complete_message(message)
+            found.append(str(message))
+
+    async def ours() -> None:
+        async with await receiver.receive() as message:
+            found.append(message.body.decode())
+
+    async def detach() -> None:
+        while not await to_thread.run_sync(emulator.detach_links, "waiting"):  # noqa: ASYNC110 - a thread of the SDK
+            await anyio.sleep(0.01)  # nobody waits yet
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(to_thread.run_sync, theirs)
+            await detach()
+            await to_thread.run_sync(lambda: send(sdk, "waiting", "theirs"))
+        async with ServiceBus(emulator.connection_string) as bus, bus.receiver("waiting") as receiver:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(ours)
+                await detach()
+                await to_thread.run_sync(lambda: send(sdk, "waiting", "ours"))
+    assert found == ["theirs", "ours"]
+
+
+async def test_several_messages_of_one_session(emulator: BackgroundServiceBus, sdk: ServiceBusClient) -> None:
+    """Both give several at once, to be completed in any order: the limit of one is that of the host of Functions."""
+    sent = [ServiceBusMessage(str(number), session_id="a") for number in range(6)]
+    await to_thread.run_sync(lambda: send(sdk, "session", *sent))
+
+    def theirs() -> None:
+        with sdk.get_queue_receiver("session", session_id="a") as receiver:
+            messages = receive(receiver, 3)
+            assert [str(each) for each in messages] == ["0", "1", "2"]
+            for message in reversed(messages):
+                receiver.complete_message(message)
+
+    await to_thread.run_sync(theirs)
+    async with ServiceBus(emulator.connection_string) as bus, bus.session("session", "a", prefetch=3) as session:
+        held = [await session.receive() for _ in range(3)]
+        assert [each.message.body for each in held] == [b"3", b"4", b"5"]
+        for each in reversed(held):
+            await each.complete()
+        assert await session.peek() == []
 
 
 async def test_work_on_a_message_whose_lock_is_lost(emulator: BackgroundServiceBus, sdk: ServiceBusClient) -> None:

@@ -63,6 +63,8 @@ class AzureControls:
             KeyError: there is no such entity; in event hubs nothing is locked.
         """
         entity = self._namespace.find(address)
+        if entity is None and self._namespace.hubs.node(address) is not None:
+            raise KeyError(f"{address!r} is in an event hub, where nothing is locked: name a queue or a subscription")
         if entity is None:
             raise self._unknown(address)
         lost = entity.lose_locks()

@@ -143,6 +143,13 @@ class TestEvents:
                 async with connection.transaction() as transaction:
                     await sender.send(Message(b"x"), transaction=transaction)
 
+    @pytest.mark.parametrize("address", ["hub", "hub/Partitions/0"])
+    async def test_has_no_locks(self, address: str) -> None:
+        """Who wants them to be lost is told so, and not that there is no such hub."""
+        async with namespace() as (broker, _):
+            with pytest.raises(KeyError, match=f"'{address}' is in an event hub, where nothing is locked"):
+                broker.azure.lose_locks(address)
+
     async def test_no_room(self) -> None:
         """A hub that keeps all lets senders wait when it is full; what it has is read all the same."""
         async with namespace(EventHubConfig("hub", 1, retention=None), max_queue_messages=3) as (_, connection):
