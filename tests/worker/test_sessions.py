@@ -327,7 +327,7 @@ async def test_wrong_use() -> None:
             ({"sessions": 1 << 30}, "sessions must be in 1..65536, not 1073741824"),
             ({"prefetch": 0}, "prefetch must be in 1..4294967295, not 0"),
             ({"idle_time": 0}, "idle_time"),
-            ({"delay_by": "hand"}, "delay_by is one of"),
+            ({"delay_by": "hand"}, "delay_by must be one of"),
             ({"subscription": "all", "delay_by": "broker"}, "to all its subscriptions"),
         ]
         for settings, words in wrong:

@@ -734,15 +734,15 @@ async def test_once_only(queues: Queues) -> None:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"concurrency": 0}, "concurrency is 1 at least"),
-        ({"max_held": 0}, "max_held is 1 at least"),
-        ({"batch_size": -1}, "batch_size is 1 at least"),
+        ({"concurrency": 0}, "concurrency must be at least 1"),
+        ({"max_held": 0}, "max_held must be at least 1"),
+        ({"batch_size": -1}, "batch_size must be at least 1"),
         ({"prefetch": 0}, "prefetch must be in 1..4294967295, not 0"),
         ({"prefetch": 1 << 32}, "prefetch must be in 1..4294967295, not 4294967296"),
         ({"concurrency": 1 << 16, "batch_size": 1 << 16}, "concurrency times batch_size must be in 1..4294967295"),
         ({"drain_timeout": -1}, "drain_timeout"),
         ({"max_wait": float("nan")}, "max_wait"),
-        ({"delay_by": "magic"}, "delay_by is one of memory, broker"),
+        ({"delay_by": "magic"}, "delay_by must be one of memory, broker"),
         ({"key": str, "batch_size": 2}, "without batch_size="),
         ({"key": str, "delay_by": "broker"}, 'with delay_by="memory"'),
         ({"delay_queue": "q", "delay_by": "broker"}, "delay_queue="),
@@ -756,11 +756,11 @@ async def test_wrong_settings(queues: Queues, wrong: dict[str, Any], words: str)
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"attempts": 0}, "attempts is 1 at least"),
+        ({"attempts": 0}, "attempts must be at least 1"),
         ({"initial_delay": -1}, "initial_delay"),
         ({"initial_delay": 9, "max_delay": 1}, "not 9 and 1"),
-        ({"multiplier": 0.5}, "multiplier is 1 at least"),
-        ({"jitter": 2}, "jitter 0 to 1"),
+        ({"multiplier": 0.5}, "multiplier must be at least 1"),
+        ({"jitter": 2}, "jitter in 0..1"),
     ],
 )
 def test_wrong_retries(wrong: dict[str, Any], words: str) -> None:
@@ -890,7 +890,7 @@ async def two_arguments(message: Message, more: int) -> None: ...
 @pytest.mark.parametrize("handler", [None, "handle", no_argument, two_arguments])
 async def test_handlers_that_cannot_be_called(queues: Queues, handler: Any) -> None:
     """They are refused before the first message, by the name of the argument."""
-    with pytest.raises(TypeError, match="handler is"):
+    with pytest.raises(TypeError, match=r"handler (must be|is called)"):
         Worker(queues.connection, "orders", handler)
 
 

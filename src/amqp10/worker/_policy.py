@@ -21,7 +21,7 @@ class Retry(Exception):
 
     def __init__(self, reason: str = "", *, delay: float | None = None) -> None:
         if delay is not None and not 0 <= delay < math.inf:
-            raise ValueError(f"delay is a number of seconds from 0 on, not {delay!r}")
+            raise ValueError(f"delay must be a number of seconds, 0 or more, not {delay!r}")
         super().__init__(reason)
         self.delay = delay
 
@@ -71,11 +71,16 @@ class Retries:
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
-            raise ValueError(f"attempts is 1 at least, not {self.attempts}")
+            raise ValueError(f"attempts must be at least 1, not {self.attempts}")
         if not 0 <= self.initial_delay <= self.max_delay < math.inf:
-            raise ValueError(f"0 <= initial_delay <= max_delay, not {self.initial_delay} and {self.max_delay}")
+            raise ValueError(
+                "initial_delay and max_delay must satisfy 0 <= initial_delay <= max_delay, "
+                f"not {self.initial_delay} and {self.max_delay}"
+            )
         if self.multiplier < 1 or not 0 <= self.jitter <= 1:
-            raise ValueError(f"multiplier is 1 at least and jitter 0 to 1, not {self.multiplier} and {self.jitter}")
+            raise ValueError(
+                f"multiplier must be at least 1 and jitter in 0..1, not {self.multiplier} and {self.jitter}"
+            )
 
     def decide(self, error: Exception, message: Message, attempt: int) -> Decision:
         """Return what happens to a message whose handler raised.

@@ -134,9 +134,11 @@ class SessionWorker:
             check_waiting("prefetch", prefetch)
         if not idle_time > 0 or not session_time > 0 or not drain_timeout >= 0:
             said = f"{idle_time}, {session_time} and {drain_timeout}"
-            raise ValueError(f"idle_time and session_time are seconds above 0, drain_timeout from 0 on, not {said}")
+            raise ValueError(
+                f"idle_time and session_time must be more than 0 seconds, and drain_timeout 0 or more, not {said}"
+            )
         if delay_by not in get_args(DelayBy):
-            raise ValueError(f"delay_by is one of {', '.join(get_args(DelayBy))}, not {delay_by!r}")
+            raise ValueError(f"delay_by must be one of {', '.join(get_args(DelayBy))}, not {delay_by!r}")
         if delay_by == "broker" and subscription is not None:
             raise ValueError(
                 'delay_by="broker" would schedule a copy to the topic, and so to all its subscriptions: hold messages '

@@ -246,14 +246,16 @@ class Worker:
         check_handler(handler, "the message")
         for name, value in (("concurrency", concurrency), ("max_held", max_held), ("batch_size", batch_size or 1)):
             if value < 1:
-                raise ValueError(f"{name} is 1 at least, not {value}")
+                raise ValueError(f"{name} must be at least 1, not {value}")
         check_waiting("concurrency times batch_size", concurrency * (batch_size or 1))
         if prefetch is not None:
             check_waiting("prefetch", prefetch)
         if not max_wait >= 0 or not drain_timeout >= 0:
-            raise ValueError(f"max_wait and drain_timeout are seconds from 0 on, not {max_wait} and {drain_timeout}")
+            raise ValueError(
+                f"max_wait and drain_timeout must be 0 seconds or more, not {max_wait} and {drain_timeout}"
+            )
         if delay_by not in get_args(DelayBy):
-            raise ValueError(f"delay_by is one of {', '.join(get_args(DelayBy))}, not {delay_by!r}")
+            raise ValueError(f"delay_by must be one of {', '.join(get_args(DelayBy))}, not {delay_by!r}")
         if key is not None and (batch_size is not None or delay_by != "memory" or delay_queue is not None):
             raise ValueError(
                 "messages of one key are handled in order: give key= without batch_size= and delay_queue=, and with "
@@ -353,7 +355,9 @@ class Worker:
         if self._dead_letters is not None:
             self._letters = await links.enter_async_context(connection.sender(self._dead_letters))
         elif "rejected" not in connection.capabilities:
-            raise Unsupported(f"dialect {connection.dialect!r} rejects no messages: say by dead_letters= where they go")
+            raise Unsupported(
+                f"dialect {connection.dialect!r} cannot reject messages: give dead_letters=, the address for them"
+            )
         if self._delay_queue is not None:
             self._delay = ByCopy(await links.enter_async_context(connection.sender(self._delay_queue)))
         elif self._delay_by == "broker" and (when := scheduled_by(connection)) is not None:
@@ -927,7 +931,7 @@ def check_handler(handler: Any, *given: str) -> None:
     """
     takes = " and ".join(given)
     if not callable(handler):
-        raise TypeError(f"handler is a function that takes {takes}, such as `async def`, not {handler!r:.200}")
+        raise TypeError(f"handler must be a function that takes {takes}, such as `async def`, not {handler!r:.200}")
     try:
         signature = inspect.signature(handler)
     except ValueError:
