@@ -155,7 +155,7 @@ class Pump:
         self._crash: Exception | None = None  # a fault on this side
         self._fault: Exception | None = None  # the same, where it was not the reader that read: the reader raises it
         self._stop_receiving: Callable[[], None] | None = getattr(stream, "stop_receiving", None)
-        self.lends = self._stop_receiving is not None
+        self.lends: bool = self._stop_receiving is not None
         self._turn: ReadingTurn | None = None  # for that; made when first asked for
 
     async def run(self) -> None:

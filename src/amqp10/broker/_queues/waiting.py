@@ -63,7 +63,7 @@ class WaitingMessages:
         return None
 
     def run(self, most: int, octets: int) -> list[QueuedMessage]:
-        """Return the next messages, up to a count and a size, that every consumer may have and that go out as they came.
+        """Return the next messages, up to a count and a size, that any consumer may have and that go out as they came.
 
         They stay here until `take_run`. It is empty while there are messages that came back: these go first.
         """
