@@ -120,9 +120,9 @@ class TestMaking:
         ("make", "error", "words"),
         [
             (lambda: EventPosition.sequence_number(-5), ValueError, "or more, not -5"),
-            (lambda: EventPosition.sequence_number("7"), TypeError, "number is an int"),  # type: ignore[arg-type]
-            (lambda: EventPosition.offset(None), TypeError, "offset is a str, .* not None"),  # type: ignore[arg-type]
-            (lambda: EventPosition.enqueued_time(7), TypeError, "moment is a datetime"),  # type: ignore[arg-type]
+            (lambda: EventPosition.sequence_number("7"), TypeError, "number must be an int"),  # type: ignore[arg-type]
+            (lambda: EventPosition.offset(None), TypeError, "offset must be a str, .* not None"),  # type: ignore[arg-type]
+            (lambda: EventPosition.enqueued_time(7), TypeError, "moment must be a datetime"),  # type: ignore[arg-type]
         ],
     )
     def test_wrong_positions(self, make: Any, error: Any, words: str) -> None:

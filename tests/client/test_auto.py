@@ -70,5 +70,5 @@ async def test_unknown_name() -> None:
 async def test_not_over_a_stream() -> None:
     """A stream that is given can be used once: what is spoken on it is to be named."""
     near, far = anyio.create_memory_object_stream[bytes](1)
-    with near, far, pytest.raises(ValueError, match="name the dialect"):
+    with near, far, pytest.raises(ValueError, match="the dialect cannot be detected"):
         Connection.over(near, dialect="auto")  # type: ignore[arg-type]

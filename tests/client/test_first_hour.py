@@ -158,7 +158,7 @@ async def test_silent_server(scheme: str, other: str) -> None:
 async def test_usual_limit() -> None:
     """It is 20 s, and has to be some time."""
     assert Connection("amqp://localhost")._core.supervisor._attempt_timeout == 20.0
-    with pytest.raises(ValueError, match="connect_timeout is more than 0 seconds, or None for no limit, not 0"):
+    with pytest.raises(ValueError, match="connect_timeout must be more than 0 seconds, or None for no limit, not 0"):
         Connection("amqp://localhost", connect_timeout=0)
 
 
@@ -245,7 +245,7 @@ async def test_closed_by_another_task() -> None:
         async with Connection(broker.url) as connection:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(close, connection)
-            assert "a connection is closed by the task that opened it" in str(caught[0])
+            assert "a connection must be closed by the task that opened it" in str(caught[0])
             assert not connection.open
             await until(lambda: broker.connections == 0)
 
@@ -284,7 +284,7 @@ async def test_reprs() -> None:
         ("amqp://localhost", {"tls": True}, r"amqp10\.TLS or an ssl\.SSLContext, not a bool; or write amqps://"),
         ("amqp://localhost", {"sasl": ("ann", "secret")}, r"sasl must be a mechanism, such as amqp10\.Plain"),
         ("amqp://localhost", {"sasl": "PLAIN"}, "sasl must be a mechanism"),
-        ("amqp://localhost", {"reconnect": True}, r"reconnect is a Reconnect\(\), or None, not True"),
+        ("amqp://localhost", {"reconnect": True}, r"reconnect must be a Reconnect\(\) or None, not True"),
     ],
 )
 def test_settings_of_another_type(url: Any, settings: Any, words: str) -> None:
@@ -317,7 +317,7 @@ async def test_no_password(dialect: str) -> None:
 async def test_a_list_of_messages() -> None:
     """The error names what sends several."""
     async with Broker() as broker, broker.connect() as connection, connection.sender("q") as sender:
-        with pytest.raises(EncodeError, match="send_many sends several messages"):
+        with pytest.raises(EncodeError, match="use send_many for several messages"):
             await sender.send([Message("a"), Message("b")])
         with pytest.raises(EncodeError, match=r"a set has no AMQP type: make it a list$"):
             await sender.send([{1}])

@@ -109,7 +109,7 @@ async def test_batches(serve: Serve) -> None:
             assert batches == []
             peer.send("q", 12)
         assert batches == [[12]]
-        with pytest.raises(ValueError, match="room"):
+        with pytest.raises(ValueError, match="size must be at least 1, not 0"):
             await receiver.receive_batch(0)
 
 

@@ -140,7 +140,7 @@ async def test_correlation_id_in_use() -> None:
     async with pair() as (_, requester, responder), anyio.create_task_group() as tasks:
         tasks.start_soon(requester.request, Message("first", correlation_id="same"))
         await anyio.wait_all_tasks_blocked()
-        with pytest.raises(LocalProtocolError, match="'same' waits already"):
+        with pytest.raises(LocalProtocolError, match="'same' already waits"):
             await requester.request(Message("second", correlation_id="same"))
         await (await responder.receive()).reply("done")
 

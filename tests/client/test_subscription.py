@@ -307,7 +307,7 @@ async def test_not_while_it_is_used_here(shared: bool) -> None:
     """A link of that name would steal the subscription from its receiver: said before a byte is written."""
     async with Broker() as broker, broker.connect(container_id="c") as connection:
         async with connection.subscription("topic.t", "s", shared=shared) as receiver:
-            with pytest.raises(LocalProtocolError, match="in use here"):
+            with pytest.raises(LocalProtocolError, match="in use by this connection"):
                 await connection.unsubscribe("s", shared=shared)
             assert receiver.open
         await connection.unsubscribe("s", shared=shared)

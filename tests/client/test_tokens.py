@@ -294,9 +294,9 @@ async def test_login_settings() -> None:
     assert [type(one) for one in found] == [OAuthBearer, XOAuth2, Plain]
     assert [one.user for one in found] == ["u", "u", "u"]  # type: ignore[attr-defined]
     assert not any(one.needs_tls for one in found)
-    with pytest.raises(ValueError, match="leave sasl out"):
+    with pytest.raises(ValueError, match="leave out sasl"):
         Connection("amqp://h", tokens=tokens, sasl=Plain("u", "p"))
-    with pytest.raises(ValueError, match="mechanisms are some of"):
+    with pytest.raises(ValueError, match="mechanisms must be some of"):
         LoginTokens(lambda scope: "x", mechanisms=["ANONYMOUS"])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="more than 0"):
         CbsTokens(sas_key(), timeout=0)

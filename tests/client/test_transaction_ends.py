@@ -306,7 +306,7 @@ async def test_profiles() -> None:
                 async with connection.transaction() as transaction:
                     with pytest.raises(Unsupported, match="released in a transaction"):
                         delivery.release(transaction=transaction)
-                    with pytest.raises(Unsupported, match="acquires no messages"):
+                    with pytest.raises(Unsupported, match="does not acquire messages"):
                         receiver.add_credit(1, transaction=transaction)
                     delivery.accept(transaction=transaction)
             assert broker.queue("q").depth == 0
@@ -338,7 +338,7 @@ async def test_acquired(commit: bool) -> None:
                 with pytest.raises(LocalProtocolError, match="until it ends"):
                     receiver.add_credit(1)
                 async with connection.transaction() as other:
-                    with pytest.raises(LocalProtocolError, match="another transaction"):
+                    with pytest.raises(LocalProtocolError, match="another open transaction"):
                         second.accept(transaction=other)
                 if not commit:
                     await transaction.rollback()

@@ -405,7 +405,7 @@ def test_no_body() -> None:
         assert QueuedMessage.read(payload, 0, 0.0).outgoing(0.0) == payload
     assert section(0x77, None) in Message(subject="x").encode()
     refused(b"")
-    with pytest.raises(DecodeError, match="an empty payload is no message"):
+    with pytest.raises(DecodeError, match="an empty payload is not a message"):
         QueuedMessage.read(b"", 0, 0.0)
 
 

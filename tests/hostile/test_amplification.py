@@ -178,7 +178,7 @@ def test_an_unknown_error_is_not_read() -> None:
     memory, calls = cost(lambda: read(data))
     assert memory < START
     assert calls < 50
-    with pytest.raises(DecodeError, match="close:list error: a described value of an unknown type is no error"):
+    with pytest.raises(DecodeError, match="close:list error: expected error, not a described value of an unknown type"):
         read(data)
 
 

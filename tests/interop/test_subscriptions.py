@@ -187,7 +187,7 @@ async def test_unsubscribe_in_use(peer: Peer) -> None:
         Connection(peer.url(), container_id=container) as two,
         one.subscription(topic, "s") as receiver,
     ):
-        with pytest.raises(LocalProtocolError, match="in use here"):
+        with pytest.raises(LocalProtocolError, match="in use by this connection"):
             await one.unsubscribe("s")
         if peer.name == "broker_j":
             await two.unsubscribe("s")

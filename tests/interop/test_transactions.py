@@ -156,7 +156,7 @@ async def test_acquire(peer: Peer) -> None:
         async with connection.receiver(address, credit=0) as receiver:
             async with connection.transaction() as transaction:
                 if peer.name == "artemis":
-                    with pytest.raises(Unsupported, match="acquires no messages"):
+                    with pytest.raises(Unsupported, match="does not acquire messages"):
                         receiver.add_credit(1, transaction=transaction)
                     peer.lacks("`Unsupported`")
                     return

@@ -84,7 +84,7 @@ def test_symbols_are_those_of_the_specification() -> None:
 )
 def test_other_descriptors_are_refused(descriptor: object) -> None:
     """What is not the ulong or the symbol of a section is none."""
-    with pytest.raises(DecodeError, match="no message section"):
+    with pytest.raises(DecodeError, match="does not begin a message section"):
         scan(encode(Described(descriptor, "v")))
 
 

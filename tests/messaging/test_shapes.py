@@ -229,9 +229,9 @@ def test_what_has_no_place_in_a_section() -> None:
         assert _compounds.map_shapes.simple
         assert _compounds.map_shapes.symbols
         for code, value, wrong in (
-            (0x74, body, "application_properties: a value is not of a simple type"),
-            (0x74, symbols, "application_properties: a key is of a type that has no place there"),
-            (0x72, simple, "message_annotations: a key is of a type that has no place there"),
+            (0x74, body, "application_properties: a value must have a simple type"),
+            (0x74, symbols, "application_properties: a key has a type that is not allowed there"),
+            (0x72, simple, "message_annotations: a key has a type that is not allowed there"),
         ):
             payload = bytes((0, 0x53, code)) + Message(value).encode()[3:]
             with pytest.raises(DecodeError, match=wrong):

@@ -112,7 +112,7 @@ def test_a_terminus_is_not_an_outcome() -> None:
     """What stands as default outcome has to be one, what stands as lifetime policy too."""
     terminus: Any = Target("x")
     for fields, reason in (
-        ({"default_outcome": terminus}, "default-outcome: .* is no outcome"),
+        ({"default_outcome": terminus}, "default-outcome: expected outcome, not "),
         (
             {"dynamic_node_properties": {Symbol("lifetime-policy"): terminus}},
             "dynamic-node-properties: .* lifetime-policy",

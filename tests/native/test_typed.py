@@ -27,7 +27,7 @@ def test_a_native_api_has_its_type() -> None:
 def test_another_dialect() -> None:
     """An API that the connection's dialect does not have is refused, with the names of both."""
     connection = Connection("amqp://localhost", dialect="0-10")
-    with pytest.raises(Unsupported, match="the connection speaks '0-10'; this API is that of 0-9-1, 0-9 and "):
+    with pytest.raises(Unsupported, match="the connection speaks '0-10'; this API needs 0-9-1, 0-9 and "):
         amqp091.native(connection)
     with pytest.raises(Unsupported, match=r"dialect '1\.0' has no native API"):
         amqp010.native(Connection("amqp://localhost"))

@@ -27,7 +27,7 @@ def test_facts_have_sources() -> None:
 def test_names() -> None:
     """Each is found by its name, and a wrong name is told what there is."""
     assert [profile(each.name) for each in PROFILES] == list(PROFILES)
-    with pytest.raises(LookupError, match=r"no profile 'rabbit'; there is .*'rabbitmq'"):
+    with pytest.raises(LookupError, match=r"there is no profile 'rabbit'; the profiles are .*'rabbitmq'"):
         profile("rabbit")
 
 

@@ -87,5 +87,5 @@ def test_require_replies(version: str, made: bool) -> None:
     if made:
         RABBITMQ.require_replies(version)
     else:
-        with pytest.raises(Unsupported, match=r"since 4\.2: give reply_to="):
+        with pytest.raises(Unsupported, match=r"before version 4\.2: give reply_to="):
             RABBITMQ.require_replies(version)

@@ -46,7 +46,7 @@ def test_each_has_a_name() -> None:
 )
 def test_not_of_this_type(queue_type: Any, name: str) -> None:
     """An argument that the queue type does not have is refused before anything is sent."""
-    with pytest.raises(ValueError, match=f"a {queue_type} queue has no {name}"):
+    with pytest.raises(ValueError, match=f"a {queue_type} queue has no argument {name}"):
         queue_arguments(queue_type, {name: 1}, {})
 
 

@@ -160,9 +160,9 @@ async def test_unbinding_asks_where_it_is() -> None:
 async def test_destinations() -> None:
     """A binding has one destination."""
     async with node() as (peer, connection), management(connection) as rabbit:
-        with pytest.raises(ValueError, match="name one of them"):
+        with pytest.raises(ValueError, match="name either a queue or an exchange"):
             await rabbit.bind("e")
-        with pytest.raises(ValueError, match="name one of them"):
+        with pytest.raises(ValueError, match="name either a queue or an exchange"):
             await rabbit.unbind("e", queue="q", exchange="e")
         assert peer.requests == []
 

@@ -298,9 +298,9 @@ def test_not_open(broker: BackgroundBroker) -> None:
     assert not connection.open
     with pytest.raises(LocalProtocolError, match="not open yet"):
         connection.remote  # noqa: B018
-    with pytest.raises(LocalProtocolError, match="opened by `with`"):
+    with pytest.raises(LocalProtocolError, match="open it with `with`"):
         connection.sender("orders")
-    with pytest.raises(LocalProtocolError, match="opened by `with`"):
+    with pytest.raises(LocalProtocolError, match="open it with `with`"):
         connection.unsubscribe("x")
     with connection, pytest.raises(LocalProtocolError, match="once"):
         connection.__enter__()

@@ -237,7 +237,7 @@ def test_str_keys_of_maps_are_symbols() -> None:
         (Everything(yes=0), "yes: 0 is not a boolean"),  # type: ignore[arg-type]
         (Everything(text=b"a"), "text: b'a' is not a string"),  # type: ignore[arg-type]
         (Everything(text=Inner(1)), "text: .* is not a string"),  # type: ignore[arg-type]
-        (Everything(text="\udc00"), "text: .* is no Unicode text"),
+        (Everything(text="\udc00"), "text: .* is not Unicode text"),
         (Everything(name="é"), "name: .* is not ASCII"),
         (Everything(name=5), "name: 5 is not a symbol"),  # type: ignore[arg-type]
         (Everything(data="a"), "data: 'a' is not a binary"),  # type: ignore[arg-type]
@@ -339,8 +339,8 @@ def test_described_and_composite() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (wire(0xF1), "test:inner:list number is mandatory, and missing"),
-        (wire(0xF1, None), "test:inner:list number is mandatory, and missing"),
+        (wire(0xF1), "test:inner:list number is mandatory, but missing"),
+        (wire(0xF1, None), "test:inner:list number is mandatory, but missing"),
         (wire(0xF1, "a"), "test:inner:list number: expected uint, found string"),
         (wire(0xF1, ULong(1)), "number: expected uint, found ulong"),
         (wire(0xF1, Described(ULong(1), UInt(1))), "number: expected uint, found a described value"),
@@ -349,25 +349,25 @@ def test_described_and_composite() -> None:
         (bytes.fromhex("0053f1c004015207" + "07"), "size is not that of its fields"),
         (bytes.fromhex("0053f1c002015207"), "size is not that of its fields"),
         (bytes.fromhex("0053f1c00301"), "behind the data"),
-        (bytes.fromhex("0053f1c0000152"), "items cannot be"),
+        (bytes.fromhex("0053f1c0000152"), "items do not fit into"),
         (bytes.fromhex("0053f1c10100"), "not a list"),
         (bytes.fromhex("0053f1"), "ends within"),
         (bytes.fromhex("0053"), "ends within"),
         (b"", "ends within"),
         (b"\x45", "a described value was expected, found list"),
-        (NEEDY + encode([UInt(1), "a"]), "names is mandatory, and missing"),
-        (NEEDY + encode([UInt(1), "a", Array("symbol", [])]), "names is mandatory, and missing"),
+        (NEEDY + encode([UInt(1), "a"]), "names is mandatory, but missing"),
+        (NEEDY + encode([UInt(1), "a", Array("symbol", [])]), "names is mandatory, but missing"),
         (wire(0xF3, *[None] * 15, "a"), "names: expected symbol, found string"),
         (wire(0xF3, *[None] * 15, Array("string", ["a"])), "names: expected symbol, found an array of string"),
         (wire(0xF3, *[None] * 15, Array("symbol", ["a"], [ULong(1)])), "names: expected symbol, found an array"),
-        (wire(0xF3, *[None] * 18, Described(ULong(0xF2), [])), "inner: a test:other:list is no inner"),
-        (wire(0xF3, *[None] * 18, "x"), "inner: a string is no inner"),
-        (wire(0xF3, *[None] * 19, {1: Described(ULong(0xF2), [])}), "inners: a test:other:list is no inner"),
+        (wire(0xF3, *[None] * 18, Described(ULong(0xF2), [])), "inner: expected inner, not a test:other:list"),
+        (wire(0xF3, *[None] * 18, "x"), "inner: expected inner, not a string"),
+        (wire(0xF3, *[None] * 19, {1: Described(ULong(0xF2), [])}), "inners: expected inner, not a test:other:list"),
         (wire(0xF3, *[None] * 18, Described(ULong(0xF1), [])), "test:inner:list number is mandatory"),
         (wire(0xF3, *[None] * 13, []), "properties: expected map, found list"),
         (wire(0xF3, *[None] * 5, Int(1)), "flag: expected boolean, found int"),
         (bytes.fromhex("0053f3c007064040404040") + b"\x56", "ends within|behind"),
-        (bytes.fromhex("0053f3c008064040404040") + b"\x56\x02", "0x02 is no boolean"),
+        (bytes.fromhex("0053f3c008064040404040") + b"\x56\x02", "0x02 is not a boolean"),
         (bytes.fromhex("0053f3c00d0940404040404040" + "4040"[:2] + "a1" + "ff61"), "."),
         (bytes.fromhex("0053f3c00c0a404040404040404040" + "a3ff"), "longer than the whole"),
     ],

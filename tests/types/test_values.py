@@ -77,7 +77,7 @@ def test_array_knows_its_type() -> None:
     assert Array("uint", [1]) == [1]
     assert Array("uint", [1]) != Array("int", [1])
     assert Array("uint", [1]) != Array("uint", [1], [Symbol("d")])
-    with pytest.raises(ValueError, match="no AMQP type"):
+    with pytest.raises(ValueError, match="not an AMQP type"):
         Array("word")  # type: ignore[arg-type]
 
 

@@ -254,12 +254,12 @@ class ClientConnection(ConnectionCore, EngineOwner):
         session = event.session
         if session.owner is NO_SESSION_OWNER:
             session.begin()
-            session.end(Error("amqp:not-implemented", "this client takes no sessions that its peer begins"))
+            session.end(Error("amqp:not-implemented", "this client does not accept sessions from its peer"))
         super()._on_session_begun(event)
 
     def _on_link_attached(self, event: LinkAttached) -> None:
         if event.link.owner is NO_LINK_OWNER:
-            event.link.refuse(Error("amqp:not-implemented", "this client takes no links that its peer attaches"))
+            event.link.refuse(Error("amqp:not-implemented", "this client does not accept links from its peer"))
         super()._on_link_attached(event)
 
     def _on_connection_opened(self, event: ConnectionOpened) -> None:
@@ -357,7 +357,8 @@ class ClientConnection(ConnectionCore, EngineOwner):
             self.open = False
             self._background.cancel()
             raise LocalProtocolError(
-                "a connection is closed by the task that opened it: keep its `async with` in one task, such as the "
+                "a connection must be closed by the task that opened it: keep its `async with` in one task, such "
+                "as the "
                 "lifespan of a web application or an anyio fixture; other tasks may use the connection meanwhile"
             ) from exc
         self._shield.shield = True
@@ -531,7 +532,7 @@ class Connection(LinkFactory):
         )
         core.tokens = keeper = token_keeper(core, tokens)
         if isinstance(tokens, LoginTokens) and settings["sasl"] is not None:
-            raise ValueError("LoginTokens choose the mechanism: leave sasl out, and see LoginTokens(mechanisms=...)")
+            raise ValueError("LoginTokens choose the mechanism: leave out sasl, and use LoginTokens(mechanisms=...)")
         dialect = settings["dialect"]
         core.supervisor = TransportSupervisor(
             url,
@@ -587,9 +588,9 @@ class Connection(LinkFactory):
             ValueError: as for `Connection`.
         """
         if settings.get("reconnect") is not None:
-            raise ValueError("a stream that is given cannot be connected again: leave reconnect out")
+            raise ValueError("a given stream cannot be connected again: leave out reconnect")
         if settings.get("dialect") == "auto":
-            raise ValueError("a stream that is given cannot be asked what is spoken on it: name the dialect")
+            raise ValueError("the dialect cannot be detected on a given stream: name it")
         connection = cls(url, **settings)
         core_of(connection).supervisor.given = stream, StreamFacts(secure=secure)
         return connection

@@ -38,7 +38,7 @@ Kind = tuple[Callable[[str], Any], str]
 
 TEXT: Final[Kind] = (str, "a text")
 COUNT: Final[Kind] = (int, "a whole number")
-SECONDS: Final[Kind] = (seconds, "seconds, 0 or more")
+SECONDS: Final[Kind] = (seconds, "a number of seconds, 0 or more")
 _SWITCH: Final[Kind] = (_on_or_off, "true or false")
 
 _KINDS: Final[dict[str, Kind]] = {
@@ -74,7 +74,7 @@ def read(name: str, text: str, kind: Kind) -> Any:
     try:
         return function(text)
     except (ValueError, KeyError):
-        raise ValueError(f"{name} is {words}, not {text!r:.80}") from None
+        raise ValueError(f"{name} must be {words}, not {text!r:.80}") from None
 
 
 def _settings(said: Mapping[str, Any]) -> ConnectionSettings:
@@ -108,7 +108,7 @@ def url_settings(address: Address) -> tuple[Address, ConnectionSettings]:
         return address, {}
     each = [_one_url(url) if isinstance(url, str) else (url, {}) for url in address]
     if any(said != each[0][1] for _, said in each):
-        raise ValueError("the URLs of one connection have the same parameters, each of them all")
+        raise ValueError("all URLs of a connection must have the same parameters")
     return [url for url, _ in each], _settings(each[0][1]) if each else {}
 
 
@@ -119,7 +119,7 @@ def _one_url(url: str) -> tuple[str, dict[str, Any]]:
     said: dict[str, Any] = {}
     for name, text in urllib.parse.parse_qsl(query, keep_blank_values=True):
         if name not in _KINDS:
-            raise ValueError(f"a URL has no parameter {name!r:.80}: there are {', '.join(_KINDS)}")
+            raise ValueError(f"unknown parameter {name!r:.80} in the URL: the parameters are {', '.join(_KINDS)}")
         if name in said:
             raise ValueError(f"the URL has the parameter {name} twice")
         said[name] = read(f"the URL's parameter {name}", text, _KINDS[name])
@@ -136,7 +136,7 @@ def secret(name: str, environ: Mapping[str, str]) -> str | None:
     if file is None:
         return value
     if value is not None:
-        raise ValueError(f"{name} and {name}_FILE are both set: one of them says it")
+        raise ValueError(f"{name} and {name}_FILE are both set: unset one of them")
     return first_line(file, f"{name}_FILE")
 
 
@@ -155,7 +155,7 @@ def first_line(file: str | os.PathLike[str], what: str = "") -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{named} cannot be read as text: {error}") from None
     if not line:
-        raise ValueError(f"{named}: the first line, which is the secret, is empty")
+        raise ValueError(f"{named}: the first line must have the secret, but is empty")
     return line
 
 
@@ -218,7 +218,7 @@ def from_environment(environ: Mapping[str, str] | None = None) -> tuple[list[str
     environ = os.environ if environ is None else environ
     said = secret(f"{PREFIX}URL", environ)
     if not (said or "").strip():
-        raise ValueError(f"say where the broker is: set {PREFIX}URL, or {PREFIX}URL_FILE to a file that has the URL")
+        raise ValueError(f"no broker is given: set {PREFIX}URL, or {PREFIX}URL_FILE to a file that has the URL")
     password = secret(f"{PREFIX}PASSWORD", environ)
     settings = environment_settings(environ)
     if (tokens := login_tokens(environ)) is not None:

@@ -147,12 +147,12 @@ class LinkFactory(ABC):
             credit = 1 if stream else 100
         if isinstance(address, Source):
             if dynamic:
-                raise LocalProtocolError("say dynamic in the Source that is given")
+                raise LocalProtocolError("set dynamic in the given Source")
             source = copy.copy(address)
             source.outcomes = source.outcomes or OUTCOME_NAMES
         else:
             if (address is None) is not dynamic:
-                raise LocalProtocolError("a receiver has an address, or is dynamic")
+                raise LocalProtocolError("a receiver needs an address, or dynamic=True")
             source = Source(address, dynamic=dynamic, outcomes=OUTCOME_NAMES)
         terms = LinkTerms(
             name=name if name is not None else connection.new_link_name("receiver"),
@@ -217,7 +217,9 @@ class LinkFactory(ABC):
         """
         connection, session = self._place()
         if durable and not global_ and not connection.named:
-            raise ValueError("a durable subscription is found again by the container_id: give the connection one")
+            raise ValueError(
+                "a durable subscription needs a connection with a container_id, by which the peer finds it again"
+            )
         subscribing = Subscribing(name, durable, shared, global_)
         terms = subscription_terms(
             subscribing,

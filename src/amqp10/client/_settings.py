@@ -76,7 +76,7 @@ class Reconnect:
     def __post_init__(self) -> None:
         for name, words in (("order", Order), ("on_uncertain", OnUncertain), ("on_stale", OnStale)):
             if getattr(self, name) not in get_args(words):
-                raise ValueError(f"{name} is one of {', '.join(get_args(words))}, not {getattr(self, name)!r}")
+                raise ValueError(f"{name} must be one of {', '.join(get_args(words))}, not {getattr(self, name)!r}")
         if not 0 < self.initial_delay <= self.max_delay < math.inf:
             raise ValueError(
                 "initial_delay must be positive, and max_delay finite and at least initial_delay, "
@@ -94,7 +94,7 @@ class Reconnect:
                 f"not {self.attempt_timeout} and {self.resume_timeout}"
             )
         if isinstance(self.redirect_hosts, str):
-            raise ValueError(f"redirect_hosts is a sequence of hosts, not one string: [{self.redirect_hosts!r}]")
+            raise ValueError(f"redirect_hosts must be a sequence of hosts, not one string: [{self.redirect_hosts!r}]")
         for host in self.redirect_hosts:
             if host != "*":
                 check_host(host.removeprefix("*."), "member of redirect_hosts")
@@ -154,7 +154,7 @@ class LoginTokens:
     def __post_init__(self) -> None:
         known = get_args(TokenMechanism)
         if isinstance(self.mechanisms, str) or not self.mechanisms or not set(self.mechanisms) <= set(known):
-            raise ValueError(f"mechanisms are some of {', '.join(known)}, not {self.mechanisms!r}")
+            raise ValueError(f"mechanisms must be some of {', '.join(known)}, not {self.mechanisms!r}")
         _check_timeout(self.timeout)
 
 

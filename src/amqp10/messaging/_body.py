@@ -22,7 +22,7 @@ class Data:
 
     def __init__(self, *parts: bytes | bytearray | memoryview) -> None:
         if not parts:
-            raise EncodeError("a data body has one section at least")
+            raise EncodeError("a data body must have at least one section")
         for part in parts:
             if not isinstance(part, bytes | bytearray | memoryview):
                 raise EncodeError(f"a data section must be bytes, not {type(part).__qualname__}")
@@ -61,10 +61,10 @@ class AmqpSequence:
 
     def __init__(self, *parts: Iterable[Any]) -> None:
         if not parts:
-            raise EncodeError("an amqp-sequence body has one section at least")
+            raise EncodeError("an amqp-sequence body must have at least one section")
         for part in parts:
             if not isinstance(part, list | tuple):
-                raise EncodeError(f"an amqp-sequence section is a list, not {type(part).__qualname__}")
+                raise EncodeError(f"an amqp-sequence section must be a list, not {type(part).__qualname__}")
         self.parts: tuple[list[Any], ...] = tuple(map(list, parts))
 
     def __iter__(self) -> Iterator[list[Any]]:

@@ -40,7 +40,7 @@ def wide_data_head(size: int) -> bytes:
         EncodeError: it is longer than a section can be.
     """
     if size > 0xFFFF_FFFF:
-        raise EncodeError(f"{size} octets are more than a data section can have")
+        raise EncodeError(f"{size} octets do not fit into a data section")
     return _DATA + pack_word(0xB0, size)
 
 

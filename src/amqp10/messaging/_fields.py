@@ -77,7 +77,7 @@ def milliseconds(ttl: timedelta) -> int:
         EncodeError: it is no timedelta, negative, or longer than 2³²-1 ms (49.7 days).
     """
     if not isinstance(ttl, timedelta):
-        raise EncodeError(f"a timedelta is wanted, not {type(ttl).__qualname__}")
+        raise EncodeError(f"a timedelta is required, not {type(ttl).__qualname__}")
     ms = -(-ttl // _MILLISECOND)
     if not 0 <= ms <= 0xFFFF_FFFF:
         raise EncodeError(f"{ttl} is out of range; a time-to-live is 0 to 4294967295 ms")
@@ -109,7 +109,7 @@ class Writers(dict[type, Writer]):
                 return self[base]
             if base in _AMQP_TYPES:
                 break
-        raise EncodeError(f"{self._wanted} is wanted, not {python.__qualname__}")
+        raise EncodeError(f"{self._wanted} is required, not {python.__qualname__}")
 
 
 _INTEGERS: Final = (int, UByte, UShort, UInt, ULong, Byte, Short, Int)
@@ -323,7 +323,7 @@ class MapSection:
         if entries and self.plans.write(out, entries):
             return
         if type(entries) is not dict and not isinstance(entries, Mapping):
-            raise EncodeError(f"{self.name}: a mapping is wanted, not {type(entries).__qualname__}")
+            raise EncodeError(f"{self.name}: a mapping is required, not {type(entries).__qualname__}")
         if not entries:
             return
         start = len(out) + 3
@@ -366,13 +366,13 @@ class MapSection:
         if end != section_end:
             raise DecodeError(f"the {NAMES[self.code]} section is not as long as it says")
         if type(entries) is Map and self._read_keys.issuperset(map(type, entries)):
-            raise DecodeError(f"{self.name}: a key comes twice")
+            raise DecodeError(f"{self.name}: the map has a key twice")
         if type(entries) is not dict:
-            raise DecodeError(f"{self.name}: a map is wanted, not {type(entries).__name__}")
+            raise DecodeError(f"{self.name}: a map is required, not {type(entries).__name__}")
         if not self._read_keys.issuperset(map(type, entries)):
-            raise DecodeError(f"{self.name}: a key is of a type that has no place there")
+            raise DecodeError(f"{self.name}: a key has a type that is not allowed there")
         if self._read_values is not None and not self._read_values.issuperset(map(type, entries.values())):
-            raise DecodeError(f"{self.name}: a value is not of a simple type")
+            raise DecodeError(f"{self.name}: a value must have a simple type")
         return entries
 
 

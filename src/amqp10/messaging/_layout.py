@@ -87,7 +87,7 @@ def section_at(payload: bytes, at: int) -> tuple[int, int, int]:
     if end > len(payload):
         raise DecodeError(f"the message ends within the section at offset {at}")
     if code not in NAMES:
-        raise DecodeError(f"the descriptor 0x{code:02x} at offset {at} is that of no message section")
+        raise DecodeError(f"the descriptor 0x{code:02x} at offset {at} does not begin a message section")
     return code, value_at, end
 
 
@@ -111,7 +111,9 @@ def _wide_descriptor(payload: bytes, at: int) -> tuple[int, int]:
     if at + 1 >= len(payload):
         raise DecodeError(f"the message ends within the section at offset {at}")
     if payload[at + 1] not in _DESCRIPTORS:
-        raise DecodeError(f"the descriptor at offset {at} is neither a symbol nor an ulong: that of no message section")
+        raise DecodeError(
+            f"the descriptor at offset {at} is neither a symbol nor a ulong, so it does not begin a message section"
+        )
     descriptor, value_at = decode_from(payload, at + 1)
     code = None
     if type(descriptor) is Symbol:
@@ -119,7 +121,7 @@ def _wide_descriptor(payload: bytes, at: int) -> tuple[int, int]:
     elif type(descriptor) is ULong and descriptor in NAMES:
         code = int(descriptor)
     if code is None:
-        raise DecodeError(f"the descriptor {descriptor!r:.80} at offset {at} is that of no message section")
+        raise DecodeError(f"the descriptor {descriptor!r:.80} at offset {at} does not begin a message section")
     return code, value_at
 
 
@@ -176,7 +178,7 @@ def _scan_any(payload: bytes) -> dict[int, Place]:
         last = code
         at = end
     if not places:
-        raise DecodeError("an empty payload is no message")
+        raise DecodeError("an empty payload is not a message")
     return places
 
 

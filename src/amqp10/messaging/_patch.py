@@ -101,7 +101,7 @@ def patch_header(payload: bytes, **changes: Unpack[HeadChanges]) -> bytes:
         TypeError: a keyword that `HeadChanges` does not have.
     """
     if not changes.keys() <= _CHANGES:
-        raise TypeError(f"{min(changes.keys() - _CHANGES)!r} is no field of the header, and no annotations")
+        raise TypeError(f"{min(changes.keys() - _CHANGES)!r} is neither a field of the header nor annotations")
     places, rest = _front(payload, MESSAGE_ANNOTATIONS)
     out = bytearray()
     if not _HEADER_NAMES.isdisjoint(changes):

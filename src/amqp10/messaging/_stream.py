@@ -108,7 +108,7 @@ class StreamDecoder:
                 return False
             self._check_end()
             if not self._size:
-                raise DecodeError("an empty payload is no message")
+                raise DecodeError("an empty payload is not a message")
         head, self._data = self._data[: self._at], self._data[self._at :]
         self._base, self._at = self._base + self._at, 0
         if head:
@@ -207,7 +207,7 @@ class StreamDecoder:
             raise DecodeError("the message ends within a section")
         if held > self._limit:
             raise DecodeError(
-                f"a message cannot be streamed if {held} bytes of it must be read at once: the limit is {self._limit}"
+                f"a message cannot be streamed if {held} bytes of it must be read together: the limit is {self._limit}"
             )
         if not self._more:
             self._missing = end - len(self._data)

@@ -20,5 +20,5 @@ def typed(connection: Connection, kind: type[API], spoken: str) -> API:
     """
     native = connection.native
     if not isinstance(native, kind):
-        raise Unsupported(f"the connection speaks {connection.dialect!r}; this API is that of {spoken}")
+        raise Unsupported(f"the connection speaks {connection.dialect!r}; this API needs {spoken}")
     return native

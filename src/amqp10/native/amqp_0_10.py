@@ -87,9 +87,9 @@ class Native(Topology):
             return []
         link = shown[0].link
         if any(each.link is not link for each in shown):
-            raise LocalProtocolError("messages of one receiver are acquired at a time")
+            raise LocalProtocolError("one call can acquire messages of only one receiver")
         if any(each.local_settled for each in shown):
-            raise LocalProtocolError("what is settled can not be acquired, nor what a `browser()` was shown")
+            raise LocalProtocolError("a settled message cannot be acquired, nor one that a `browser()` returned")
         session: SessionCore = link.session.owner  # type: ignore[assignment]
         acquired = await session.request(Acquire(tuple(shown)))
         return [each for each in shown if each in acquired]

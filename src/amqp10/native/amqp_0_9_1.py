@@ -91,7 +91,7 @@ class Native(Topology):
         Cancelling: it may have been done.
         """
         if not 1 <= prefetch <= 0xFFFF:
-            raise ValueError("a prefetch is 1 to 65535 deliveries")
+            raise ValueError(f"prefetch must be in 1..65535, not {prefetch}")
         await self._ask(LimitUnsettled(self._link(receiver), prefetch))
 
     async def recover(self, receiver: Receiver) -> None:

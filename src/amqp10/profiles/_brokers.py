@@ -387,7 +387,9 @@ def profile(name: str) -> Profile:
     for each in PROFILES:
         if each.name == name:
             return each
-    raise LookupError(f"no profile {name!r}; there is {', '.join(repr(each.name) for each in PROFILES)}")
+    raise LookupError(
+        f"there is no profile {name!r}; the profiles are {', '.join(repr(each.name) for each in PROFILES)}"
+    )
 
 
 def recognize(properties: Mapping[Any, Any], host: str = "") -> Profile:

@@ -146,7 +146,7 @@ class Profile:
         if self.replies_since and numbers and numbers < _numbers(self.replies_since):
             shown = version[:LONGEST_VERSION]
             raise Unsupported(
-                f"{self.title} {shown} makes no node for replies, it does since {self.replies_since}"
+                f"{self.title} {shown} makes no node for replies before version {self.replies_since}"
                 f"{self._advice('replies')}"
             )
 

@@ -30,5 +30,5 @@ def escape(name: str) -> str:
     RabbitMQ's management normalizes paths: "." and "..", percent-encoded or not, would name another resource.
     """
     if name in ("", ".", ".."):
-        raise ValueError(f"no queue or exchange can be named {name!r}")
+        raise ValueError(f"{name!r} cannot be the name of a queue or exchange")
     return quote(name, safe="")

@@ -81,7 +81,7 @@ def queue_arguments(queue_type: QueueType, said: Mapping[str, Any], more: Mappin
         if name not in _NAMES:
             raise TypeError(f"declare_queue() got an unexpected keyword argument {name!r}")
         if queue_type not in _NAMES[name]:
-            raise ValueError(f"a {queue_type} queue has no {name}")
+            raise ValueError(f"a {queue_type} queue has no argument {name}")
         arguments[_NAMES[name][queue_type]] = _spelled(name, value)
     return arguments | dict(more)
 

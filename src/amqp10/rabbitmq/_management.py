@@ -119,7 +119,7 @@ class Management:
         Cancelling: the links are detached, and the session is ended.
         """
         if LINK_PAIR not in self.requester.sender.connection.offered_capabilities:
-            raise Unsupported("the peer offers no pairs of links, which the management of RabbitMQ 4 needs")
+            raise Unsupported("the peer does not offer paired links, which the management of RabbitMQ 4 needs")
         async with AsyncExitStack() as stack:
             if self._session is not None:
                 await stack.enter_async_context(self._session)
@@ -340,7 +340,7 @@ class Management:
 
 def _destination(queue: str | None, exchange: str | None) -> tuple[str, str]:
     if (queue is None) is (exchange is None):
-        raise ValueError("a binding leads to a queue or to an exchange: name one of them")
+        raise ValueError("a binding has one destination: name either a queue or an exchange")
     return ("queue", queue) if queue is not None else ("exchange", exchange or "")
 
 

@@ -2065,7 +2065,7 @@ class Request(Facade):
             message: a `Message`; any other value is sent as the body of one.
 
         Raises:
-            LocalProtocolError: the request names no reply-to. It is not settled: accept or reject its `delivery`.
+            LocalProtocolError: the request has no reply-to. It is not settled: accept or reject its `delivery`.
             MessageRejected, MessageReleased, MessageModified, LinkDetached: the reply could not be delivered, for
                 instance because the requester is gone. The request is not settled.
             SessionEnded, ConnectionClosed, ConnectionLost, EncodeError, anyio.ClosedResourceError: see `Sender.send`

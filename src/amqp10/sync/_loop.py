@@ -360,7 +360,7 @@ class Opened(Facade):
 
     def _enter(self) -> Self:
         if self._block is not None:
-            raise LocalProtocolError("a connection is opened by `with` once; make a new one")
+            raise LocalProtocolError("a connection can be opened by `with` only once; make a new one")
         self._loop = Loop()
         try:
             return super()._enter()
@@ -386,7 +386,7 @@ class Opened(Facade):
 
     def _require_open(self) -> None:
         if self._block is None:
-            raise LocalProtocolError("the connection is not open yet: it is opened by `with`")
+            raise LocalProtocolError("the connection is not open yet: open it with `with`")
 
     def _get(self, name: str) -> Any:
         value = getattr(self._inner, name)

@@ -280,13 +280,13 @@ def check_archetype(code: int, data: bytes, at: int, archetype: str, what: str) 
     """
     if code:
         if archetype in provided:
-            raise DecodeError(f"{what}: a {name_of(code)} is no {archetype}")
+            raise DecodeError(f"{what}: expected {archetype}, not a {name_of(code)}")
         return
     kind = type_at(data, at)
     if kind is None and archetype in CLOSED:
-        raise DecodeError(f"{what}: a described value of an unknown type is no {archetype}")
+        raise DecodeError(f"{what}: expected {archetype}, not a described value of an unknown type")
     if kind is not None and archetype not in kind.provides:
-        raise DecodeError(f"{what}: a {kind.descriptor_name} is no {archetype}")
+        raise DecodeError(f"{what}: expected {archetype}, not a {kind.descriptor_name}")
 
 
 def provides(value: Any, archetype: str) -> bool:
@@ -309,5 +309,5 @@ def as_archetype(value: Any, archetype: str, what: str) -> Any:
     """
     composite = as_composite(value)
     if isinstance(composite, Composite) and archetype not in composite.provides:
-        raise DecodeError(f"{what}: a {composite.descriptor_name} is no {archetype}")
+        raise DecodeError(f"{what}: expected {archetype}, not a {composite.descriptor_name}")
     return composite

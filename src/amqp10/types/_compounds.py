@@ -38,7 +38,7 @@ def check_compound(data: bytes, at: int, end: int, count: int) -> None:
     if end > len(data):
         raise beyond(end, data)
     if count > end - at:
-        raise DecodeError(f"{count} items cannot be in {max(end - at, 0)} octets")
+        raise DecodeError(f"{count} items do not fit into {max(end - at, 0)} octets")
 
 
 @reads(0xC0)
@@ -263,7 +263,7 @@ def _elements(data: bytes, at: int, end: int, count: int, room: list[int]) -> tu
     name, width = CODES[code]
     if width:
         if count * width > end - at:
-            raise DecodeError(f"{count} elements cannot be in {max(end - at, 0)} octets")
+            raise DecodeError(f"{count} elements do not fit into {max(end - at, 0)} octets")
     else:
         # They take no bytes, so that nothing but a limit stands between a small array and all the memory.
         room[1] -= count * _LIST0_COST if code == 0x45 else count

@@ -177,7 +177,7 @@ def _scope(cls: type[Composite]) -> dict[str, Any]:
         "pack_short": pack_short,
         "pack_word": pack_word,
         "missing": lambda index: EncodeError(f"{_place(cls, index)} is mandatory"),
-        "absent": lambda index: DecodeError(f"{_place(cls, index)} is mandatory, and missing"),
+        "absent": lambda index: DecodeError(f"{_place(cls, index)} is mandatory, but missing"),
         "wrong": lambda index, code: _wrong(cls, index, code),
         "misfit": lambda what: DecodeError(f"{cls.descriptor_name}: {what}"),
     }
@@ -268,7 +268,7 @@ def _map_writer(declared: Field) -> Writer:
             value = keyed_to_write(value, keys) if keys is not None else value
             for _, item in value.items() if requires is not None else ():
                 if isinstance(item, Composite) and requires not in item.provides:
-                    raise EncodeError(f"{item!r:.80} is no {requires}")
+                    raise EncodeError(f"expected {requires}, not {item!r:.80}")
         plain(out, value)
 
     return write
@@ -279,7 +279,7 @@ def _archetype_writer(archetype: str | None) -> Writer:
 
     def write(out: bytearray, value: Any) -> None:
         if archetype is not None and not provides(value, archetype):
-            raise EncodeError(f"{value!r:.80} is no {archetype}")
+            raise EncodeError(f"expected {archetype}, not {value!r:.80}")
         WRITERS[type(value)](out, value)
 
     return write
@@ -540,7 +540,7 @@ def _special_reader(cls: type[Composite], index: int) -> Callable[[int, bytes, i
                 return READERS[code](data, at, room)
         value, at = read_composite(data, at, room)
         if isinstance(value, Composite) and requires not in value.provides:
-            raise DecodeError(f"{place}: a {value.descriptor_name} is no {requires}")
+            raise DecodeError(f"{place}: expected {requires}, not a {value.descriptor_name}")
         return value, at
 
     def read_several(code: int, data: bytes, at: int, room: list[int]) -> tuple[Any, int]:

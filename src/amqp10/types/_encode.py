@@ -322,7 +322,7 @@ def write_string(out: bytearray, value: str) -> None:
     try:
         raw = value.encode()
     except UnicodeEncodeError as e:
-        raise EncodeError(f"{value!r} is no Unicode text: {e.reason}") from None
+        raise EncodeError(f"{value!r} is not Unicode text: {e.reason}") from None
     size = len(raw)
     if size < 256:
         out += STRING_HEAD[size]
@@ -347,7 +347,7 @@ def write_symbol(out: bytearray, value: str) -> None:
 
 def _long_head(code: int, size: int) -> bytes:
     if size > _SIZE_LIMIT:
-        raise EncodeError(f"{size} octets are more than an AMQP value can have")
+        raise EncodeError(f"{size} octets do not fit into an AMQP value")
     return pack_word(code, size)
 
 
@@ -467,7 +467,7 @@ def close_compound(out: bytearray, start: int, count: int) -> None:
         out[start + 2] = count
     else:
         if size + 3 > _SIZE_LIMIT:
-            raise EncodeError(f"{size} octets are more than an AMQP value can have")
+            raise EncodeError(f"{size} octets do not fit into an AMQP value")
         out[start : start + 3] = _pack_wide(out[start] + 0x10, size + 3, count)
 
 

@@ -107,7 +107,7 @@ for _code, _values in SMALL_VALUES.items():
 def _boolean(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
     octet = data[at]
     if octet > 1:
-        raise DecodeError(f"0x{octet:02x} is no boolean")
+        raise DecodeError(f"0x{octet:02x} is not a boolean")
     return octet == 1, at + 1
 
 
@@ -163,7 +163,7 @@ def _float(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
 def _char(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
     point = unpack_word(data, at)[0]
     if point > 0x10FFFF or 0xD800 <= point <= 0xDFFF:
-        raise DecodeError(f"0x{point:x} is no Unicode character")
+        raise DecodeError(f"0x{point:x} is not a Unicode character")
     return Char(chr(point)), at + 4
 
 

@@ -78,9 +78,9 @@ def test_names_and_values_must_fit() -> None:
     """A parameter without a value and a value without a parameter are both mistakes."""
     with pytest.raises(ValueError, match=":y was given no value"):
         Selector("a = :x AND b = :y", x=1)
-    with pytest.raises(ValueError, match="has no :y"):
+    with pytest.raises(ValueError, match="does not use :y"):
         Selector("a = :x", x=1, y=2)
-    with pytest.raises(ValueError, match="has no :x"):
+    with pytest.raises(ValueError, match="does not use :x"):
         Selector("a = ':x'", x=1)
 
 

@@ -180,7 +180,7 @@ def test_a_malformed_message_is_kept_where_its_error_is_wanted() -> None:
         b"\x00\x53\x99\x40", Message(b"x").encode(), ddl="body BINARY, _decode_error STRING, priority INT"
     )
     assert first["body"] == b"\x00\x53\x99\x40"
-    assert "of no message section" in first["_decode_error"]
+    assert "does not begin a message section" in first["_decode_error"]
     assert second == {"body": b"x", "_decode_error": None, "priority": 4}
 
 
@@ -233,7 +233,7 @@ def test_a_malformed_message_of_a_log_has_its_offset() -> None:
     assert columns.take().column("offset").to_pylist() == [4]
     strict = Columns(schema("offset BIGINT"), offset_key="x-stream-offset")
     assert strict.add(bad, 5, 9) == 4
-    with pytest.raises(DecodeError, match="of no message section"):
+    with pytest.raises(DecodeError, match="does not begin a message section"):
         strict.add(bad, 4, 5)
 
 

@@ -148,7 +148,7 @@ class QueuedMessage:
     def _read_sections(self, front: _Front, now: float, wall: Clock) -> None:
         payload = self.payload
         if not payload:
-            raise DecodeError("an empty payload is no message: not even a body is in it")
+            raise DecodeError("an empty payload is not a message, for a message has a body")
         end = front.header
         header = _header_of(payload[:end]) if 0 < end <= _SHORT_HEADER else read_header(payload)
         if header.ttl is not None:

@@ -122,7 +122,7 @@ class TransportSupervisor:
     ) -> None:
         check_login(sasl, tls)
         if settings is not None and not isinstance(settings, Reconnect):
-            raise TypeError(f"reconnect is a Reconnect(), or None, not {settings!r:.200}")
+            raise TypeError(f"reconnect must be a Reconnect() or None, not {settings!r:.200}")
         self._ask = address if callable(address) else None
         self._hosts = endpoints(address)
         if not self._hosts and self._ask is None:
@@ -141,7 +141,9 @@ class TransportSupervisor:
         self.login: tuple[SASLSettings, TLSSettings | None] = sasl, tls  # what the callable said last, if there is one
         self._route = route
         if connect_timeout is not None and connect_timeout <= 0:
-            raise ValueError(f"connect_timeout is more than 0 seconds, or None for no limit, not {connect_timeout}")
+            raise ValueError(
+                f"connect_timeout must be more than 0 seconds, or None for no limit, not {connect_timeout}"
+            )
         self._attempt_timeout = (
             settings.attempt_timeout if settings else math.inf if connect_timeout is None else connect_timeout
         )
@@ -470,7 +472,8 @@ def check_login(sasl: Any, tls: Any) -> None:
         return
     if not isinstance(sasl, Sequence) or not all(isinstance(each, Mechanism) for each in sasl):
         raise TypeError(
-            f"sasl must be a mechanism, such as amqp10.Plain(USER, PASSWORD), or several, not a {type(sasl).__name__} "
+            "sasl must be a mechanism, such as amqp10.Plain(USER, PASSWORD), or a sequence of them, not a "
+            f"{type(sasl).__name__} "
             "of something else; False for no SASL layer"
         )
 

@@ -61,7 +61,7 @@ async def chunks(source: BodySource, size: int) -> AsyncGenerator[bytes | bytear
         while chunk := await _call(source.read, size):
             yield chunk
         if chunk is None:
-            raise BlockingIOError("the file does not block, so that its end cannot be told")
+            raise BlockingIOError("the file is non-blocking, so its end cannot be detected")
     elif isinstance(source, AsyncIterable):
         async for chunk in source:
             yield chunk

@@ -77,7 +77,7 @@ class Lifecycle:
             return self.lost()
         if self.interrupted and self.loss is not None:
             return fresh(self.loss)
-        return LocalProtocolError(f"the {self.kind} is not open yet: it is opened by `async with`")
+        return LocalProtocolError(f"the {self.kind} is not open yet: open it with `async with`")
 
     def lost(self) -> AmqpError | anyio.ClosedResourceError:
         """Return the error of work that was lost with an ended endpoint."""
@@ -89,7 +89,7 @@ class Lifecycle:
         """Record that `async with` opens the endpoint; that can be done once, in the connection's event loop."""
         self.check_loop()
         if self.entered:
-            raise LocalProtocolError(f"a {self.kind} is opened by `async with` once; make a new one")
+            raise LocalProtocolError(f"a {self.kind} can be opened by `async with` only once; make a new one")
         self.entered = True
 
     def end_for_good(self, error: AmqpError | None) -> None:

@@ -169,7 +169,7 @@ class ReceiverCore(ClientLink, AcquiringCore):
                 return FilterNotApplied(f"the peer does not apply the filters asked for: {names}", unapplied)
         if self.terms.properties.get(EXCLUSIVE) and not self.remote.properties.get(EXCLUSIVE):
             advice = self.connection.profile.hints.get("no exclusive", "it did not confirm the property 'exclusive'")
-            return Unsupported(f"the peer has no consumers that are exclusive by their own wish: {advice}")
+            return Unsupported(f"the peer does not let a consumer ask to be exclusive: {advice}")
         return None
 
     # Credit
@@ -221,10 +221,10 @@ class ReceiverCore(ClientLink, AcquiringCore):
     def _acquire_in(self, link: ReceiverLink, transaction: TransactionCore | None) -> None:
         if transaction is None or self.acquirer is not None:
             raise LocalProtocolError(
-                "the receiver acquires in a transaction: all its credit is part of that until it ends"
+                "the receiver acquires in a transaction, and all its credit belongs to that until it ends"
             )
         if link.streaming:
-            raise Unsupported("a streaming receiver acquires in no transaction")
+            raise Unsupported("a streaming receiver cannot acquire in a transaction")
         self.credit.flow_properties = {TXN_ID: transaction.acquire(self)}
         self.acquirer = transaction
         self._set_delivery_type(link, AcquiredDelivery)
@@ -387,7 +387,9 @@ class ReceiverCore(ClientLink, AcquiringCore):
                 "the peer took the delivery back, as brokers do when its outcome takes too long, and delivers the "
                 "message again: settle sooner, or raise the broker's consumer timeout"
             )
-        error = StaleDelivery("the link that the delivery came on was lost since: the peer delivers the message again")
+        error = StaleDelivery(
+            "the link on which the delivery arrived has been lost: the peer delivers the message again"
+        )
         error.__cause__ = self.loss
         return error
 

@@ -109,7 +109,7 @@ class Stale:
         self.owner = receiver
 
     def settle(self, *_: Any, **__: Any) -> None:
-        raise LocalProtocolError("the link that the delivery came on was lost since")
+        raise LocalProtocolError("the link on which the delivery arrived has been lost")
 
     discard = read = settle
 
@@ -481,13 +481,13 @@ class AcquiredDelivery(Delivery):
         elif state.txn_id == acquired.txn_id:
             super()._settle(state)
         else:
-            raise LocalProtocolError("the delivery was acquired in another transaction that is open")
+            raise LocalProtocolError("the delivery was acquired in another open transaction")
 
 
 def _unlisted(name: str, source: Source) -> Unsupported:
     """Return the error of an outcome that a source does not list."""
     names = ", ".join(source.outcomes or ())
-    return Unsupported(f"{name} is not among the outcomes that the source takes: {names}")
+    return Unsupported(f"{name} is not one of the outcomes that the source accepts: {names}")
 
 
 def settle_committed(delivery: Delivery) -> None:
@@ -533,4 +533,4 @@ async def _each(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
 
 def not_data(body: object) -> LocalProtocolError:
     """Return the error of reading a body piece by piece that is not binary data."""
-    return LocalProtocolError(f"the body is no data but a {type(body).__name__}: it is in the message, whole")
+    return LocalProtocolError(f"the body is a {type(body).__name__}, not data: read it from the message")

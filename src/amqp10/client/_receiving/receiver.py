@@ -119,7 +119,7 @@ class Receiver(Link):
             ValueError: `credit` is negative.
         """
         if credit < 0:
-            raise ValueError("credit is added, never taken back; drain() takes all of it back")
+            raise ValueError(f"credit must not be negative, not {credit}: drain() takes back all of it")
         self._core.add_credit(credit, None if transaction is None else core_of(transaction))
 
     async def drain(self) -> None:
@@ -190,7 +190,7 @@ class Receiver(Link):
         Cancelling: no delivery is lost: those that came stay for the next call.
         """
         if size < 1:
-            raise ValueError("a batch has room for one delivery at least")
+            raise ValueError(f"size must be at least 1, not {size}")
         core = self._core
         consumer = core.consumer
         consumer.check_free()

@@ -102,7 +102,7 @@ class StreamedDelivery(Delivery):
             if self.stream.aborted:
                 raise DeliveryAborted("the sender aborted the delivery before its end")
             if self._given_up:
-                raise LocalProtocolError("the delivery has its outcome: the rest of its body was given up with that")
+                raise LocalProtocolError("the delivery has an outcome, and the rest of its body was discarded")
             if self._failure is not None:
                 raise copy.copy(self._failure)
             try:
@@ -145,7 +145,9 @@ class StreamedDelivery(Delivery):
         if is_stale(self) or self.stream.whole or self.local_settled or receiver.connection.profile.early_outcomes:
             super()._settle(state)
         elif isinstance(state, TransactionalState):
-            raise LocalProtocolError("in a transaction a delivery is settled when all of it is here: read it first")
+            raise LocalProtocolError(
+                "in a transaction a delivery can be settled only when all of it has arrived: read it first"
+            )
         elif receiver.open and self.delivery_id is not None:
             encode(state)
             receiver.deferred.setdefault(self, state)

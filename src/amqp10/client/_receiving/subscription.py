@@ -44,9 +44,9 @@ class Subscribing:
 
     def __post_init__(self) -> None:
         if not self.name or "|" in self.name:
-            raise ValueError(f"a subscription's name is not empty and has no '|': {self.name!r}")
+            raise ValueError(f"the name of a subscription must not be empty or contain '|': {self.name!r}")
         if self.global_ and not self.shared:
-            raise ValueError("a subscription is global if containers share it: shared=True, global_=True")
+            raise ValueError("a global subscription is shared between containers: give shared=True with global_=True")
 
     @property
     def capabilities(self) -> tuple[Symbol, ...]:
@@ -102,10 +102,10 @@ class SubscriptionCore(ReceiverCore):
         asked, answered = self.terms.source, self.remote.source
         offered = (*self.connection.remote.offered_capabilities, *self.remote.offered_capabilities)
         if self._subscribing.shared and SHARED_SUBS not in offered:
-            return Unsupported("the peer has no shared subscriptions: it does not offer SHARED-SUBS")
+            return Unsupported("the peer does not support shared subscriptions: it does not offer SHARED-SUBS")
         if self._subscribing.durable and asked is not None and answered is not None and not self._kept(answered, asked):
             lifetime = f"expiry policy {answered.expiry_policy!r}, timeout {answered.timeout} s"
-            return Unsupported(f"the peer does not keep the subscription as long as asked for: {lifetime}")
+            return Unsupported(f"the peer does not keep the subscription for the requested time: {lifetime}")
         return super().examine()
 
     def _kept(self, answered: Source, asked: Source) -> bool:
@@ -167,7 +167,9 @@ def subscription_terms(
 async def end_subscription(connection: ConnectionCore, session: SessionCore, subscribing: Subscribing) -> None:
     """Attach to what the peer keeps under this name, by a null source, and close it (§2.6.3, §2.6.6; JMS mapping)."""
     if any(first == subscribing.link_name for _, first in connection.subscriptions.values()):
-        raise LocalProtocolError(f"the subscription {subscribing.name!r} is in use here: leave its receivers first")
+        raise LocalProtocolError(
+            f"the subscription {subscribing.name!r} is in use by this connection: close its receivers first"
+        )
     terms = LinkTerms(
         name=subscribing.link_name,
         target=Target(),

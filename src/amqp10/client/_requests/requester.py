@@ -260,7 +260,9 @@ class Requester:
         table, waiting = replies.waiting, Waiting(sender.new_signal)
         await replies.ready()
         if any(key in table for key in keys):
-            raise LocalProtocolError(f"a request with the correlation-id {request.correlation_id!r} waits already")
+            raise LocalProtocolError(
+                f"a request with the correlation-id {request.correlation_id!r} already waits for its response"
+            )
         if not replies.open:
             raise replies.gone()  # before it is sent: nobody could hear the reply
         table.update(dict.fromkeys(keys, waiting))
@@ -285,9 +287,9 @@ class Requester:
         recovery = replies.connection.recovery
         assert recovery is not None
         if not waiting.sure and (self._on_lost or recovery.settings.on_uncertain) == "raise":
-            raise DeliveryUncertain("the connection was lost: it is not known what became of the request") from (
-                replies.loss or core_of(self.sender).loss
-            )
+            raise DeliveryUncertain(
+                "the connection was lost, and the request may or may not have been processed"
+            ) from (replies.loss or core_of(self.sender).loss)
         if not replies.open:
             raise replies.gone()
 

@@ -59,7 +59,7 @@ class Request:
             message: a `Message`; any other value is sent as the body of one.
 
         Raises:
-            LocalProtocolError: the request names no reply-to. It is not settled: accept or reject its `delivery`.
+            LocalProtocolError: the request has no reply-to. It is not settled: accept or reject its `delivery`.
             MessageRejected, MessageReleased, MessageModified, LinkDetached: the reply could not be delivered, for
                 instance because the requester is gone. The request is not settled.
             SessionEnded, ConnectionClosed, ConnectionLost, EncodeError, anyio.ClosedResourceError: see `Sender.send`
@@ -70,7 +70,7 @@ class Request:
         request = self.message
         address = request.reply_to
         if not address:
-            raise LocalProtocolError("the request names no reply-to")
+            raise LocalProtocolError("the request has no reply-to")
         reply = message if isinstance(message, Message) else Message(message)
         correlation = request.correlation_id if request.correlation_id is not None else request.message_id
         async with self._responder._sender_to(address) as sender:

@@ -61,7 +61,7 @@ class BodyWriter:
         self._settled = settled
         self._transaction = transaction
         self._delivery: OutgoingDelivery | None = None
-        self._over = "the stream is not open yet: it is opened by `async with`"
+        self._over = "the stream is not open yet: open it with `async with`"
         self._link: SenderLink
 
     @property
@@ -82,7 +82,7 @@ class BodyWriter:
         Cancelling: nothing was sent and no credit used.
         """
         if self._delivery is not None:
-            raise LocalProtocolError("a stream is opened by `async with` once; make a new one")
+            raise LocalProtocolError("a stream can be opened by `async with` only once; make a new one")
         head = self._head()
         self._link = link = await self._sender.queue.wait_sendable()
         transaction = self._transaction
@@ -124,7 +124,7 @@ class BodyWriter:
         """
         size = len(chunk) if isinstance(chunk, bytes | bytearray) else memoryview(chunk).nbytes
         if self._size is not None and self.sent + size > self._size:
-            raise LocalProtocolError(f"{self.sent + size} bytes of a body that was said to have {self._size}")
+            raise LocalProtocolError(f"the body must have {self._size} bytes as announced, not {self.sent + size}")
         if not size:
             self._check()
             await anyio.lowlevel.checkpoint()
@@ -221,7 +221,7 @@ class BodyWriter:
     async def _finish(self) -> None:
         self._check()
         if self._size is not None and self.sent < self._size:
-            raise LocalProtocolError(f"{self.sent} bytes of a body that was said to have {self._size}")
+            raise LocalProtocolError(f"the body must have {self._size} bytes as announced, not {self.sent}")
         last = self.message.encode_footer()
         if not self.sent and not self._one_section:
             last = data_head(0) + last  # a message has a body, which may be empty

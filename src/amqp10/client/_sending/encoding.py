@@ -16,5 +16,5 @@ def encoded_body(body: object) -> bytes:
         return Message(body).encode()
     except EncodeError as error:
         if isinstance(body, list | tuple) and any(isinstance(each, Message) for each in body):
-            raise EncodeError(f"{error}: send_many sends several messages") from None
+            raise EncodeError(f"{error}: use send_many for several messages") from None
         raise

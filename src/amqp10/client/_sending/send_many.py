@@ -31,7 +31,9 @@ def check_messages(messages: object) -> None:
     """
     if isinstance(messages, str | bytes | bytearray | memoryview | Mapping | Message):
         kind = type(messages).__name__
-        raise TypeError(f"send_many takes an iterable of messages, not a {kind}: send() sends one, or make it a list")
+        raise TypeError(
+            f"messages must be an iterable of messages, not a {kind}: use send() for one message, or make it a list"
+        )
 
 
 class Pipeline(OutcomeCounter):

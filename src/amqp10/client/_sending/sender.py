@@ -162,7 +162,8 @@ class Sender(Link):
         core = self._core
         if message_format and core.connection.dialect != "1.0":
             raise Unsupported(
-                f"dialect {core.connection.dialect!r} has no message-format, and {message_format} is asked"
+                f"dialect {core.connection.dialect!r} has no message-format, so message_format must be 0, not "
+                f"{message_format}"
             )
         link = core.queue.free_link(len(payload)) or await core.queue.wait_sendable()
         delivery = core.hand_over(link, payload, settled, transaction, message_format)
@@ -250,7 +251,7 @@ class Sender(Link):
         """
         message = message if message is not None else Message()
         if message.body is not None:
-            raise ValueError("the message of a stream has no body yet: it is sent by the stream")
+            raise ValueError("the message of a stream must have no body: send the body with the stream")
         if size is not None and size < 0:
             raise ValueError(f"size must not be negative, not {size}")
         self._core.require("streaming", "streaming")

@@ -199,7 +199,7 @@ class CbsKeeper(TokenKeeper):
             said["expiration"] = Timestamp(int(token.expires_on * 1000))
         requester = await self._links()
         if not (self._connection.supervisor.secure or self._settings.allow_insecure):
-            raise InsecureTransport("the connection came back without TLS: no token is put there")
+            raise InsecureTransport("the connection was restored without TLS, so no token is sent on it")
         response = await requester.request(Message(AmqpValue(token.value), application_properties=said))
         answer = response.application_properties or {}
         status = first(answer, STATUS)

@@ -85,7 +85,7 @@ class ClientTransaction(TransactionCore):
 
     async def __aenter__(self) -> Self:
         if self.state != "new":
-            raise LocalProtocolError("a transaction is declared by `async with` once; make a new one")
+            raise LocalProtocolError("a transaction can be declared by `async with` only once; make a new one")
         self._support = _support(self._connection)
         session = self._session if self._session is not None else self._connection.default_session()
         self._coordinator = coordinator = await _coordinator_of(session)
@@ -127,7 +127,7 @@ class ClientTransaction(TransactionCore):
     def _check(self, link: LinkCore) -> None:
         """Raise unless work on that link can be part of this."""
         if self.state != "active":
-            raise LocalProtocolError("the transaction is not active: it takes work in its own block only")
+            raise LocalProtocolError("the transaction is not active: use it inside its `async with` block")
         coordinator = core_of(self._coordinator)
         if coordinator.over and coordinator.cause is not None:
             lost = f"it is rolled back, for its coordinator was lost: {coordinator.cause}"
@@ -162,11 +162,13 @@ class ClientTransaction(TransactionCore):
         receiver: LinkCore = delivery.link.owner  # type: ignore[assignment]
         self._check(receiver)
         if delivery.local_settled:
-            raise LocalProtocolError("the delivery is settled already: its outcome can be part of no transaction")
+            raise LocalProtocolError("the delivery is settled already, so its outcome cannot be part of a transaction")
         name = type(outcome).__name__.lower()
         if name not in self._support.outcomes:
             title = core_of(self._coordinator).connection.profile.title
-            raise Unsupported(f"{title} does not apply the outcome {name} in a transaction: give it outside of one")
+            raise Unsupported(
+                f"{title} does not apply the outcome {name} in a transaction: settle without the transaction"
+            )
         return self._accepted if type(outcome) is Accepted else TransactionalState(self.posted.txn_id, outcome)
 
     def outcome_written(self, delivery: IncomingDelivery) -> None:
@@ -179,7 +181,7 @@ class ClientTransaction(TransactionCore):
         """Record that a receiver acquires messages as part of this (§4.4.3); return the id for its flows."""
         self._check(receiver)
         if not self._support.acquires:
-            raise Unsupported(f"{receiver.connection.profile.title} acquires no messages in a transaction")
+            raise Unsupported(f"{receiver.connection.profile.title} does not acquire messages in a transaction")
         self._acquirers[receiver] = receiver.generation
         return self.posted.txn_id
 

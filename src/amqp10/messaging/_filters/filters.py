@@ -78,7 +78,7 @@ def filter_set(filters: Iterable[Filter], more: Mapping[Any, Any] | None = None)
     together = {name: each.described if isinstance(each, Filter) else each for name, each in (more or {}).items()}
     for each in filters:
         if each.name in together:
-            raise ValueError(f"two filters are named {str(each.name)!r}: give one another name by named()")
+            raise ValueError(f"two filters have the name {str(each.name)!r}: rename one with named()")
         together[each.name] = each.described
     return together or None
 
@@ -185,5 +185,5 @@ class HeadersBinding(Filter):
         if match not in ("all", "any"):
             raise ValueError(f"match must be 'all' or 'any', not {match!r}")
         if "x-match" in headers:
-            raise ValueError("x-match is said by `match`")
+            raise ValueError("x-match must be given as `match`")
         super().__init__({"x-match": Symbol(match), **headers})

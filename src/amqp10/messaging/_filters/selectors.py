@@ -48,11 +48,11 @@ def selector_literal(value: Any) -> str:
         return _signed(f"{mantissa}E{int(exponent)}" if exponent else mantissa)
     if isinstance(value, datetime):
         if value.tzinfo is None:
-            raise ValueError("a naive datetime is no moment: give it a time zone")
+            raise ValueError("a naive datetime is not a point in time: give it a time zone")
         return _signed(f"{round(value.timestamp() * 1000)}")
     if isinstance(value, list | tuple | set | frozenset):
         if not value:
-            raise ValueError("IN () is no condition")
+            raise ValueError("IN needs at least one value")
         return "(" + ", ".join(map(selector_literal, value)) + ")"
     if value is None:
         raise TypeError("nothing equals NULL in SQL: write IS NULL or IS NOT NULL")
@@ -67,7 +67,7 @@ def _signed(digits: str) -> str:
 def bind(expression: str, values: dict[str, Any]) -> str:
     """Replace each `:name` outside of quotes by its literal; without values the condition is returned unchanged."""
     if not isinstance(expression, str):
-        raise TypeError(f"a condition is a string, no {type(expression).__name__}")  # a null would be no filter
+        raise TypeError(f"a condition must be a string, not {type(expression).__name__}")  # a null would be no filter
     if not values:
         return expression
     unused = set(values)
@@ -83,7 +83,7 @@ def bind(expression: str, values: dict[str, Any]) -> str:
 
     bound = _PARAMETER.sub(literal, expression)
     if unused:
-        raise ValueError(f"the selector has no :{min(unused)}")
+        raise ValueError(f"the selector does not use :{min(unused)}")
     return bound
 
 
@@ -172,7 +172,9 @@ class EventPosition(Filter):
             TypeError: it is neither str nor int.
         """
         if not isinstance(offset, str | int):
-            raise TypeError(f"offset is a str, as event.offset, not {offset!r}: first() begins with the oldest event")
+            raise TypeError(
+                f"offset must be a str, such as event.offset, not {offset!r}: first() begins with the oldest event"
+            )
         return cls._at("offset", str(offset), inclusive)
 
     @classmethod
@@ -184,9 +186,11 @@ class EventPosition(Filter):
             ValueError: it is less than -1.
         """
         if not isinstance(number, int):
-            raise TypeError(f"number is an int, as event.sequence_number, not {number!r}")
+            raise TypeError(f"number must be an int, such as event.sequence_number, not {number!r}")
         if number < -1:
-            raise ValueError(f"number is -1 (before all events) or more, not {number}: first() begins with the oldest")
+            raise ValueError(
+                f"number must be -1 (before all events) or more, not {number}: first() begins with the oldest"
+            )
         return cls._at("sequence-number", f"{number:d}", inclusive)
 
     @classmethod
@@ -198,9 +202,9 @@ class EventPosition(Filter):
             ValueError: the datetime is naive.
         """
         if not isinstance(moment, datetime):
-            raise TypeError(f"moment is a datetime with a time zone, as datetime.now(UTC), not {moment!r}")
+            raise TypeError(f"moment must be a datetime with a time zone, such as datetime.now(UTC), not {moment!r}")
         if moment.tzinfo is None:
-            raise ValueError("a naive datetime is no moment: give it a time zone")
+            raise ValueError("a naive datetime is not a point in time: give it a time zone")
         return cls._at("enqueued-time", f"{math.floor(moment.timestamp() * 1000)}", inclusive)
 
     @classmethod

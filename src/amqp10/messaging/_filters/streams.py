@@ -39,18 +39,20 @@ class StreamOffset(Filter):
     def __init__(self, where: str | int | datetime | timedelta) -> None:
         if isinstance(where, timedelta):
             if where < timedelta(0):
-                raise ValueError("a stream has no messages of the future")
+                raise ValueError(f"an interval must not be negative, not {where}")
             where = f"{-(-where // timedelta(seconds=1))}s"
         elif isinstance(where, datetime):
             if where.tzinfo is None:
-                raise ValueError("a naive datetime is no moment: give it a time zone")
+                raise ValueError("a naive datetime is not a point in time: give it a time zone")
         elif isinstance(where, str):
             if where not in _WORDS and not _INTERVAL.fullmatch(where):
-                raise ValueError(f"{where!r} is no place in a stream: first, last, next, or an interval such as 10m")
+                raise ValueError(
+                    f"{where!r} is not a position in a stream: use first, last, next, or an interval such as 10m"
+                )
         elif isinstance(where, bool) or not isinstance(where, int):
-            raise TypeError(f"a place in a stream is no {type(where).__name__}")
+            raise TypeError(f"a position in a stream cannot be a {type(where).__name__}")
         elif where < 0:
-            raise ValueError("an offset is not negative")
+            raise ValueError(f"an offset must not be negative, not {where}")
         else:
             where = ULong(where)
         super().__init__(where)
@@ -76,7 +78,7 @@ class StreamFilter(Filter):
             raise ValueError("a stream filter must have at least one value")
         for value in values:
             if not isinstance(value, str):
-                raise TypeError(f"a value of a stream filter is a string, no {type(value).__name__}")
+                raise TypeError(f"a value of a stream filter must be a string, not {type(value).__name__}")
         super().__init__(list(values))
 
 
