@@ -6,6 +6,7 @@ import gc
 import math
 import os
 import re
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from functools import cache, wraps
 from inspect import iscoroutinefunction
@@ -16,6 +17,7 @@ import anyio
 import pytest
 from hypothesis import HealthCheck, settings
 from pytest_rerunfailures import ClientStatusDB, StatusDB
+from pytest_timeout import Settings
 
 from amqp10.broker import Broker
 
@@ -86,8 +88,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if is_end_to_end(item.path):
             item.add_marker("end_to_end")
-        if isinstance(item, pytest.Function) and not iscoroutinefunction(item.obj):
-            item.add_marker(pytest.mark.timeout(method="signal"))  # which fails the test, and goes on
         out = QUICK and any(map(item.get_closest_marker, NOT_QUICK))
         (left_out if out else chosen).append(item)
     if left_out:
@@ -185,9 +185,49 @@ def anyio_backend(request: pytest.FixtureRequest) -> str | Backend:
     return jumping(backend)
 
 
+class OutOfTime(BaseException):
+    """A phase of a test has taken too long.
+
+    What pytest-timeout raises is taken by Hypothesis for the fault of an example: it tries that example, and ones like
+    it, again and again, and no timer runs any more. Nor does one where a test is run again.
+    """
+
+
+LIMIT = pytest.StashKey[float]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Settings) -> bool:
+    """Keep the limit, in place of pytest-timeout's own timer."""
+    item.stash[LIMIT] = settings.timeout
+    return True
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    """Have a signal raise `OutOfTime`, and again each minute: what calls back without a caller drops an exception."""
+    limit = item.stash.get(LIMIT, 0)
+
+    def end(*_: object) -> None:
+        raise OutOfTime(f"{item.nodeid} has not ended after {limit} s")
+
+    signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, limit, 60)
+    try:
+        return (yield)
+    except OutOfTime:
+        gc.collect()  # now: CPython 3.11 parses no source for the report while it finalizes the objects of an event loop
+        raise
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+pytest_runtest_call = pytest_runtest_teardown = pytest_runtest_setup
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
-    """End a coroutine that waits too long by its own means, before the timeout ends the whole worker.
+    """End a coroutine that waits too long by its own means, before the timeout ends its event loop.
 
     Whoever has a clock that jumps is ended where that stands still, too: see `Watch`.
     """

@@ -14,7 +14,7 @@ from amqp10.dialects.v1_0.wire import frames as _frames
 from amqp10.dialects.v1_0.wire.frames import AMQP_HEADER, FrameReader, TransferTemplate, encode_frame
 from amqp10.dialects.v1_0.wire.performatives import Attach, Begin, Flow, Open, Transfer
 from amqp10.engine import ConnectionTerms, Engine, LinkTerms, ReceiverLink, SessionTerms, dialect
-from amqp10.errors import RemoteProtocolError
+from amqp10.errors import DecodeError, RemoteProtocolError
 from amqp10.messaging import ACCEPTED, Source, Target
 
 FIRST = 0xFFFF_FFF0  # of the delivery-ids: they soon pass the end of their numbers
@@ -248,6 +248,37 @@ def test_where_two_look_alike_a_run_begins() -> None:
         wanted = 0 if rest is alike[0] else 1
         assert [each[1] for each in reader.by_turns(3, 100)] == [FIRST + 3] * wanted
         assert reader.by_turns(3, 0) == []
+
+
+WIDE = b"".join(in_list32(transfer(n, n & 1, n.to_bytes(4, "big"), False, 0, 5, False)) for n in range(5))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("cut", range(1, len(WIDE)))
+def test_wide_ones_of_links_by_turns_are_cut_anywhere(cut: int) -> None:
+    """The first octets of a list32 do not tell links apart, and the data may end within those that do."""
+    client, links = engine(1000, (100, 100), 0, False)
+    client.receive_data(WIDE[:cut])
+    client.receive_data(WIDE[cut:])
+    assert [[each.tag[-1] for each in link.incoming] for link in links] == [[0, 2, 4], [1, 3]]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("octets", range(8, len(WIDE) // 5))
+def test_a_frame_that_ends_within_its_key_is_refused(octets: int) -> None:
+    """Even where those before it had this key."""
+    frame = WIDE[: len(WIDE) // 5]
+    reader = FrameReader(600, reuses=True)
+    reader.feed(frame * 3)
+    assert all(reader.next() for _ in range(3))
+    reader.feed(octets.to_bytes(4, "big") + frame[4:octets])
+    if octets == 8:
+        assert reader.next() == (0, 3, None, b"")  # an empty frame
+    elif octets < len(frame) - 5:
+        with pytest.raises(DecodeError):
+            reader.next()
+    else:
+        assert reader.next()[3] == frame[-5:octets]  # type: ignore[index]
 
 
 @pytest.mark.parametrize("limit", [0, 5])

@@ -88,8 +88,8 @@ def read_mixed(
     for _ in range(most):
         body = at + 8
         known = layouts.get(data[body : body + KEY])
-        while isinstance(known, int):
-            known = layouts.get(data[body : body + known])
+        if isinstance(known, int):
+            known = by_longer_key(layouts, data, body, known)
         if known is None or known is before:
             break
         length, _, first, between, after, _, unpack = known
@@ -105,6 +105,19 @@ def read_mixed(
         before = known
         at = end
     return found, at
+
+
+def by_longer_key(layouts: Layouts, data: bytes, body: int, length: int) -> TransferLayout | None:
+    """Return the layout that only its first `length` bytes tell apart from others, or even more of them.
+
+    None: it is not known, or the data ends within these bytes. (What is cut short may be equal to a shorter key.)
+    """
+    while body + length <= len(data):
+        known = layouts.get(data[body : body + length])
+        if not isinstance(known, int):
+            return known
+        length = known
+    return None
 
 
 def _same(data: bytes, at: int, size: int) -> bool:

@@ -13,7 +13,7 @@ from ....errors import DecodeError, RemoteProtocolError
 from ....messaging.payloads import LARGE, Pieces
 from ....types import Composite, decode_composite
 from ....types.codec import type_at
-from .bulk import KEY, Layouts, read_mixed, read_run
+from .bulk import KEY, Layouts, by_longer_key, read_mixed, read_run
 from .bulk import Alike as Alike
 from .bulk import Mixed as Mixed
 from .performatives import (
@@ -184,8 +184,8 @@ class FrameReader:
         if kind == FRAME_AMQP:
             layouts = self._layouts
             known = layouts.get(key := data[body : body + KEY])
-            while isinstance(known, int):
-                known = layouts.get(data[body : body + known])
+            if isinstance(known, int):
+                known = by_longer_key(layouts, data, body, known)
             if known is not None:
                 length, unpack, before, between, after, transfer, _ = known
                 payload = body + length
