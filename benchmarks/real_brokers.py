@@ -112,7 +112,8 @@ def artemis(certificates: Path, folder: Path) -> Iterator[dict[str, Running]]:
         servers.ARTEMIS, options=(*servers.ARTEMIS.options, *JAVA), files=(("etc/broker.xml", str(config)),)
     )
     servers.write_trust_store(certificates, servers.java())
-    with servers.serving(recipe, certificates) as server:
+    with servers.serving(recipe, certificates) as broker:
+        server = broker.server
         yield {kind: Running(f"amqp://127.0.0.1:{server.ports['amqp']}/orders", server.pid) for kind in KINDS}
 
 
@@ -120,13 +121,14 @@ def artemis(certificates: Path, folder: Path) -> Iterator[dict[str, Running]]:
 def rabbitmq(certificates: Path) -> Iterator[dict[str, Running]]:
     """RabbitMQ with a classic queue, and a quorum queue, which is the kind whose messages it syncs."""
 
-    async def declare() -> None:
+    async def declare(server: servers.Server) -> None:
         async with Connection(server.url()) as connection, management(connection) as rabbit:
             await rabbit.declare_queue("memory", "classic")
             await rabbit.declare_queue("store", "quorum")
 
-    with servers.serving_rabbitmq(certificates, servers.NEWEST) as server:
-        anyio.run(declare)
+    with servers.serving_rabbitmq(certificates, servers.NEWEST) as broker:
+        server = broker.server
+        anyio.run(declare, server)
         url = f"amqp://127.0.0.1:{server.ports['amqp']}//queues"
         yield {kind: Running(f"{url}/{kind}", server.pid) for kind in KINDS}
 

@@ -216,7 +216,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
     try:
         return (yield)
     except OutOfTime:
-        gc.collect()  # now: CPython 3.11 parses no source for the report while it finalizes the objects of an event loop
+        gc.collect()  # what an event loop leaves: CPython 3.11 fails where that happens while a report is made
         raise
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,6 +16,8 @@ from .brokers import (
     ARTEMIS,
     BROKER_J,
     NEWEST,
+    Mortal,
+    MortalRabbitMQ,
     Recipe,
     Server,
     Unavailable,
@@ -26,6 +28,33 @@ from .brokers import (
     write_trust_store,
 )
 from .clients import PROGRAMS, Program
+
+KEPT: list[Mortal | MortalRabbitMQ] = []
+"""The real brokers of this process that are to serve until its tests have ended."""
+
+
+def kept(broker: Mortal | MortalRabbitMQ) -> Iterator[Server]:
+    """The broker's server, which is started again if it ends by itself: Broker-J does so at an error of its own."""
+    KEPT.append(broker)
+    yield broker.server
+    KEPT.remove(broker)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Let one broker that ended fail one test, which is run again, and not all that come after it."""
+    for broker in KEPT:
+        if broker.ended():
+            broker.restart()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Say in the report of a test that failed which broker has ended, and why."""
+    report = yield
+    if report.failed:
+        report.sections += [("broker", said) for broker in KEPT if (said := broker.ended())]
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -59,8 +88,8 @@ def broker_j(authority: Path) -> Iterator[Server]:
 def rabbitmq(authority: Path) -> Iterator[Server]:
     """RabbitMQ 4.0. Ports: amqp (PLAIN, ANONYMOUS), amqps (PLAIN, EXTERNAL); queues are to be declared."""
     try:
-        with serving_rabbitmq(authority) as server:
-            yield server
+        with serving_rabbitmq(authority) as broker:
+            yield from kept(broker)
     except Unavailable as error:
         unavailable(f"no rabbitmq: {error}")
 
@@ -69,8 +98,8 @@ def rabbitmq(authority: Path) -> Iterator[Server]:
 def rabbitmq_43(authority: Path) -> Iterator[Server]:
     """RabbitMQ 4.3 or a later one, with the same ports."""
     try:
-        with serving_rabbitmq(authority, NEWEST) as server:
-            yield server
+        with serving_rabbitmq(authority, NEWEST) as broker:
+            yield from kept(broker)
     except Unavailable as error:
         unavailable(f"no rabbitmq of {NEWEST}: {error}")
 
@@ -118,8 +147,8 @@ def running(recipe: Recipe, certificates: Path) -> Iterator[Server]:
     try:
         if not (certificates / "clients.p12").exists():
             write_trust_store(certificates, java())
-        with serving(recipe, certificates) as server:
-            yield server
+        with serving(recipe, certificates) as broker:
+            yield from kept(broker)
     except Unavailable as error:
         unavailable(f"no {recipe.name}: {error}")
 

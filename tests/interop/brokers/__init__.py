@@ -19,6 +19,7 @@ from ._postgresql import MortalPostgreSQL as MortalPostgreSQL
 from ._postgresql import serving_postgresql as serving_postgresql
 from ._rabbitmq import NEWEST as NEWEST
 from ._rabbitmq import STABLE as STABLE
+from ._rabbitmq import MortalRabbitMQ as MortalRabbitMQ
 from ._rabbitmq import mortal_rabbitmq as mortal_rabbitmq
 from ._rabbitmq import serving_rabbitmq as serving_rabbitmq
 from ._recipes import ARTEMIS as ARTEMIS

@@ -6,6 +6,7 @@ import json
 import signal
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 from . import (
@@ -31,12 +32,12 @@ def main() -> int | str:
         with tempfile.TemporaryDirectory(prefix="amqp10-tls-") as folder:
             certificates = Path(folder)
             write_certificates(certificates)
-            if sys.argv[1] in RECIPES:
-                write_trust_store(certificates, java())
-                running = serving(RECIPES[sys.argv[1]], certificates)
-            else:
-                running = serving_rabbitmq(certificates)
-            with running as server:
+            with ExitStack() as stack:
+                if sys.argv[1] in RECIPES:
+                    write_trust_store(certificates, java())
+                    server = stack.enter_context(serving(RECIPES[sys.argv[1]], certificates)).server
+                else:
+                    server = stack.enter_context(serving_rabbitmq(certificates)).server
                 urls = {port: server.url(port, None if port == "external" else "user") for port in server.ports}
                 print(json.dumps({"urls": urls, "certificates": folder, "pid": server.pid}, indent=2), flush=True)
                 signal.pause()

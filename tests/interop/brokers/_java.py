@@ -2,7 +2,7 @@
 
     recipe = Recipe(name, ports=..., main=..., ready=...)     what there is to know about one broker
     install(recipe)                                           -> the folder of its jars, downloaded once
-    with serving(recipe, certificates) as server: ...         -> a process of its own, gone afterwards
+    with serving(recipe, certificates) as broker: ...         -> a process of its own, gone afterwards
 
 Downloads are kept in `$AMQP10_BROKERS`, by default `${XDG_CACHE_HOME:-~/.cache}/amqp10/brokers`, in a folder named
 after the hash of the pom, so that a changed pom is another folder.
@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...kit.free_ports import free_ports
@@ -175,7 +175,7 @@ def copy_jars(pom: Path, folder: Path) -> None:
 
 
 @contextmanager
-def serving(recipe: Recipe, certificates: Path) -> Iterator[Server]:
+def serving(recipe: Recipe, certificates: Path) -> Iterator[Mortal]:
     """Run the broker on fresh data until the block is left.
 
     Raises:
@@ -185,15 +185,13 @@ def serving(recipe: Recipe, certificates: Path) -> Iterator[Server]:
     program, jars = java(), install(recipe)
     with tempfile.TemporaryDirectory(prefix=f"amqp10-{recipe.name}-", ignore_cleanup_errors=True) as folder:
         for attempt in range(3):
-            data = Path(folder, str(attempt))
-            process, ports = _start(recipe, program, jars, certificates, data)
+            broker = Mortal(recipe, program, jars, certificates, Path(folder, str(attempt)))
             try:
-                log = data / "broker.log"
-                if _wait_until_it_serves(recipe, process, ports, log):
-                    yield Server(recipe.name, ports, process.pid, certificates, log)
+                if broker.serves():
+                    yield broker
                     return
             finally:
-                _stop(process)
+                broker.stop()
     raise DidNotStart(f"{recipe.name}: its ports were taken by others three times")
 
 
@@ -204,11 +202,18 @@ class Mortal:
         self._made_of = recipe, program, jars, certificates, data
         self._process, ports = _start(*self._made_of)
         self.server = Server(recipe.name, ports, self._process.pid, certificates, data / "broker.log")
-        self._until_it_serves()
 
-    def _until_it_serves(self) -> None:
-        if not _wait_until_it_serves(self._made_of[0], self._process, self.server.ports, self.server.log):
-            raise DidNotStart(f"{self.server.name}: a port of it was taken by others")
+    def serves(self) -> bool:
+        """Wait until it serves; False if another process has taken one of its ports meanwhile."""
+        return _wait_until_it_serves(self._made_of[0], self._process, self.server.ports, self.server.log)
+
+    def ended(self) -> str | None:
+        """What is to be said if it has ended by itself, with the end of its log."""
+        return last_words(self._process, self.server)
+
+    def stop(self) -> None:
+        """End it in its own way."""
+        _stop(self._process)
 
     def kill(self) -> None:
         """End it by SIGKILL, as a crash would."""
@@ -218,7 +223,9 @@ class Mortal:
     def restart(self) -> None:
         """Start it after that."""
         self._process, _ = _start(*self._made_of, self.server.ports)
-        self._until_it_serves()
+        self.server = replace(self.server, pid=self._process.pid)
+        if not self.serves():
+            raise DidNotStart(f"{self.server.name}: a port of it was taken by others")
 
 
 @contextmanager
@@ -233,6 +240,8 @@ def mortal(recipe: Recipe, certificates: Path) -> Iterator[Mortal]:
     with tempfile.TemporaryDirectory(prefix=f"amqp10-{recipe.name}-", ignore_cleanup_errors=True) as folder:
         broker = Mortal(recipe, program, jars, certificates, Path(folder, "data"))
         try:
+            if not broker.serves():
+                raise DidNotStart(f"{recipe.name}: a port of it was taken by others")
             yield broker
         finally:
             broker.kill()
@@ -291,6 +300,13 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def last_words(process: subprocess.Popen[bytes], server: Server) -> str | None:
+    """How the process ended and what its log said last; None while it runs."""
+    code = process.poll()
+    said = "" if code is None else server.log.read_text(errors="replace")[-4000:]
+    return None if code is None else f"{server.name} ended by itself with {code}; its log ends with:\n{said}"
 
 
 def accepts(port: int) -> bool:

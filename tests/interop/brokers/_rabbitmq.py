@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ...kit.free_ports import free_ports
 from ._debian import loader, unpacked
-from ._java import HERE, HOST, START_SECONDS, DidNotStart, Server, accepts
+from ._java import HERE, HOST, START_SECONDS, DidNotStart, Server, accepts, last_words
 
 NAME = "rabbitmq"
 STABLE = "trixie"
@@ -38,7 +38,7 @@ def install_rabbitmq(suite: str = STABLE) -> Path:
 
 
 @contextmanager
-def serving_rabbitmq(certificates: Path, suite: str = STABLE) -> Iterator[Server]:
+def serving_rabbitmq(certificates: Path, suite: str = STABLE) -> Iterator[MortalRabbitMQ]:
     """Run it on fresh data until the block is left.
 
     Raises:
@@ -48,10 +48,13 @@ def serving_rabbitmq(certificates: Path, suite: str = STABLE) -> Iterator[Server
     root = install_rabbitmq(suite)
     with tempfile.TemporaryDirectory(prefix=f"amqp10-{NAME}-", ignore_cleanup_errors=True) as folder:
         for attempt in range(3):
-            with _attempt(root, Path(folder, str(attempt)), certificates) as server:
-                if server is not None:
-                    yield server
+            broker = MortalRabbitMQ(root, Path(folder, str(attempt)), certificates)
+            try:
+                if broker.start():
+                    yield broker
                     return
+            finally:
+                broker.end()  # the data is not needed any more, so there is nothing to wait for
     raise DidNotStart(f"{NAME}: its ports were taken by others three times")
 
 
@@ -77,16 +80,6 @@ def mortal_rabbitmq(
             yield broker
         finally:
             broker.end()
-
-
-@contextmanager
-def _attempt(root: Path, data: Path, certificates: Path) -> Iterator[Server | None]:
-    """The broker on ports that are free just now; None if another process has taken one of them meanwhile."""
-    broker = MortalRabbitMQ(root, data, certificates)
-    try:
-        yield broker.server if broker.start() else None
-    finally:
-        broker.end()  # the data is not needed any more, so there is nothing to wait for
 
 
 class MortalRabbitMQ:
@@ -121,6 +114,11 @@ class MortalRabbitMQ:
         """Start it after that."""
         if not self.start():
             raise DidNotStart(f"{NAME}: a port of it was taken by others")
+
+    def ended(self) -> str | None:
+        """What is to be said if it has ended by itself, with the end of its log."""
+        assert self._broker is not None
+        return last_words(self._broker, self.server)
 
     def alarm(self, on: bool) -> None:
         """Have it run out of memory, as far as it knows, or not any more: publishers are blocked meanwhile.
