@@ -131,13 +131,13 @@ def test_archetypes() -> None:
     for fits in (Binding(), unknown, Described(Symbol("example:binding:list"), [])):
         assert Shelf.decode(Shelf(fits, {1: fits}).encode()).usual in (fits, Binding())
     for wrong in (Book("t"), Described(CODE, ["t"]), "binding", 1):
-        with pytest.raises(EncodeError, match=r"example:shelf:list usual: .* is no example:binding"):
+        with pytest.raises(EncodeError, match=r"example:shelf:list usual: expected example:binding, not .*"):
             Shelf(wrong).encode()
-        with pytest.raises(DecodeError, match=r"example:shelf:list usual: .* is no example:binding"):
+        with pytest.raises(DecodeError, match=r"example:shelf:list usual: expected example:binding, not .*"):
             Shelf.decode(encode(Described(code, [wrong])))
-    with pytest.raises(EncodeError, match=r"example:shelf:list others: .* is no example:binding"):
+    with pytest.raises(EncodeError, match=r"example:shelf:list others: expected example:binding, not .*"):
         Shelf(others={1: Book("t")}).encode()
-    with pytest.raises(DecodeError, match=r"example:shelf:list others: .* is no example:binding"):
+    with pytest.raises(DecodeError, match=r"example:shelf:list others: expected example:binding, not .*"):
         Shelf.decode(encode(Described(code, [None, {1: Book("t")}])))
 
 
