@@ -4,7 +4,7 @@ Each member has a default that is right for every dialect. An engine without a f
 owner that does not use one never sees it.
 
     send without objects          SenderLink.post              an accepted and settled message never becomes a delivery
-    send many at once             run_room, send_run           one call, and one look at credit and window
+    send many at once             SenderLink.send_run          one call, and one look at credit and window
     the owner's own deliveries    delivery_type                the user holds the engine's object
     receive without objects       by_portions, waiting, bring  deliveries are made as they are taken
     settle like the last one      ReceiverLink.joins           no check of states, one range on the wire
@@ -51,26 +51,34 @@ class SenderFastLane:
     Attributes:
         delivery_type: the class of the deliveries that `send` makes. Rule: the owner may set a subclass before
             the first message is sent.
-        run_room: the number of messages that `send_run` takes now; 0 if each is to be sent by itself.
+        largest_in_run: the most octets that a message of `send_run` may have.
     """
 
     delivery_type: type[OutgoingDelivery] = OutgoingDelivery
-    run_room: int = 0
+    largest_in_run: int = 0
 
-    def send_run(self, payloads: Sequence[bytes], waiters: Sequence[object], *, settled: bool = False) -> int:
-        """Send messages as `send` does one after the other, if each is of one frame.
+    def run_room(self, sharers: int) -> int:
+        """Return how many messages `send_run` takes now, if `sharers` links of the session each send as many.
 
-        Rule: not more than `run_room`, and all of message-format 0.
+        It is 0 if each message is to be sent by itself.
+        """
+        return 0
+
+    def send_run(self: _Sends, payloads: Sequence[bytes], waiters: Sequence[object], *, settled: bool = False) -> None:
+        """Send messages as `send` does one after the other.
+
+        Rule: `run_room` of them at most, of `largest_in_run` octets at most, and all of message-format 0.
 
         Args:
             payloads: the encoded messages.
             waiters: what becomes the `waiter` of each delivery.
             settled: send them settled.
 
-        Returns:
-            How many were sent: all of them, or 0. In that case call `send` for each.
+        Raises:
+            LocalProtocolError: as for `send`.
         """
-        return 0
+        for payload, waiter in zip(payloads, waiters, strict=True):
+            self.send(payload, settled=settled).waiter = waiter
 
     def post(self: _Sends, payload: bytes, waiter: OutcomeCounter, *, settled: bool = False) -> OutgoingDelivery | None:
         """Send a message like `send`, for an owner that only counts outcomes and does not hold deliveries.

@@ -1,8 +1,9 @@
-"""A consumer that is alone in line is given messages many at a time; all is as if each were handed out by itself."""
+"""Consumers are given messages many at a time; all is as if each message were handed out by itself."""
 
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -12,11 +13,13 @@ from amqp10.broker._links.consumer import ConsumerLink
 from amqp10.broker._queues.node import Limits
 from amqp10.broker._queues.queue import Queue
 from amqp10.broker._router import Router
-from amqp10.engine import LinkTerms, ReceiverLink
+from amqp10.broker._store.load import load
+from amqp10.broker._store.store import Store
+from amqp10.engine import LinkTerms, ReceiverLink, SessionTerms
 from amqp10.messaging import ACCEPTED, RELEASED, Message, Modified, Rejected, Source, Target
 
 from ..conftest import Clock
-from ..wire import Wire, queue_of
+from ..wire import Wire, bodies, queue_of
 
 OUTCOMES: list[Any] = [*[ACCEPTED] * 6, RELEASED, Modified(delivery_failed=True), Rejected()]
 
@@ -39,9 +42,14 @@ def life(seed: int, mode: str) -> list[Any]:
     """What the broker says in a random life of a queue, pass by pass, and what the queue counts in the end."""
     chance, clock = Random(seed), Clock()
     router = Router(clock=clock, limits=Limits(credit=100_000))
-    sender, taker = Wire(router), Wire(router, max_frame_size=chance.choice((512, 65_536)))
+    sender, frame = Wire(router), chance.choice((512, 65_536))
+    terms = SessionTerms(incoming_window=chance.choice((3, 20, 2048)))
+    takers = [Wire(router, max_frame_size=frame, session=terms) for _ in range(2)]
     to = sender.send_to("q")
-    links = [taker.receive_from("q", name=f"r{number}", settle_mode=mode) for number in range(chance.choice((1, 1, 2)))]
+    links = [
+        takers[number % 2].receive_from("q", name=f"r{number}", settle_mode=mode)
+        for number in range(chance.choice((1, 1, 2, 3, 5)))
+    ]
     heard: list[Any] = []
     held: list[tuple[ReceiverLink, Any]] = []
     for step in range(30):
@@ -51,36 +59,42 @@ def life(seed: int, mode: str) -> list[Any]:
         for link in links:
             link.flow(chance.randrange(40), drain=chance.randrange(8) == 0)
         clock.now += chance.randrange(2)
-        taker.full = chance.randrange(10) == 0
-        taker.turn()
-        if taker.full:
-            taker.full = False
-            taker.peer.resume()
+        for taker in takers:
+            taker.full = chance.randrange(10) == 0
             taker.turn()
+        for taker in takers:
+            taker.turn()
+            if taker.full:
+                taker.full = False
+                taker.peer.resume()
+                taker.turn()
         for link in links:
-            heard.append([(each.delivery_id, each.tag, each.payload) for each in link.incoming])
+            # The numbers of a session's deliveries tell in what order its links had them, which nobody promises.
+            alone = len(links) < 3
+            heard.append([(alone and each.delivery_id, each.tag, each.payload) for each in link.incoming])
             held += [(link, each) for each in link.incoming]
             link.incoming.clear()
         while held and chance.randrange(12):
             link, each = held.pop(chance.randrange(len(held)))
             if not each.local_settled:
                 link.settle(each, chance.choice(OUTCOMES))
-        taker.turn()
+        for taker in takers:
+            taker.turn()
     queue = queue_of(router, "q")
     counted = (queue.depth, queue.bytes, queue.unsettled, queue.dequeued, queue.redelivered, queue.expired)
     return [*heard, counted, [link.credit for link in links]]
 
 
 @pytest.mark.parametrize("mode", ["unsettled", "settled"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(8))
 def test_as_one_by_one(monkeypatch: pytest.MonkeyPatch, seed: int, mode: str) -> None:
-    """The same deliveries with the same numbers, tags and octets, in the same passes; and the same is left."""
+    """Each link has the same deliveries with the same tags and octets, in the same passes; and the same is left."""
     taken: list[int] = []
     deliver_run = ConsumerLink.deliver_run
 
-    def watched(self: ConsumerLink, entries: Any) -> int:
-        taken.append(deliver_run(self, entries))
-        return taken[-1]
+    def watched(self: ConsumerLink, entries: Any) -> None:
+        taken.append(len(entries))
+        deliver_run(self, entries)
 
     monkeypatch.setattr(ConsumerLink, "deliver_run", watched)
     by_runs = life(seed, mode)
@@ -110,3 +124,138 @@ def test_looks_at_the_output() -> None:
     assert 2 <= queue_of(router, "q").unsettled <= 65
     taker.peer.resume()
     assert queue_of(router, "q").unsettled > 65
+
+
+def several(granted: list[int], count: int, router: Router | None = None) -> tuple[list[Wire], list[ReceiverLink]]:
+    """Receivers on connections of their own, and durable messages that came when each had its credit."""
+    router = router or Router(clock=Clock(), limits=Limits())
+    sender = Wire(router)
+    to, takers = sender.send_to("q"), [Wire(router) for _ in granted]
+    links = [
+        taker.receive_from("q", credit=credit, name=f"r{number}")
+        for number, (taker, credit) in enumerate(zip(takers, granted, strict=True))
+    ]
+    for number in range(count):
+        to.send(Message(number, durable=True).encode())
+    sender.turn()
+    for taker in takers:
+        taker.turn()
+    return takers, links
+
+
+def test_turns() -> None:
+    """Consumers take turns, one message each, and who has no credit left is passed over."""
+    _, links = several([100, 100, 100], 11)
+    assert [bodies(link) for link in links] == [[0, 3, 6, 9], [1, 4, 7, 10], [2, 5, 8]]
+    _, links = several([2, 5, 100], 14)
+    assert [bodies(link) for link in links] == [[0, 3], [1, 4, 6, 8, 10], [2, 5, 7, 9, 11, 12, 13]]
+
+
+def test_outcomes_in_the_middle_of_a_run() -> None:
+    """One is rejected, one released, one failed: the two that come back go first, and to whoever is next."""
+    takers, links = several([4, 4], 8)
+    queue = queue_of(takers[0].router, "q")
+    accepted, rejected, released, failed = links[0].incoming
+    links[0].incoming.clear()
+    for delivery, outcome in (
+        (accepted, ACCEPTED),
+        (rejected, Rejected()),
+        (released, RELEASED),
+        (failed, Modified(delivery_failed=True)),
+    ):
+        links[0].settle(delivery, outcome)
+    takers[0].turn()
+    assert (queue.depth, queue.unsettled, queue.dequeued, queue.rejected, queue.redelivered) == (6, 4, 1, 1, 2)
+    links[1].flow(10)
+    takers[1].turn()
+    assert bodies(links[1]) == [1, 3, 5, 7, 4, 6]
+    assert [Message.decode(each.payload).delivery_count for each in links[1].incoming] == [0, 0, 0, 0, 0, 1]
+
+
+def test_one_closes_in_the_middle_of_a_run() -> None:
+    """What it did not accept goes to the others, in order, before what is younger."""
+    takers, links = several([6, 3], 12)
+    assert [bodies(link) for link in links] == [[0, 2, 4, 6, 7, 8], [1, 3, 5]]
+    for delivery in list(links[0].incoming)[1:4]:
+        links[0].settle(delivery, ACCEPTED)
+    links[0].detach(closed=True)
+    takers[0].turn()
+    links[1].incoming.clear()
+    links[1].flow(10)
+    takers[1].turn()
+    assert bodies(links[1]) == [0, 7, 8, 9, 10, 11]
+    assert queue_of(takers[0].router, "q").unsettled == 9
+
+
+def test_one_drains() -> None:
+    """It gets its turns, and then its credit is gone; the other's is not."""
+    wire = Wire(Router(clock=Clock(), limits=Limits()))
+    to, links = wire.send_to("q"), [wire.receive_from("q", name=name) for name in "ab"]
+    for number in range(6):
+        to.send(Message(number).encode())
+    wire.turn()
+    for link in links:  # both in one pass
+        link.flow(100, drain=link is links[0])
+    wire.turn()
+    assert [bodies(link) for link in links] == [[0, 2, 4], [1, 3, 5]]
+    assert [link.credit for link in links] == [0, 97]
+
+
+def test_one_cannot_take_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its messages are set aside, as one message is that makes the broker raise; the other has its own."""
+    deliver_run = ConsumerLink.deliver_run
+
+    def odd(self: ConsumerLink, entries: Any) -> None:
+        if self.key == min(self.queue.consumers):
+            raise RuntimeError("odd")
+        deliver_run(self, entries)
+
+    monkeypatch.setattr(ConsumerLink, "deliver_run", odd)
+    takers, links = several([10, 10], 6)
+    assert [bodies(link) for link in links] == [[], [1, 3, 5]]
+    assert len(takers[0].router.quarantine) == 3
+    assert queue_of(takers[0].router, "q").depth == 3
+
+
+@pytest.mark.parametrize("writes", range(4))
+def test_killed_between_two_writes(tmp_path: Path, writes: int) -> None:
+    """The next broker has what was on the disk: the messages, less those accepted, and who was held counts as tried."""
+    clock = Clock()
+    path = str(tmp_path / "store")
+
+    def begun() -> tuple[Router, Store]:
+        router = Router(clock=clock, limits=Limits())
+        store = Store(path, clock, clock)
+        load(store, router, clock)
+        return router, store
+
+    router, store = begun()
+    router.declare("q", "queue")
+    store.commit()
+    takers, links = several([4, 3], 9, router)
+
+    def take(link: ReceiverLink, most: int, outcome: Any) -> None:
+        for delivery in list(link.incoming)[:most]:
+            link.incoming.popleft()
+            link.settle(delivery, outcome)
+        takers[links.index(link)].turn()
+
+    for step in range(3):
+        if step:
+            take(links[step - 1], 2, (ACCEPTED, RELEASED)[step - 1])
+        if step < writes:  # what comes after is never on the disk
+            store.commit()
+    store.file.close()
+    router, store = begun()
+    wire = Wire(router)
+    found = wire.receive_from("q", credit=100)
+    tried = {Message.decode(each.payload).body: Message.decode(each.payload).delivery_count for each in found.incoming}
+    store.close()
+    expected: dict[int, int] = {}
+    if writes:
+        expected = {0: 1, 1: 1, 2: 1, 3: 1, 4: 1, 5: 1, 6: 1, 7: 0, 8: 0}
+    if writes > 1:
+        del expected[0], expected[2]
+    if writes > 2:
+        expected |= {1: 0, 3: 0}
+    assert [*tried.items()] == [*expected.items()]

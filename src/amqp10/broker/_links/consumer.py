@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ...messaging import ACCEPTED, OUTCOMES, RELEASED, TXN_ID, Error, TransactionalState
+from ...messaging import ACCEPTED, OUTCOMES, RELEASED, TXN_ID, Accepted, Error, TransactionalState
 from ...types import Symbol
 from .._log import notice
 from .._peer import LinkTaker
@@ -159,15 +159,16 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
             self._journal.held(self.kept, delivery.tag, entry)
         return True
 
-    @property
-    def run_room(self) -> int:
+    def run_room(self, sharers: int) -> int:
         # Messages of a transaction, and those that the store knows the holder of, are noted one by one.
-        return 0 if self._acquirer is not None or self._journal is not None else self._link.run_room
+        return 0 if self._acquirer is not None or self._journal is not None else self._link.run_room(sharers)
 
-    def deliver_run(self, entries: Sequence[QueuedMessage]) -> int:
-        if any(entry.message_format for entry in entries):
-            return 0
-        return self._link.send_run([entry.payload for entry in entries], entries, settled=self.settles)
+    @property
+    def largest_in_run(self) -> int:  # type: ignore[override]
+        return self._link.largest_in_run
+
+    def deliver_run(self, entries: Sequence[QueuedMessage]) -> None:
+        self._link.send_run([entry.payload for entry in entries], entries, settled=self.settles)
 
     def give_up(self, entry: QueuedMessage) -> QueuedMessage | None:
         delivery = next((each for each in self._link.unsettled.values() if each.waiter is entry), None)
@@ -198,14 +199,19 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
         if self._in_transaction:
             deliveries = [delivery for delivery in deliveries if not self._named_again(delivery)]
         settle = self._queue.settle
+        accepted: list[QueuedMessage] = []
         for delivery in deliveries:
             state = delivery.remote_state
-            if isinstance(state, OUTCOMES):
+            if isinstance(state, Accepted):
+                accepted.append(message_of(delivery))
+            elif isinstance(state, OUTCOMES):
                 settle(message_of(delivery), self, state)
             elif isinstance(state, TransactionalState):
                 self._retire(delivery, state)
             elif delivery.remote_settled:
                 settle(message_of(delivery), self, self._default_outcome)
+        if accepted:
+            self._queue.accept(accepted, self)
         if self.acquired:
             over = (message_of(each) for each in deliveries if each.local_settled and each not in self._in_transaction)
             self.acquired.difference_update(over)
@@ -372,7 +378,9 @@ class GetConsumerLink(ConsumerLink):
     """One that takes a message if there is one, is told how many more there are, and goes."""
 
     one_shot = True
-    run_room = 0
+
+    def run_room(self, sharers: int) -> int:
+        return 0
 
     def deliver(self, entry: QueuedMessage, payload: bytes) -> bool:
         self._link.offer(self._queue.depth - self._queue.unsettled - 1)

@@ -121,7 +121,7 @@ class DeclaredQueue(Queue):
         if self.dead_letter_to is not None:
             self._bury(entry, "maxlen", None)
         else:
-            self._forget(entry)
+            self._forget([entry])
         return True
 
     # One consumer at a time

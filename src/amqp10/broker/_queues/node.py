@@ -132,6 +132,7 @@ class Consumer(Taker):
         acquired: for a browser (`copies`), the messages that it acquired later.
         place: where it begins to read, in a queue that is a stream.
         timeout: seconds that it may take for a message, where the queue looks; None: as long as the queue says.
+        largest_in_run: the most octets of a message that it takes together with others.
     """
 
     key: int
@@ -144,19 +145,21 @@ class Consumer(Taker):
     acquired: Set[QueuedMessage] = frozenset()
     place: Place = NEXT
     timeout: float | None = None
+    largest_in_run: int = 0
 
     @abstractmethod
     def deliver(self, entry: QueuedMessage, payload: bytes) -> bool:
         """Take a message; called only when `ready()`. False: this message is not for it, now or ever (too large)."""
 
-    @property
-    def run_room(self) -> int:
-        """How many messages `deliver_run` takes now; 0 for a consumer that is given each by itself."""
+    def run_room(self, sharers: int) -> int:
+        """Return how many messages `deliver_run` takes now, if `sharers` consumers each take as many.
+
+        It is 0 for a consumer that is given each by itself.
+        """
         return 0
 
-    def deliver_run(self, entries: Sequence[QueuedMessage]) -> int:
-        """Take messages as they are, up to `run_room`; return how many, from the first on: all, or none."""
-        return 0
+    def deliver_run(self, entries: Sequence[QueuedMessage]) -> None:
+        """Take messages of message-format 0 as they are: `run_room` at most, of `largest_in_run` octets at most."""
 
     def give_up(self, entry: QueuedMessage) -> QueuedMessage | None:
         """Lose a message that it has taken too long for.

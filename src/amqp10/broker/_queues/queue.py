@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...messaging import Accepted, Modified, Rejected, Released
+from ...messaging import ACCEPTED, Accepted, Modified, Rejected, Released
 from .._log import attempt, dead_letter_observers, notice, report
 from .browsers import Browsers
 from .delayed import DelayedMessages, delivery_time
@@ -34,6 +34,8 @@ UNLIMITED = 1 << 60
 _FIRST_GUESS = 4096
 # Of messages that are handed out in one go: how many at most, and how many octets.
 _RUN, _RUN_OCTETS = 256, 65_536
+# Outcomes that are cheaper one by one.
+_FEW = 3
 
 Reason = Literal["rejected", "max-delivery-count", "expired", "maxlen"]
 """Why a message becomes a dead letter: by its outcome (`settle`), failed attempts (`_exhausted`), time (`_expire`), or
@@ -71,7 +73,7 @@ class Queue(Node):
         copied: copies handed to browsers.
         terms: how it was declared; None if it was made on demand.
         counts_detached: messages that a link leaves without an outcome failed, as those of a lost connection did.
-        lends_runs: a consumer alone in line is given messages many at a time.
+        lends_runs: consumers are given messages many at a time.
         dead_letter_to: exchange and routing key for its dead letters; None for the broker's own queue of them.
     """
 
@@ -313,18 +315,18 @@ class Queue(Node):
         take = self._next_selected if self._selections else self._next
         fed: dict[Consumer, None] = {}
         aside: list[Consumer] = []
-        by_runs = self.lends_runs and not self._selections
+        by_runs = self.lends_runs and not self._selections and len(self._waiting) > len(line)
         while line:
             consumer = line[0]
             if not consumer.ready():
                 line.popleft()
                 consumer.waiting = False
                 continue
-            if by_runs and len(line) == 1:
-                by_runs = self._hand_out_run(consumer)
-                if by_runs:
-                    fed[consumer] = None
-                    continue
+            if by_runs:
+                given = self._hand_out_run()
+                fed.update(dict.fromkeys(given))
+                by_runs = bool(given)
+                continue
             entry = take(consumer, now)
             if entry is None:
                 if not self._waiting.excluded and not self._selections:
@@ -343,7 +345,7 @@ class Queue(Node):
                 continue
             if consumer.settles:
                 self.dequeued += 1
-                self._forget(entry)
+                self._forget([entry])
             else:  # as `_lend` does for many
                 entry.available = False
                 entry.seen()
@@ -367,23 +369,46 @@ class Queue(Node):
             self._tidy()
             self._waiting.sweep(self.depth)
 
-    def _hand_out_run(self, consumer: Consumer) -> bool:
-        """Hand the messages that come next to the only consumer in line, in one go; return whether it took them.
+    def _hand_out_run(self) -> list[Consumer]:
+        """Deal the messages that come next to the consumers in line, to each in one go; return those that got some.
 
-        They are few enough that one run more than the consumer's output has room for does no harm.
+        Each gets what it would get by turns. The messages are few enough that one run more than the consumers' output
+        has room for does no harm.
         """
-        run = self._waiting.run(min(consumer.run_room, _RUN), _RUN_OCTETS)
-        taken = consumer.deliver_run(run) if len(run) > 1 else 0
-        if not taken:
-            return False
-        self._waiting.take_run(taken)
-        if consumer.settles:
-            self.dequeued += taken
-            for entry in run:
-                self._forget(entry)
-        else:
-            self._lend(run)
-        return True
+        line = self._line
+        count = len(line)
+        if (count > 1 and self._ranked) or len(self._waiting) < 2 * count:
+            return []
+        for _ in range(count):
+            consumer = line.popleft()
+            consumer.waiting = consumer.ready()
+            if consumer.waiting:
+                line.append(consumer)
+        count = len(line)
+        room = min((consumer.run_room(count) for consumer in line), default=0)
+        if room * count < 2:
+            return []
+        largest = min(consumer.largest_in_run for consumer in line)
+        run = self._waiting.run(min(room * count, _RUN), _RUN_OCTETS, largest)
+        if len(run) < 2:
+            return []
+        self._waiting.take_run(len(run))
+        given = list(line)[: len(run)]
+        for place, consumer in enumerate(given):
+            share = run[place::count]
+            try:
+                consumer.deliver_run(share)
+            except Exception as error:
+                for entry in share:
+                    self.set_aside(entry, error)
+                continue
+            if consumer.settles:
+                self.dequeued += len(share)
+                self._forget(share)
+            else:
+                self._lend(share)
+        line.rotate(-len(run))
+        return given
 
     def _lend(self, entries: Sequence[QueuedMessage]) -> None:
         """Note that a consumer holds these messages."""
@@ -467,7 +492,7 @@ class Queue(Node):
         self.unsettled -= 1
         if isinstance(outcome, Accepted):
             self.dequeued += 1
-            self._forget(entry)
+            self._forget([entry])
         elif isinstance(outcome, Rejected):
             self.rejected += 1
             self._bury(entry, "rejected", outcome.error)
@@ -478,6 +503,19 @@ class Queue(Node):
         else:
             self._fail(entry)
         if not self._touched:
+            self.touch()
+
+    def accept(self, entries: Sequence[QueuedMessage], consumer: Consumer) -> None:
+        """End deliveries to a consumer as `settle` does if the outcome is accepted, as it is of nearly all."""
+        if len(entries) < _FEW or self.deleted or self._delayed or consumer.copies:
+            for entry in entries:
+                self.settle(entry, consumer, ACCEPTED)
+            return
+        held = {entry: None for entry in entries if not (entry.gone or entry.available)}
+        self.unsettled -= len(held)
+        self.dequeued += len(held)
+        self._forget(held)
+        if held and not self._touched:
             self.touch()
 
     def _modify(self, entry: QueuedMessage, consumer: Consumer, outcome: Modified) -> None:
@@ -558,7 +596,7 @@ class Queue(Node):
             Exception: `error`, where there is no quarantine.
         """
         self._quarantine(entry, error)
-        self._forget(entry)
+        self._forget([entry])
 
     def _quarantine(self, entry: QueuedMessage, error: Exception) -> None:
         if self._set_aside is None:
@@ -567,7 +605,7 @@ class Queue(Node):
 
     def _bury(self, entry: QueuedMessage, reason: Reason, error: Error | None) -> None:
         self._die(entry, reason, error)
-        self._forget(entry)
+        self._forget([entry])
 
     def _die(self, entry: QueuedMessage, reason: Reason, error: Error | None) -> None:
         """Give a message to the dead letters; what they cannot handle goes into the quarantine."""
@@ -596,20 +634,23 @@ class Queue(Node):
                         cause = str(error.condition) if error is not None else reason
                         attempt("a span of a dead letter", observe, "amqp", self.name, entry.payload, cause)
 
-    def _forget(self, entry: QueuedMessage) -> None:
-        self.depth -= 1
-        self.bytes -= entry.size
-        if entry.account is not None:
-            self.charge(entry.account, -entry.size - MESSAGE_OVERHEAD)
-        entry.leave()
-        if entry.row and self.journal is not None:
-            self.journal.record(entry)
+    def _forget(self, entries: Collection[QueuedMessage]) -> None:
+        """Let messages leave the queue for good."""
+        journal, octets = self.journal, 0
+        for entry in entries:
+            octets += entry.size
+            if entry.account is not None:
+                self.charge(entry.account, -entry.size - MESSAGE_OVERHEAD)
+            entry.leave()
+            if entry.row and journal is not None:
+                journal.record(entry)
+        self.depth -= len(entries)
+        self.bytes -= octets
 
     def purge(self) -> int:
         """Drop what waits; how many messages that was."""
         waiting = [*self._waiting.available(), *self._delayed.clear()]
-        for entry in waiting:
-            self._forget(entry)
+        self._forget(waiting)
         self._waiting.sweep(self.depth)
         self.touch()
         return len(waiting)
@@ -648,7 +689,7 @@ class Queue(Node):
         if self._dead_letter_expired:
             self._bury(entry, "expired", None)
         else:
-            self._forget(entry)
+            self._forget([entry])
 
     # The end
 

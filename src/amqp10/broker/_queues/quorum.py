@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import DecodeError
-from ...messaging import read_annotations
+from ...messaging import ACCEPTED, read_annotations
 from ...types import Symbol
 from .._errors import Refused
 from .._log import notice
@@ -18,6 +18,8 @@ from .declared import USUAL_PRIORITY, DeclaredQueue, priority_of
 from .queue import stays
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...messaging import Error
     from .arguments import Arguments, QueueDeclaration
     from .message import QueuedMessage
@@ -122,6 +124,10 @@ class QuorumQueue(DeclaredQueue):
         super().settle(entry, consumer, outcome)
         if self._arguments.single and self._ranked:
             self._active()  # one of higher priority may have waited for this
+
+    def accept(self, entries: Sequence[QueuedMessage], consumer: Consumer) -> None:
+        for entry in entries:
+            self.settle(entry, consumer, ACCEPTED)
 
     def _time_out(self, entry: QueuedMessage, holder: Consumer, now: float) -> None:
         consumer = self.consumers.get(holder.key)

@@ -268,7 +268,7 @@ class Stream(Queue):
         while self.depth > self.least and (
             (most is not None and self.bytes > most) or (age is not None and self._chunks.first_moment <= oldest)
         ):
-            self._forget(self._log.pop(self.first))
+            self._forget([self._log.pop(self.first)])
             self.first += 1
             self._chunks.begins_at(self.first)
 

@@ -62,17 +62,24 @@ class WaitingMessages:
                 return self.excluded.pop(index)
         return None
 
-    def run(self, most: int, octets: int) -> list[QueuedMessage]:
-        """Return the next messages, up to a count and a size, that any consumer may have and that go out as they came.
+    def run(self, most: int, octets: int, largest: int) -> list[QueuedMessage]:
+        """Return the next messages that any consumer may have and that go out as they came.
 
         They stay here until `take_run`. It is empty while there are messages that came back: these go first.
+
+        Args:
+            most: the greatest number of messages.
+            octets: of all of them, at most.
+            largest: the most octets of one.
         """
         run: list[QueuedMessage] = []
         if self._returned or self.excluded:
             return run
         for entry in islice(self._ready, most):
             octets -= entry.size
-            if octets < 0 or not (entry.available and entry.as_it_came and entry.expires is None):
+            if octets < 0 or entry.size > largest or entry.message_format or entry.expires is not None:
+                break
+            if not (entry.available and entry.as_it_came):
                 break
             run.append(entry)
         return run

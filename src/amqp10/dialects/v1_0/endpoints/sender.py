@@ -204,31 +204,29 @@ class SenderEndpoint(ResumingSender):
         engine.output_size += len(head) + size
         return None
 
-    @property
-    def run_room(self) -> int:  # type: ignore[override]
+    def run_room(self, sharers: int) -> int:
+        session = self.session
         if not (self.sendable and self.attached) or self._streaming is not None:
             return 0
-        return min(self.flow_state.credit, self.session.window.remote_incoming_window)
+        shared = min(session.window.remote_incoming_window, SERIAL_MASK - session.next_delivery_id) // sharers
+        return max(0, min(self.flow_state.credit, shared, SERIAL_MASK - self._next_tag))
 
-    def send_run(self, payloads: Sequence[bytes], waiters: Sequence[object], *, settled: bool = False) -> int:
-        """See `SenderLink`. The path of a queue's messages to a consumer that is alone."""
+    @property
+    def largest_in_run(self) -> int:  # type: ignore[override]
+        limit = self.remote.max_message_size if self.remote is not None else None
+        return self._max_joined if limit is None else min(self._max_joined, limit)
+
+    def send_run(self, payloads: Sequence[bytes], waiters: Sequence[object], *, settled: bool = False) -> None:
+        """See `SenderLink`. The path of a queue's messages to its consumers."""
         flow, session = self.flow_state, self.session
         window, engine = session.window, session.engine
         count, first, number = len(payloads), session.next_delivery_id, self._next_tag
         unsettled = self.unsettled if self.posted else self._unsettled
-        limit = self.remote.max_message_size  # type: ignore[union-attr]
-        largest = self._max_joined if limit is None else min(self._max_joined, limit)
-        if (
-            not 0 < count <= self.run_room
-            or settled != self._settled
-            or max(map(len, payloads)) > largest
-            or max(first, number) + count > SERIAL_MASK
-        ):
-            return 0
         numbers = range(first, first + count)
         tags = [each.to_bytes(4, "big") for each in range(number, number + count)]
-        if not unsettled.keys().isdisjoint(tags):
-            return 0
+        if settled != self._settled or not unsettled.keys().isdisjoint(tags):
+            super().send_run(payloads, waiters, settled=settled)
+            return
         self._next_tag, session.next_delivery_id = number + count, first + count
         flow.delivery_count = flow.delivery_count + count & SERIAL_MASK
         flow.credit -= count
@@ -243,7 +241,6 @@ class SenderEndpoint(ResumingSender):
         frames[1::2] = payloads
         engine.output += frames
         engine.output_size += sum(map(len, frames))
-        return count
 
     def send_more(self, delivery: OutgoingDelivery, payload: bytes, *, more: bool = False) -> None:
         if self._streaming is not delivery:
