@@ -521,6 +521,26 @@ SERVICE_BUS = {
         B("settle and commit", "Outcomes count when the transaction is committed", "java.settle-and-commit"),
         B("settle and roll back", "Outcomes that are rolled back do not count", "java.settle-and-roll-back"),
         B(
+            "schedule and commit",
+            "Messages have their numbers at once, and are scheduled when the transaction is committed",
+            "java.schedule-and-commit bus.what_goes_through_the_management_node",
+        ),
+        B(
+            "schedule and roll back",
+            "Messages that are rolled back are never scheduled, and their numbers are not used again",
+            "java.schedule-and-roll-back bus.what_goes_through_the_management_node",
+        ),
+        B(
+            "settle deferred and commit",
+            "Outcomes of deferred messages count when the transaction is committed",
+            "java.deferred-and-commit bus.what_goes_through_the_management_node",
+        ),
+        B(
+            "settle deferred and roll back",
+            "Outcomes of deferred messages that are rolled back do not count, and the messages stay locked",
+            "java.deferred-and-roll-back bus.what_goes_through_the_management_node",
+        ),
+        B(
             "across and commit",
             "A message is completed in one entity and sent to another",
             "java.across-and-commit bus.from_one_entity_to_another",
@@ -1026,9 +1046,9 @@ DIFFERENCES = {
             "They are about scale and tidiness, which a test does not need",
         ),
         Difference(
-            "no requests in transactions",
-            "Requests to `$management` are refused in a transaction",
-            "Outcomes and messages on links are what the SDK for Java puts into one",
+            "two requests in transactions",
+            "In a transaction `$management` takes `schedule-message` and `update-disposition`, and refuses the rest",
+            "The SDK for Java asks for these two; what the service does with others is not documented",
         ),
     ],
     "Event Hubs": [

@@ -55,7 +55,7 @@ class Nonsense(EntityManagement):
         super().__init__(connection, "q", 1.0, restores=False)
         self._answer = answer
 
-    async def ask(self, operation: str, body: object, *, link: str | None = None, repeat: bool = False) -> Any:
+    async def ask(self, operation: str, body: object, **how: object) -> Any:
         return self._answer
 
 

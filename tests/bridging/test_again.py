@@ -6,16 +6,16 @@ from typing import Any
 
 from amqp10 import Message
 from amqp10.bridging._again import LOSSES, Again
-from amqp10.client.internals import ReceiverDelivery
+from amqp10.client import Delivery
 
 
-def delivery(payload: bytes) -> ReceiverDelivery:
+def delivery(payload: bytes) -> Delivery:
     """One with that payload."""
     unbound: Any = None
-    return ReceiverDelivery(unbound, unbound, b"", payload, False)
+    return Delivery(unbound, unbound, b"", payload, False)
 
 
-def message(number: int, **marks: Any) -> ReceiverDelivery:
+def message(number: int, **marks: Any) -> Delivery:
     """A message, as the source may have marked it."""
     return delivery(Message(number, message_id=f"id-{number}", **marks).encode())
 

@@ -371,12 +371,15 @@ async def test_by_hand() -> None:
         assert (await put(requester, right, name=None))[0] == 400
         assert (await put(requester, 5))[0] == 400
         assert (await put(requester, "x.y.z"))[0] == 401
-        refused = await requester.request(
-            Message(AmqpValue("x"), application_properties={"operation": "put-token", "type": "jwt", "name": "sb://h/"})
-        )
+        said = {"operation": "put-token", "type": "jwt", "name": "sb://h/"}
+        refused = await requester.request(Message(AmqpValue("x"), application_properties=said))
         assert refused.application_properties["error-condition"] == Symbol("com.microsoft:auth-failed")
         async with connection.sender("q") as sender:
             await sender.send(Message("x"))
+        async with connection.transaction() as transaction:
+            request = Message(AmqpValue(right), application_properties=said)
+            refused = await requester.request(request, transaction=transaction)
+            assert refused.application_properties["status-code"] == 501
         with pytest.raises(MessageRejected, match="no link for the answer"):
             async with connection.session() as apart, apart.sender("$cbs") as alone:
                 await alone.send(Message(AmqpValue("x")))

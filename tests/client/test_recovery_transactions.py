@@ -227,6 +227,40 @@ async def test_a_request_whose_reply_address_stands(monkeypatch: pytest.MonkeyPa
             assert answer == ["pong"]
 
 
+@pytest.mark.parametrize(
+    ("lost", "accepted"),
+    [("service", False), ("replies", False), ("replies", True), ("all", False), ("all", True)],
+)
+async def test_a_request_in_a_transaction(monkeypatch: pytest.MonkeyPatch, lost: str, accepted: bool) -> None:
+    """A loss before its reply raises, and it is not sent again, for its work might be done twice."""
+    async with hosting(monkeypatch) as hosts:
+
+        def prepare(peer: Peer) -> None:
+            declaring(peer)
+            peer.outcome = ACCEPTED if accepted else None
+
+        hosts.prepare = prepare
+        async with connecting() as connection, connection.requester("service", reply_to="replies") as requester:
+
+            async def lose() -> None:
+                await until(lambda: hosts.peer.received)
+                hosts.peer.received.clear()
+                if lost == "all":
+                    await hosts.cut()
+                else:
+                    detach(hosts, lost)
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(lose)
+                with pytest.raises((DeliveryUncertain, TransactionRolledBack)):
+                    async with connection.transaction() as transaction:
+                        await requester.request("ping", transaction=transaction)
+            await until(lambda: requester.sender.open and requester.replies.open)
+            assert transaction.state == "rolled-back"
+            assert hosts.peer.received == []
+            assert requester.pending == 0
+
+
 async def test_a_request_is_sent_again_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The replies' link comes back before the requests' one: the request goes out once, with the new address."""
     async with hosting(monkeypatch) as hosts:

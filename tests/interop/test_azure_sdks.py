@@ -49,7 +49,11 @@ pytestmark = [
 CONFIG = AzureConfig(
     [
         *("settled", "scheduled", "unknown", "batched", "renewed", "processed"),
-        *(f"{name}.{commits}" for name in ("sent", "outcomes", "from", "to") for commits in ("true", "false")),
+        *(
+            f"{name}.{commits}"
+            for name in ("sent", "outcomes", "later", "deferred", "from", "to")
+            for commits in ("true", "false")
+        ),
         QueueConfig("sessions", requires_session=True),
         QueueConfig("lost", lock_duration=1.0),
     ],
@@ -64,6 +68,10 @@ JAVA = {
     "send-and-roll-back": "messages sent in a transaction that is rolled back never are",
     "settle-and-commit": "four outcomes in a transaction count when it is committed, and not before",
     "settle-and-roll-back": "outcomes of a transaction that is rolled back do not count: the messages stay locked",
+    "schedule-and-commit": "messages scheduled in a transaction have numbers at once, and are there after the commit",
+    "schedule-and-roll-back": "messages scheduled in a transaction that is rolled back never are; numbers go on",
+    "deferred-and-commit": "four outcomes of deferred messages in a transaction count when it is committed",
+    "deferred-and-roll-back": "outcomes of deferred messages that are rolled back do not count: these stay locked",
     "across-and-commit": "a message completed in one queue and another sent to a second one, in one transaction",
     "across-and-roll-back": "neither of the two, when that is rolled back",
     "transaction-over": "a message for a transaction that is over is not taken",

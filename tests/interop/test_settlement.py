@@ -8,7 +8,6 @@ import anyio
 import pytest
 
 from amqp10 import Connection, ConnectionLost, LocalProtocolError, Message
-from amqp10.client.internals import receiver_delivery
 
 from ._matrix import Peer
 
@@ -68,7 +67,7 @@ async def test_second(peer: Peer) -> None:
             delivery = await receiver.receive()
             delivery.accept()
             await delivery.settled()
-            assert receiver_delivery(delivery).remote_settled
+            assert delivery.remote_settled
 
 
 @pytest.mark.matrix("released: comes again as it was")

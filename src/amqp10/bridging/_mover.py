@@ -24,8 +24,7 @@ from ._onward import marked, onward
 from ._transit import Flight, Phase, Transit
 
 if TYPE_CHECKING:
-    from ..client import Delivery
-    from ..client.internals import ReceiverDelivery, SenderDelivery
+    from ..client import Delivery, SentDelivery
     from ..engine import OutgoingDelivery
     from ..messaging import Outcome
     from ._ends import Ending, Outlet
@@ -121,7 +120,7 @@ class Mover:
         core_of(source).in_flight = [transit.source for transit in left.values()]
         core_of(source).keeps = lambda: kept.left
 
-        def take_over(deliveries: Iterable[SenderDelivery]) -> None:
+        def take_over(deliveries: Iterable[SentDelivery]) -> None:
             for delivery in deliveries:
                 self.flight.sent(left[delivery.tag], delivery)
                 delivery.waiter = left[delivery.tag]
@@ -178,8 +177,7 @@ class Mover:
                 self._again.lost()
             flight.duplicates += self._again.count(batch)
             now = anyio.current_time()
-            # There is no other kind of delivery than a ReceiverDelivery.
-            flight.took([Transit(each, now, self.look) for each in batch])  # type: ignore[arg-type]
+            flight.took([Transit(delivery, now, self.look) for delivery in batch])
             if flight.size > self.settings.max_bytes:
                 source.withdraw()
             self._wake()
@@ -347,14 +345,14 @@ class Mover:
 
     # What the source says
 
-    def _settled(self, deliveries: Iterable[ReceiverDelivery]) -> None:
+    def _settled(self, deliveries: Iterable[Delivery]) -> None:
         for delivery in deliveries:
             transit = self.flight.held.get(delivery)
             if transit is not None and transit.phase is Phase.TOLD and delivery.local_settled:
                 self.flight.drop(transit)
                 self._free()
 
-    def _moving(self, deliveries: Iterable[ReceiverDelivery]) -> int:
+    def _moving(self, deliveries: Iterable[Delivery]) -> int:
         """Return how many of the messages were sent on without the source having heard of it yet."""
         held = self.flight.held
         transits = [(held.get(delivery), delivery) for delivery in deliveries]
@@ -363,7 +361,7 @@ class Mover:
             for transit, delivery in transits
         )
 
-    def _forgotten(self, deliveries: Iterable[ReceiverDelivery]) -> None:
+    def _forgotten(self, deliveries: Iterable[Delivery]) -> None:
         """Handle the loss of the source's link: the messages come again."""
         flight, lost = self.flight, 0
         self._again.lost()

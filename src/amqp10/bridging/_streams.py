@@ -28,8 +28,7 @@ from ._mover import Mover
 from ._onward import onward
 
 if TYPE_CHECKING:
-    from ..client import Connection
-    from ..client.internals import SenderDelivery
+    from ..client import Connection, SentDelivery
     from ..messaging import Source
     from ._ends import Outlet
     from ._transit import Transit
@@ -92,7 +91,7 @@ class PartWriter(BodyWriter):
         return self._first
 
     @property
-    def whole(self) -> SenderDelivery | None:
+    def whole(self) -> SentDelivery | None:
         """The delivery, once its end was handed to the wire."""
         delivery: Any = self._delivery
         return delivery if delivery is not None and delivery.handed_over else None

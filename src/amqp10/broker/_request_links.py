@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ..engine import Link, Session
     from ._peer import Peer
 
-    CarryOut = Callable[[Message], Message]
-    """Does what a request says, and returns the answer."""
+    CarryOut = Callable[[Message, bytes | None], Message]
+    """Does what a request says, and returns the answer; in the transaction that has this id, or in none."""
 
 CREDIT: Final = 100
 
@@ -123,23 +123,21 @@ class _Requests(LinkOwner):
         link = self._link
         while link.incoming and link.attached:
             delivery = link.incoming.popleft()
-            if isinstance(delivery.remote_state, TransactionalState):
-                outcome: Any = Rejected(
-                    Error(
-                        Symbol("amqp:not-implemented"),
-                        "requests must be sent settled, for they are carried out at once",
-                    )
-                )
-            else:
-                outcome = self._take(delivery.payload) or ACCEPTED
+            state: Any = delivery.remote_state
+            txn_id = state.txn_id if isinstance(state, TransactionalState) else None
+            refusal = self._take(delivery.payload, txn_id)
             if not delivery.local_settled:
-                link.settle(delivery, outcome)
+                accepted = ACCEPTED if txn_id is None else TransactionalState(txn_id, ACCEPTED)
+                link.settle(delivery, refusal or accepted)
+            elif refusal is not None and (transaction := self._peer.transaction(txn_id)) is not None:
+                # Its sender does not hear of it, and the transaction may not be committed without it (§4.4.4.1).
+                transaction.failed = refusal.error
         if link.attached and link.credit <= CREDIT // 2:
             link.flow(CREDIT)
         self._peer.wake()
 
-    def _take(self, payload: bytes) -> Rejected | None:
-        """Carry out a request; return why it is not taken, or None."""
+    def _take(self, payload: bytes, txn_id: bytes | None) -> Rejected | None:
+        """Carry out a request, whose answer says whether it could be done; return why it is not taken, or None."""
         try:
             request = Message.decode(payload)
             request.check()
@@ -149,6 +147,6 @@ class _Requests(LinkOwner):
         if responses is None or responses.answers.full:
             why = "there is no link for the answer" if responses is None else "too many answers wait for credit"
             return Rejected(Error(Symbol("amqp:precondition-failed"), why))
-        responses.answers.add(self._carry_out(request).encode())
+        responses.answers.add(self._carry_out(request, txn_id).encode())
         responses.ready()
         return None

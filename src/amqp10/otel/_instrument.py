@@ -11,8 +11,8 @@ from typing import Any
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import Span, SpanKind, TracerProvider
 
-from ..client import Connection, Receiver, Requester, Sender
-from ..client.internals import ReceiverDelivery, check_messages, not_accepted, set_link_wrapper
+from ..client import Connection, Delivery, Receiver, Requester, Sender
+from ..client.internals import check_messages, not_accepted, set_link_wrapper
 from ..messaging import OUTCOMES, Accepted, Data, Message, TransactionalState
 from ._context import inject
 from ._services import asked, is_management, refusal, settling, table
@@ -204,12 +204,12 @@ class TracingRequester(Requester):
 
     telemetry: Telemetry
 
-    async def request(self, message: object) -> Message:
+    async def request(self, message: object, *, transaction: Any = None) -> Message:
         if not (isinstance(message, Message) and is_management(address_of(self.sender)[0])):
-            return await super().request(message)
+            return await super().request(message, transaction=transaction)
         found = asked(system_of(self.sender.connection), message)
         if found is None:
-            return await super().request(message)
+            return await super().request(message, transaction=transaction)
         name, type_, more = found
         count = len(table(message).get("messages", ())) if type_ == "send" else None
         if count is not None:
@@ -217,7 +217,7 @@ class TracingRequester(Requester):
         with self.telemetry.operation(self.sender, name, SpanKind.CLIENT, type_=type_, more=more) as operation:
             if count is not None:
                 self.telemetry.sent(self.sender, name, count)
-            answer = await super().request(message)
+            answer = await super().request(message, transaction=transaction)
             if (why := refusal(answer)) is not None:
                 operation.fail(*why)
             elif type_ == "receive":
@@ -234,7 +234,7 @@ class TracingRequester(Requester):
         self.telemetry.received_there(self.sender, name, len(messages))
 
 
-class TracingDelivery(ReceiverDelivery):
+class TracingDelivery(Delivery):
     """What a delivery does beside being one."""
 
     __slots__ = ()

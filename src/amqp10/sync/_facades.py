@@ -1456,6 +1456,21 @@ class Delivery(Facade):
 
     __slots__ = ()
 
+    @property
+    def tag(self) -> bytes:
+        value: bytes = self._get("tag")
+        return value
+
+    @property
+    def message_format(self) -> int | None:
+        value: int | None = self._get("message_format")
+        return value
+
+    @property
+    def local_settled(self) -> bool:
+        value: bool = self._get("local_settled")
+        return value
+
     def __enter__(self) -> Message:
         """"""
         result: Message = self._do("__enter__")
@@ -1512,11 +1527,13 @@ class Delivery(Facade):
         result: Iterator[bytes] = self._do("body")
         return result
 
-    @property
-    def local_settled(self) -> bool:
-        """Whether this side has settled the delivery. So it has from the start if the message was sent settled."""
-        value: bool = self._get("local_settled")
-        return value
+    def check_accepted(self, state: DeliveryState) -> None:
+        """See that the source takes `accepted`, if that is the state or the outcome in a transaction.
+
+        Raises:
+            Unsupported: it lists other outcomes only.
+        """
+        self._do("check_accepted", state)
 
     @property
     def message(self) -> Message:
@@ -1527,12 +1544,6 @@ class Delivery(Facade):
                 the message or its `check()`. The delivery can still be settled, by `reject` for one.
         """
         value: Message = self._get("message")
-        return value
-
-    @property
-    def message_format(self) -> int:
-        """The message-format: 0 for a standard AMQP message (§3.2)."""
-        value: int = self._get("message_format")
         return value
 
     def modify(
@@ -1566,7 +1577,7 @@ class Delivery(Facade):
 
     @property
     def payload(self) -> bytes:
-        """The encoded message, as `Message.decode` takes it; empty with a streaming receiver."""
+        """The encoded message in one piece; empty on a link that streams."""
         value: bytes = self._get("payload")
         return value
 
@@ -1602,12 +1613,6 @@ class Delivery(Facade):
                 anyio.ClosedResourceError: see `accept`.
         """
         self._do("release", transaction=transaction)
-
-    @property
-    def remote_state(self) -> DeliveryState | None:
-        """The state that the sender told last: once `settled` has returned, what it made of the outcome; often None."""
-        value: DeliveryState | None = self._get("remote_state")
-        return value
 
     def save(self, target: str | os.PathLike[str] | BinaryIO, *, timeout: float | None = None) -> int:
         """Write the body's data to a file, from where `body` would continue, and return the number of bytes.
@@ -1663,18 +1668,6 @@ class Delivery(Facade):
         value: bool = self._get("stale")
         return value
 
-    @property
-    def state(self) -> DeliveryState | None:
-        """The outcome that was given here, in a `TransactionalState` if as part of a transaction; None before that."""
-        value: DeliveryState | None = self._get("state")
-        return value
-
-    @property
-    def tag(self) -> bytes:
-        """The delivery-tag that the sender chose, at most 32 bytes (§2.6.12)."""
-        value: bytes = self._get("tag")
-        return value
-
 
 class SentDelivery(Facade):
     """A message that was sent, and the promise of its outcome.
@@ -1685,8 +1678,12 @@ class SentDelivery(Facade):
     __slots__ = ()
 
     @property
+    def tag(self) -> bytes:
+        value: bytes = self._get("tag")
+        return value
+
+    @property
     def local_settled(self) -> bool:
-        """Whether this side has settled the delivery. So it has from the start if the message was sent settled."""
         value: bool = self._get("local_settled")
         return value
 
@@ -1711,24 +1708,6 @@ class SentDelivery(Facade):
         """
         result: Outcome = self._wait(timeout, "outcome")
         return result
-
-    @property
-    def payload(self) -> bytes:
-        """The encoded message, as `Message.decode` takes it; kept at least until the delivery is settled."""
-        value: bytes = self._get("payload")
-        return value
-
-    @property
-    def remote_settled(self) -> bool:
-        """Whether the receiver has settled the delivery."""
-        value: bool = self._get("remote_settled")
-        return value
-
-    @property
-    def tag(self) -> bytes:
-        """The delivery-tag, at most 32 bytes, unique among the unsettled deliveries of its link (§2.6.12)."""
-        value: bytes = self._get("tag")
-        return value
 
 
 class BodyWriter(Facade):
@@ -1943,7 +1922,9 @@ class Requester(Facade):
         value: str | None = self._get("reply_to")
         return value
 
-    def request(self, message: object, *, timeout: float | None = None) -> Message:
+    def request(
+        self, message: object, *, transaction: Transaction | None = None, timeout: float | None = None
+    ) -> Message:
         """Send a request, and wait for its reply.
 
         The request gets a `reply_to`, and where it has none a `correlation_id` and a `message_id`. A reply is
@@ -1951,14 +1932,18 @@ class Requester(Facade):
 
         Args:
             message: a `Message`; any other value is sent as the body of one.
+            transaction: send it as part of this transaction (§4.4.1). What it asks for counts when that is committed,
+                where the responder works so; most responders get it only then, and their reply never comes before.
 
         Raises:
             MessageRejected, MessageReleased, MessageModified: the request was not taken, so no reply will come.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: a link ended before the reply came; whether
                 the request was processed is not known.
             DeliveryUncertain: the connection was lost and is there again, and requests are not to be sent a second
-                time (`on_lost="raise"`).
-            LocalProtocolError: another request with this correlation-id waits for its reply.
+                time (`on_lost="raise"`, or it is part of a transaction).
+            TransactionRolledBack: the coordinator of the transaction was lost, or the request in it.
+            LocalProtocolError: another request with this correlation-id waits for its reply; or the transaction has
+                ended, or cannot cover these links.
             EncodeError: see `Sender.submit`.
             DecodeError: the reply came, and is malformed; it was rejected.
             anyio.ClosedResourceError: the requester was closed here.
@@ -1966,7 +1951,7 @@ class Requester(Facade):
         Timeout: a reply that comes later is accepted and dropped (`unmatched`). Whether the request was sent is as
             for `Sender.submit`.
         """
-        result: Message = self._wait(timeout, "request", message)
+        result: Message = self._wait(timeout, "request", message, transaction=transaction)
         return result
 
     @property

@@ -230,8 +230,9 @@ class ServiceBus(Opened):
     def transaction(self) -> Transaction:
         """Make a transaction: `with bus.transaction() as work:`, whose end commits, and an exception rolls back.
 
-        `sender.send(message, transaction=work)` and `delivery.complete(transaction=work)` are parts of it. The service
-        has one entity in a transaction; others by `bus.sender(entity, via=...)`.
+        `sender.send(message, transaction=work)`, `sender.schedule(message, at, transaction=work)` and
+        `delivery.complete(transaction=work)` are parts of it. The service has one entity in a transaction; others by
+        `bus.sender(entity, via=...)`.
         """
         result: Transaction = self._do("transaction")
         return result
@@ -307,35 +308,52 @@ class ServiceBusSender(Facade):
         """
         self._wait(timeout, "cancel_scheduled", *sequence_numbers)
 
-    def schedule(self, message: object, at: datetime, *, timeout: float | None = None) -> int:
+    def schedule(
+        self, message: object, at: datetime, *, transaction: Transaction | None = None, timeout: float | None = None
+    ) -> int:
         """Schedule a message; return its sequence number, which `cancel_scheduled` takes.
+
+        Args:
+            message, at, transaction: see `schedule_many`.
 
         Raises:
             TypeError, ValueError, ServiceBusError, DeliveryUncertain, LinkDetached, SessionEnded, ConnectionClosed,
-                ConnectionLost, TimeoutError, EncodeError: see `schedule_many`.
+                ConnectionLost, TimeoutError, EncodeError, LocalProtocolError, TransactionRolledBack: see
+                `schedule_many`.
 
         Timeout: it may be scheduled.
         """
-        result: int = self._wait(timeout, "schedule", message, at)
+        result: int = self._wait(timeout, "schedule", message, at, transaction=transaction)
         return result
 
-    def schedule_many(self, messages: Iterable[object], at: datetime, *, timeout: float | None = None) -> list[int]:
+    def schedule_many(
+        self,
+        messages: Iterable[object],
+        at: datetime,
+        *,
+        transaction: Transaction | None = None,
+        timeout: float | None = None,
+    ) -> list[int]:
         """Schedule messages; return their sequence numbers, which `cancel_scheduled` takes.
 
         Args:
             messages: each a `Message`, or the body of one.
             at: a time with a time zone.
+            transaction: schedule them as part of this, made by `bus.transaction()`: they are scheduled when that is
+                committed, under these numbers.
 
         Raises:
             TypeError: `at` is no datetime.
             ValueError: `at` has no time zone.
             ServiceBusError: the service does not take them.
             DeliveryUncertain: the connection was lost before the answer came: they may be scheduled.
+            LocalProtocolError: the transaction is over, or is one of another connection.
+            TransactionRolledBack: the transaction is lost with its link.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError, EncodeError: see `Requester`.
 
         Timeout: they may be scheduled.
         """
-        result: list[int] = self._wait(timeout, "schedule_many", messages, at)
+        result: list[int] = self._wait(timeout, "schedule_many", messages, at, transaction=transaction)
         return result
 
     def send(self, message: object, *, transaction: Transaction | None = None, timeout: float | None = None) -> None:
@@ -700,7 +718,8 @@ class ServiceBusDelivery(Facade):
 
         Raises:
             MessageLockLost, SessionLockLost, DeliveryUncertain, ServiceBusError, LinkDetached, SessionEnded,
-                ConnectionClosed, ConnectionLost, TimeoutError, EncodeError, LocalProtocolError: see `complete`.
+                ConnectionClosed, ConnectionLost, TimeoutError, EncodeError, LocalProtocolError, TransactionRolledBack:
+                see `complete`.
 
         Timeout: as for `complete`.
         """
@@ -722,7 +741,9 @@ class ServiceBusDelivery(Facade):
         Raises:
             MessageLockLost, SessionLockLost: the lock had ended: the message comes again.
             DeliveryUncertain: the link was lost before the service confirmed it: it is not known which came first.
-            LocalProtocolError: the message was received and deleted.
+            LocalProtocolError: the message was received and deleted, or the transaction is over, or is one of another
+                connection.
+            TransactionRolledBack: the transaction is lost with its link.
             ServiceBusError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError: the service
                 could not be told.
 
@@ -749,7 +770,8 @@ class ServiceBusDelivery(Facade):
 
         Raises:
             MessageLockLost, SessionLockLost, DeliveryUncertain, ServiceBusError, LinkDetached, SessionEnded,
-                ConnectionClosed, ConnectionLost, TimeoutError, EncodeError, LocalProtocolError: see `complete`.
+                ConnectionClosed, ConnectionLost, TimeoutError, EncodeError, LocalProtocolError, TransactionRolledBack:
+                see `complete`.
 
         Timeout: as for `complete`.
         """
@@ -788,7 +810,8 @@ class ServiceBusDelivery(Facade):
 
         Raises:
             MessageLockLost, SessionLockLost, DeliveryUncertain, ServiceBusError, LinkDetached, SessionEnded,
-                ConnectionClosed, ConnectionLost, TimeoutError, EncodeError, LocalProtocolError: see `complete`.
+                ConnectionClosed, ConnectionLost, TimeoutError, EncodeError, LocalProtocolError, TransactionRolledBack:
+                see `complete`.
 
         Timeout: as for `complete`.
         """

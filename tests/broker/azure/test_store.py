@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from amqp10.azure import EventHub, MessageLockLost, ServiceBus, ServiceBusError
+from amqp10.azure import EventHub, MessageLockLost, MessageNotFound, ServiceBus, ServiceBusError
 from amqp10.broker import Broker, BrokerLimits, SasRule, TokenRules
 from amqp10.broker._store.tables import StoreFile
 from amqp10.broker.azure import (
@@ -155,6 +155,31 @@ class TestMessages:
         async with killed.bus() as (_, bus):
             assert await bodies(bus, "orders") == [2, 3]
             assert await bodies(bus, "events/Subscriptions/all") == ["onward"]
+
+    async def test_what_is_asked_in_transactions(self, lives: Lives, tmp_path: Path) -> None:
+        """Schedules and outcomes of a committed one are there; of an open one no more than locks and used numbers."""
+        later = datetime.fromtimestamp(lives.clock.now + 100, UTC)
+        async with lives.bus() as (_, bus), bus.sender("orders") as sender, bus.receiver("orders") as receiver:
+            for number in range(2):
+                await sender.send(Message(number))
+                await (await receiver.receive()).defer()
+            first, second = await receiver.receive_deferred([1, 2])
+            async with bus.transaction() as done:
+                await first.complete(transaction=done)
+                assert await sender.schedule(Message("kept"), later, transaction=done) == 3
+            async with bus.transaction() as opened:
+                await second.complete(transaction=opened)
+                assert await sender.schedule(Message("gone"), later, transaction=opened) == 4
+                killed = lives.fork(tmp_path / "killed")
+        async with killed.bus() as (broker, bus), bus.sender("orders") as sender:
+            assert await bodies(bus, "orders") == [1, "kept"]
+            assert await sender.schedule(Message("next"), later) == 5
+            async with bus.receiver("orders") as receiver:
+                with pytest.raises(MessageNotFound):
+                    await receiver.receive_deferred(2)
+                broker.azure.advance(61)
+                [again] = await receiver.receive_deferred(2)
+                await again.complete()
 
     async def test_duplicates(self, lives: Lives) -> None:
         """The ids that were seen are known, for as long as they were to be; short ones and long ones of any type."""

@@ -90,8 +90,9 @@ class ServiceBus(NamespaceClient):
     def transaction(self) -> Transaction:
         """Make a transaction: `async with bus.transaction() as work:`, whose end commits, and an exception rolls back.
 
-        `sender.send(message, transaction=work)` and `delivery.complete(transaction=work)` are parts of it. The service
-        has one entity in a transaction; others by `bus.sender(entity, via=...)`.
+        `sender.send(message, transaction=work)`, `sender.schedule(message, at, transaction=work)` and
+        `delivery.complete(transaction=work)` are parts of it. The service has one entity in a transaction; others by
+        `bus.sender(entity, via=...)`.
         """
         return self.connection.transaction()
 

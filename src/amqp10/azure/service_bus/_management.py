@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import anyio
 
-from ...client import Connection, Requester
+from ...client import Connection, Requester, Transaction
 from ...errors import DeliveryUncertain, LinkDetached, ManagementError, SessionEnded
 from ...messaging import AmqpValue, Message
 from ...types import UInt
@@ -39,7 +39,13 @@ class EntityManagement:
         self._opening = anyio.Lock()
 
     async def ask(
-        self, operation: str, body: Mapping[str, Any], *, link: str | None = None, repeat: bool = False
+        self,
+        operation: str,
+        body: Mapping[str, Any],
+        *,
+        link: str | None = None,
+        repeat: bool = False,
+        transaction: Transaction | None = None,
     ) -> Mapping[Any, Any]:
         """Ask for an operation; return what the answer says, which is empty where there is nothing.
 
@@ -47,6 +53,7 @@ class EntityManagement:
             operation: its name, without "com.microsoft:".
             link: the name of the link that this counts as a use of.
             repeat: ask again where it is not known whether the request arrived.
+            transaction: ask as part of this: it is done when that is committed.
 
         Raises:
             ServiceBusError: the service does not do it; one of its kinds says why.
@@ -55,6 +62,7 @@ class EntityManagement:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the service refused the links, or they are
                 lost.
             EncodeError: what is asked for has no encoding.
+            LocalProtocolError, TransactionRolledBack: the transaction is over, is of another connection, or is lost.
 
         Cancelling: it may be done.
         """
@@ -69,7 +77,7 @@ class EntityManagement:
             while True:
                 requester = await self._links()
                 try:
-                    return _answer(await requester.request(request))
+                    return _answer(await requester.request(request, transaction=transaction))
                 except DeliveryUncertain:
                     if not repeat:
                         raise

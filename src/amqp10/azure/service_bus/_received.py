@@ -21,6 +21,7 @@ from ...errors import (
     EndpointError,
     LocalProtocolError,
     StaleDelivery,
+    TransactionError,
 )
 from ...messaging import RELEASED, Accepted, Error, Message, Modified, Outcome, Rejected
 from ...types import Array, Symbol
@@ -236,7 +237,9 @@ class ServiceBusDelivery(ReceivedMessage):
         Raises:
             MessageLockLost, SessionLockLost: the lock had ended: the message comes again.
             DeliveryUncertain: the link was lost before the service confirmed it: it is not known which came first.
-            LocalProtocolError: the message was received and deleted.
+            LocalProtocolError: the message was received and deleted, or the transaction is over, or is one of another
+                connection.
+            TransactionRolledBack: the transaction is lost with its link.
             ServiceBusError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError: the service
                 could not be told.
 
@@ -255,7 +258,8 @@ class ServiceBusDelivery(ReceivedMessage):
 
         Raises:
             MessageLockLost, SessionLockLost, DeliveryUncertain, ServiceBusError, LinkDetached, SessionEnded,
-                ConnectionClosed, ConnectionLost, TimeoutError, EncodeError, LocalProtocolError: see `complete`.
+                ConnectionClosed, ConnectionLost, TimeoutError, EncodeError, LocalProtocolError, TransactionRolledBack:
+                see `complete`.
 
         Cancelling: as for `complete`.
         """
@@ -272,7 +276,8 @@ class ServiceBusDelivery(ReceivedMessage):
 
         Raises:
             MessageLockLost, SessionLockLost, DeliveryUncertain, ServiceBusError, LinkDetached, SessionEnded,
-                ConnectionClosed, ConnectionLost, TimeoutError, EncodeError, LocalProtocolError: see `complete`.
+                ConnectionClosed, ConnectionLost, TimeoutError, EncodeError, LocalProtocolError, TransactionRolledBack:
+                see `complete`.
 
         Cancelling: as for `complete`.
         """
@@ -296,7 +301,8 @@ class ServiceBusDelivery(ReceivedMessage):
 
         Raises:
             MessageLockLost, SessionLockLost, DeliveryUncertain, ServiceBusError, LinkDetached, SessionEnded,
-                ConnectionClosed, ConnectionLost, TimeoutError, EncodeError, LocalProtocolError: see `complete`.
+                ConnectionClosed, ConnectionLost, TimeoutError, EncodeError, LocalProtocolError, TransactionRolledBack:
+                see `complete`.
 
         Cancelling: as for `complete`.
         """
@@ -317,25 +323,18 @@ class ServiceBusDelivery(ReceivedMessage):
 
     async def _settle_in(self, transaction: Transaction, outcome: Outcome) -> None:
         """Give an outcome that counts with a transaction; at its end the service says whether the lock held."""
-        if self._delivery is None:
-            raise LocalProtocolError(
-                "a deferred message, or one whose transaction was rolled back, has no link to be settled on: leave out "
-                "transaction="
-            )
-        try:
-            self._delivery.settle(outcome, transaction=transaction)
-        except _GONE as error:
-            self._check_session(error)
-            raise
-        self._work, self.settled = transaction, True
-        await anyio.lowlevel.checkpoint()
+        if self._give(outcome, transaction):
+            self._work = transaction
+            await anyio.lowlevel.checkpoint()
+        else:
+            await self._settle_apart(outcome, uncertain=False, transaction=transaction)
 
-    def _give(self, outcome: Outcome) -> bool:
+    def _give(self, outcome: Outcome, transaction: Transaction | None = None) -> bool:
         """Give an outcome on the link; return whether there is one for that."""
         if self._delivery is None:
             return False
         try:
-            self._delivery.settle(outcome)
+            self._delivery.settle(outcome, transaction=transaction)
         except _GONE as error:
             self._check_session(error)
             return False
@@ -366,14 +365,14 @@ class ServiceBusDelivery(ReceivedMessage):
         if self._place.session_id is not None:
             raise SessionLockLost(description="the link of the session is lost, and its lock with it") from error
 
-    async def _settle_apart(self, outcome: Outcome, *, uncertain: bool) -> None:
+    async def _settle_apart(self, outcome: Outcome, *, uncertain: bool, transaction: Transaction | None = None) -> None:
         """Settle through the management node."""
         asked = {**_disposition(outcome), "lock-tokens": Array("uuid", [self.lock_token])}
         if self._place.session_id is not None:
             asked["session-id"] = self._place.session_id
-        self.settled = True
+        self._work, self.settled = transaction, True
         try:
-            await self._node.ask("update-disposition", asked, link=self._place.link)
+            await self._node.ask("update-disposition", asked, link=self._place.link, transaction=transaction)
         except MessageLockLost as error:
             if not uncertain:
                 raise
@@ -381,7 +380,7 @@ class ServiceBusDelivery(ReceivedMessage):
                 "the link was lost before the service confirmed the outcome, and the lock is gone: the outcome came "
                 "first, or the lock had ended"
             ) from error
-        except (EndpointError, ConnectionLost, ServerBusy, TimeoutError):
+        except (EndpointError, ConnectionLost, ServerBusy, TimeoutError, LocalProtocolError, TransactionError):
             self.settled = False  # it may be tried again
             raise
 

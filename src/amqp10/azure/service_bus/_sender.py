@@ -99,30 +99,40 @@ class ServiceBusSender(NamespaceSender):
         largest = self._batch_limit(max_size, self.sender.remote.properties.get(_LARGEST_BATCH))
         return MessageBatch(largest, _MOST_IN_BATCH, self.sender.prepared)
 
-    async def schedule(self, message: object, at: datetime) -> int:
+    async def schedule(self, message: object, at: datetime, *, transaction: Transaction | None = None) -> int:
         """Schedule a message; return its sequence number, which `cancel_scheduled` takes.
+
+        Args:
+            message, at, transaction: see `schedule_many`.
 
         Raises:
             TypeError, ValueError, ServiceBusError, DeliveryUncertain, LinkDetached, SessionEnded, ConnectionClosed,
-                ConnectionLost, TimeoutError, EncodeError: see `schedule_many`.
+                ConnectionLost, TimeoutError, EncodeError, LocalProtocolError, TransactionRolledBack: see
+                `schedule_many`.
 
         Cancelling: it may be scheduled.
         """
-        [number] = await self.schedule_many([message], at)
+        [number] = await self.schedule_many([message], at, transaction=transaction)
         return number
 
-    async def schedule_many(self, messages: Iterable[object], at: datetime) -> list[int]:
+    async def schedule_many(
+        self, messages: Iterable[object], at: datetime, *, transaction: Transaction | None = None
+    ) -> list[int]:
         """Schedule messages; return their sequence numbers, which `cancel_scheduled` takes.
 
         Args:
             messages: each a `Message`, or the body of one.
             at: a time with a time zone.
+            transaction: schedule them as part of this, made by `bus.transaction()`: they are scheduled when that is
+                committed, under these numbers.
 
         Raises:
             TypeError: `at` is no datetime.
             ValueError: `at` has no time zone.
             ServiceBusError: the service does not take them.
             DeliveryUncertain: the connection was lost before the answer came: they may be scheduled.
+            LocalProtocolError: the transaction is over, or is one of another connection.
+            TransactionRolledBack: the transaction is lost with its link.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError, EncodeError: see `Requester`.
 
         Cancelling: they may be scheduled.
@@ -131,7 +141,9 @@ class ServiceBusSender(NamespaceSender):
         asked = [_scheduled(self.sender.prepared(_message(each)), at) for each in messages]
         if not asked:
             return []
-        answer = await self._node.ask("schedule-message", {"messages": asked}, link=self.sender.name)
+        answer = await self._node.ask(
+            "schedule-message", {"messages": asked}, link=self.sender.name, transaction=transaction
+        )
         numbers = listed(answer, "sequence-numbers")
         if len(numbers) != len(asked) or not all(isinstance(each, int) for each in numbers):
             raise ServiceBusError(None, f"an answer has {len(asked)} sequence numbers, and not {numbers!r:.200}")

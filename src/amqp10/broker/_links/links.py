@@ -112,6 +112,12 @@ class PeerLinks:
             self._refuse(link, _error(condition or "amqp:not-allowed", str(error)))
 
     @property
+    def incoming(self) -> Iterable[ReceiverLink]:
+        """Those on which messages come that can be part of transactions."""
+        others = () if self.service is None else self.service.links
+        return [*self.producers, *(each for each in others if isinstance(each, ReceiverLink))]
+
+    @property
     def _count(self) -> int:
         """How many links are attached, wherever they lead to."""
         others = len(self.pairs) + len(self.cbs) + (len(self.service) if self.service is not None else 0)

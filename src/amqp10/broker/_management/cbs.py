@@ -42,9 +42,9 @@ class CbsLinks:
         self._links.attach(link, TOKENS, self._carry_out)
         return True
 
-    def _carry_out(self, request: Message) -> Message:
+    def _carry_out(self, request: Message, txn_id: bytes | None) -> Message:
         """Do what a request says, and return the answer."""
-        status, description = self._answer(request)
+        status, description = self._answer(request) if txn_id is None else (501, "a token is put outside transactions")
         said: dict[str, Any] = {"status-code": Int(status), "status-description": description}
         if status == 401:
             said["error-condition"] = Symbol("com.microsoft:auth-failed")

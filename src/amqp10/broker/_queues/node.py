@@ -307,18 +307,26 @@ class Node(ABC):
         Raises:
             QueueFull: as for `put`; `take_reserved` is then never refused.
         """
-        self.reserved += 1
-        self.reserved_bytes += entry.size
-        if entry.account is not None:
-            self.charge(entry.account, entry.size + MESSAGE_OVERHEAD)
-        self.touch()
+        self.reserve_room(entry.size, entry.account)
 
     def unreserve(self, entry: QueuedMessage) -> None:
         """Give back reserved room: the transaction is over."""
+        self.unreserve_room(entry.size, entry.account)
+
+    def reserve_room(self, octets: int, account: Account | None) -> None:
+        """Keep room for a message of that many octets, and of that user if one is known."""
+        self.reserved += 1
+        self.reserved_bytes += octets
+        if account is not None:
+            self.charge(account, octets + MESSAGE_OVERHEAD)
+        self.touch()
+
+    def unreserve_room(self, octets: int, account: Account | None) -> None:
+        """Give back room that was kept so."""
         self.reserved -= 1
-        self.reserved_bytes -= entry.size
-        if entry.account is not None:
-            self.charge(entry.account, -entry.size - MESSAGE_OVERHEAD)
+        self.reserved_bytes -= octets
+        if account is not None:
+            self.charge(account, -octets - MESSAGE_OVERHEAD)
         if not self.deleted:
             self.touch()
 

@@ -217,7 +217,7 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
         return self.requests.do(request)
 
     def posts_in_part(self, txn_id: bytes) -> bool:
-        states = (link.partial_state for link in self.links.producers)
+        states = (link.partial_state for link in self.links.incoming)
         return any(isinstance(state, TransactionalState) and state.txn_id == txn_id for state in states)
 
     # Connection and sessions

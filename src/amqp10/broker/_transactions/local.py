@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -65,12 +65,30 @@ def attempt_each(calls: Iterable[tuple[Any, ...]]) -> None:
             _log.exception("the end of a transaction: one part of it failed, the others are done")
 
 
-class Settler(ABC):
-    """A link whose deliveries get outcomes in transactions."""
+class Part(ABC):
+    """Work of a transaction on a node of another kind than queues, which knows by itself what to do at the end."""
 
-    def obstacle(self, delivery: OutgoingDelivery) -> Error | None:
-        """Return why a retired delivery cannot have its outcome; None: it can."""
-        return None
+    @property
+    @abstractmethod
+    def obstacle(self) -> Error | None:
+        """Why it cannot be done; None: it can."""
+
+    @abstractmethod
+    def apply(self) -> None:
+        """Do it: the transaction is committed."""
+
+    @abstractmethod
+    def revert(self) -> None:
+        """Forget it: the transaction is rolled back."""
+
+
+class Participant(ABC):
+    """A consumer of a queue whose deliveries are part of transactions."""
+
+    @property
+    @abstractmethod
+    def queue(self) -> Queue:
+        """The queue that this link consumes from."""
 
     @abstractmethod
     def apply(self, delivery: OutgoingDelivery, outcome: Outcome) -> None:
@@ -82,15 +100,6 @@ class Settler(ABC):
 
         If no other outcome can come, the default outcome counts (§4.4.4.2).
         """
-
-
-class Participant(Settler):
-    """A consumer of a queue whose deliveries are part of transactions."""
-
-    @property
-    @abstractmethod
-    def queue(self) -> Queue:
-        """The queue that this link consumes from."""
 
     @abstractmethod
     def acquire_in(self, transaction: LocalTransaction | None) -> None:
@@ -138,8 +147,9 @@ class LocalTransaction:
         self.acquirers: set[Participant] = set()
         self._quarantine = quarantine
         self._posted: list[tuple[Node, QueuedMessage]] = []
-        self._retired: dict[OutgoingDelivery, tuple[Settler, Outcome]] = {}
+        self._retired: dict[OutgoingDelivery, tuple[Participant, Outcome]] = {}
         self._acquired: dict[OutgoingDelivery, Participant] = {}
+        self._parts: dict[Hashable, Part] = {}
 
     # Work
 
@@ -148,7 +158,7 @@ class LocalTransaction:
         node.reserve(entry)
         self._posted.append((node, entry))
 
-    def retire(self, consumer: Settler, delivery: OutgoingDelivery, outcome: Outcome) -> None:
+    def retire(self, consumer: Participant, delivery: OutgoingDelivery, outcome: Outcome) -> None:
         """Note the outcome that a consumer named for a delivery; the last one that it names counts (§4.4.2)."""
         self._retired[delivery] = consumer, outcome
 
@@ -163,14 +173,14 @@ class LocalTransaction:
         """Forget an acquired delivery that has ended otherwise."""
         self._acquired.pop(delivery, None)
 
+    def include(self, key: Hashable, part: Part) -> None:
+        """Note other work; the last part with the same key counts."""
+        self._parts[key] = part
+
     @property
     def work(self) -> Work:
-        """All of it."""
-        retired = [
-            (consumer.queue, message_of(each), outcome)
-            for each, (consumer, outcome) in self._retired.items()
-            if isinstance(consumer, Participant)
-        ]
+        """All of it, as far as a store can keep it before the end."""
+        retired = [(consumer.queue, message_of(each), outcome) for each, (consumer, outcome) in self._retired.items()]
         return Work(self._posted, retired)
 
     # The end
@@ -181,8 +191,8 @@ class LocalTransaction:
         for node, _ in self._posted:
             if node.deleted:
                 return Error(Symbol("amqp:transaction:rollback"), f"there is no {node.name!r} any more")
-        for delivery, (consumer, _) in self._retired.items():
-            if (error := consumer.obstacle(delivery)) is not None:
+        for part in self._parts.values():
+            if (error := part.obstacle) is not None:
                 return error
         return self.failed
 
@@ -196,6 +206,7 @@ class LocalTransaction:
         retired, acquired = self._retired.items(), self._acquired.items()
         attempt_each((consumer.apply, each, outcome) for each, (consumer, outcome) in retired)
         attempt_each((consumer.keep, each) for each, consumer in acquired if each not in self._retired)
+        attempt_each((part.apply,) for part in self._parts.values())
         self._release_acquirers()
         return None
 
@@ -206,6 +217,7 @@ class LocalTransaction:
         retired, acquired = self._retired.items(), self._acquired.items()
         attempt_each((consumer.take_back, each, RELEASED) for each, consumer in acquired)
         attempt_each((consumer.revert, each) for each, (consumer, _) in retired if each not in self._acquired)
+        attempt_each((part.revert,) for part in self._parts.values())
         self._release_acquirers()
 
     def expire(self, description: str) -> None:
@@ -214,6 +226,7 @@ class LocalTransaction:
         self._posted.clear()
         self._retired.clear()
         self._acquired.clear()
+        self._parts.clear()
         self.expired = True
         self.failed = Error(Symbol("amqp:transaction:timeout"), description)
 

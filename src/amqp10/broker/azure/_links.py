@@ -17,9 +17,10 @@ from ._config import AzureConfig
 from ._event_hubs.hub import Hub, Partition
 from ._event_hubs.links import HubLinks
 from ._namespace import Namespace, path_of
-from ._service_bus.entity import ARGUMENT_ERROR, LONGEST_ID, NOT_ALLOWED, Entity
+from ._service_bus.entity import Entity
 from ._service_bus.management import Management
 from ._service_bus.receivers import SESSION_FILTER, EntityReceiver, SessionLink
+from ._service_bus.terms import ARGUMENT_ERROR, LONGEST_ID, NOT_ALLOWED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -58,7 +58,7 @@ class EntityMessage:
         kept_beside: octets of its header and annotations as they came.
         scheduled_for: when it is to be there; None: at once. All times are seconds since 1970.
         attempts: how often it was received and not completed.
-        sequence: its number, which no other message of the entity has; 0 before it is there.
+        sequence: its number, which no other message of the entity has; 0 before it has one.
         origin_sequence: the number that it had where it was sent first.
         enqueued: when it came.
         expires: when it is dead; None for never.

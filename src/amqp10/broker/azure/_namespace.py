@@ -16,7 +16,8 @@ from .._errors import Refused
 from ._config import AzureConfig, EntityConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from ._event_hubs.hub import Hub, Partition
 from ._event_hubs.links import Hubs
-from ._service_bus.entity import ENTITY_DISABLED, NOT_ALLOWED, Entity, EntityTerms, Status
+from ._service_bus.entity import Entity
+from ._service_bus.terms import ENTITY_DISABLED, NOT_ALLOWED, EntityTerms, Status
 from ._service_bus.topic import ALREADY_EXISTS, NOT_FOUND, Subscription, spread
 from ._stored import restored_config, restored_map, restored_rule, same, stored_config, stored_rule
 

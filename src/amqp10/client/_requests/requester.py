@@ -16,16 +16,18 @@ from ...errors import AmqpError, DecodeError, DeliveryUncertain, LocalProtocolEr
 from ...messaging import ACCEPTED, Accepted, Error, Message, Rejected, Source
 from ...types import Symbol
 from .._core.faces import core_of
+from .._errors import fresh
 from .._receiving.core import ReceiverCore
-from .._receiving.delivery import ReceiverDelivery, settle_quietly
+from .._receiving.delivery import Delivery, settle_quietly
 from .._receiving.receiver import Receiver
-from .._sending.delivery import Repeating, SenderDelivery, known_outcome, not_accepted
+from .._sending.delivery import Repeating, SentDelivery, known_outcome, not_accepted, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...net import Pump, Signal
     from .._core.connection import ConnectionCore, SessionCore
+    from .._core.transaction_work import TransactionFace as Transaction
     from .._sending.sender import Sender
     from .._settings import OnUncertain
 
@@ -39,14 +41,16 @@ class Waiting(Repeating):
         lost: the request has to be sent again: the address that the reply was to come to is gone with its link, and
             there is another; or the request itself was lost.
         sure: it did not arrive.
+        once: it is part of a transaction, so its work must not be done twice, and a reply that is lost comes no more.
     """
 
-    __slots__ = ("_new_signal", "failure", "lost", "news", "reply", "sure")
+    __slots__ = ("_new_signal", "failure", "lost", "news", "once", "reply", "sure")
 
-    def __init__(self, new_signal: Callable[[], Signal]) -> None:
+    def __init__(self, new_signal: Callable[[], Signal], *, once: bool) -> None:
         self.reply: Message | None = None
         self.failure: DecodeError | None = None
         self.lost = self.sure = False
+        self.once = once
         self._new_signal = new_signal
         self.news: Signal = new_signal()
 
@@ -131,7 +135,7 @@ class ReplyCore(ReceiverCore):
         if consumer.taken >= consumer.refill_at and link is not None and link.attached:
             self.credit.refill()
 
-    def _asked(self, delivery: ReceiverDelivery) -> Waiting | None:
+    def _asked(self, delivery: Delivery) -> Waiting | None:
         """Return the request of a malformed reply, if its correlation-id can be read."""
         try:
             return self.waiting.get(key_of(delivery.message.correlation_id))
@@ -145,8 +149,9 @@ class ReplyCore(ReceiverCore):
 
     def go_on(self) -> None:
         super().go_on()
-        if self.over or self.address != self._last_address:
-            for waiting in self.waiting.values():
+        moved = self.over or self.address != self._last_address
+        for waiting in self.waiting.values():
+            if moved or waiting.once:
                 waiting.lost = True
                 waiting.set()
 
@@ -223,7 +228,7 @@ class Requester:
     def __repr__(self) -> str:
         return f"<Requester by {self.sender!r}: {self.pending} pending>"
 
-    async def request(self, message: object) -> Message:
+    async def request(self, message: object, *, transaction: Transaction | None = None) -> Message:
         """Send a request, and wait for its reply.
 
         The request gets a `reply_to`, and where it has none a `correlation_id` and a `message_id`. A reply is
@@ -231,14 +236,18 @@ class Requester:
 
         Args:
             message: a `Message`; any other value is sent as the body of one.
+            transaction: send it as part of this transaction (§4.4.1). What it asks for counts when that is committed,
+                where the responder works so; most responders get it only then, and their reply never comes before.
 
         Raises:
             MessageRejected, MessageReleased, MessageModified: the request was not taken, so no reply will come.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: a link ended before the reply came; whether
                 the request was processed is not known.
             DeliveryUncertain: the connection was lost and is there again, and requests are not to be sent a second
-                time (`on_lost="raise"`).
-            LocalProtocolError: another request with this correlation-id waits for its reply.
+                time (`on_lost="raise"`, or it is part of a transaction).
+            TransactionRolledBack: the coordinator of the transaction was lost, or the request in it.
+            LocalProtocolError: another request with this correlation-id waits for its reply; or the transaction has
+                ended, or cannot cover these links.
             EncodeError: see `Sender.submit`.
             DecodeError: the reply came, and is malformed; it was rejected.
             anyio.ClosedResourceError: the requester was closed here.
@@ -257,7 +266,7 @@ class Requester:
         keys = {key_of(request.correlation_id), key_of(request.message_id)}
         replies = core_of(self.replies)
         sender = core_of(self.sender)
-        table, waiting = replies.waiting, Waiting(sender.new_signal)
+        table, waiting = replies.waiting, Waiting(sender.new_signal, once=transaction is not None)
         await replies.ready()
         if any(key in table for key in keys):
             raise LocalProtocolError(
@@ -271,8 +280,8 @@ class Requester:
                 waiting.lost = waiting.sure = False
                 if len(table) == len(keys):
                     sender.expect_answer()
-                delivery = await self.sender.submit(request.replace(reply_to=self.reply_to))
-                reply = await self._reply(waiting, delivery)  # type: ignore[arg-type] # there is no other kind
+                delivery = await self.sender.submit(request.replace(reply_to=self.reply_to), transaction=transaction)
+                reply = await self._reply(waiting, delivery)
                 if reply is not None:
                     return reply
                 await self._lost(waiting)
@@ -286,14 +295,14 @@ class Requester:
         await replies.ready()
         recovery = replies.connection.recovery
         assert recovery is not None
-        if not waiting.sure and (self._on_lost or recovery.settings.on_uncertain) == "raise":
+        if not waiting.sure and (waiting.once or (self._on_lost or recovery.settings.on_uncertain) == "raise"):
             raise DeliveryUncertain(
                 "the connection was lost, and the request may or may not have been processed"
             ) from (replies.loss or core_of(self.sender).loss)
         if not replies.open:
             raise replies.gone()
 
-    async def _reply(self, waiting: Waiting, delivery: SenderDelivery) -> Message | None:
+    async def _reply(self, waiting: Waiting, delivery: SentDelivery) -> Message | None:
         """Return the reply; None if the address that it was to come to is gone."""
         sender, replies = core_of(self.sender), core_of(self.replies)
         settled = False
@@ -301,6 +310,9 @@ class Requester:
             while waiting.reply is None:
                 if waiting.failure is not None:
                     raise waiting.failure
+                if (error := unknown(delivery)) is not None:
+                    sender.report(delivery)
+                    raise fresh(error)
                 if waiting.lost:
                     return None
                 if not settled and (outcome := known_outcome(delivery)) is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Awaitable, Iterable
 from contextlib import aclosing
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from ...errors import Unsupported
 from ...messaging import Accepted, Message, Target
@@ -19,8 +19,7 @@ from .._errors import fresh
 from .._links.link import Link
 from .body_writer import BodyWriter
 from .core import SenderCore
-from .delivery import not_accepted, outcome_of, unknown
-from .delivery_face import SentDelivery
+from .delivery import SentDelivery, not_accepted, outcome_of, unknown
 from .encoding import encoded_body
 from .send_many import Pipeline, check_messages
 
@@ -108,9 +107,7 @@ class Sender(Link):
         core = self._core
         core.connection.check_loop()
         core.expect_answer()
-        outcome = await outcome_of(
-            await self.submit(message, settled=settled, transaction=transaction)  # type: ignore[arg-type]
-        )  # what `submit` returns is of that class; `sender_delivery` would cost a call
+        outcome = await outcome_of(await self.submit(message, settled=settled, transaction=transaction))
         if type(outcome) is not Accepted:
             raise not_accepted(outcome, core.connection.profile)
 
@@ -213,7 +210,7 @@ class Sender(Link):
         if transaction is None and core.store is None:
             return await pipeline.run(messages, None)
 
-        def submit(message: object) -> Awaitable[Any]:
+        def submit(message: object) -> Awaitable[SentDelivery]:
             # Not that of a subclass, which might report each message as an operation of its own.
             return Sender.submit(self, message, settled=settled, transaction=transaction)
 

@@ -155,6 +155,59 @@ public class Client {
     }
   }
 
+  static void scheduledIn(boolean commits) {
+    String queue = "later." + commits;
+    try (ServiceBusSenderClient sender = sender(queue)) {
+      ServiceBusTransactionContext transaction = sender.createTransaction();
+      OffsetDateTime then = OffsetDateTime.now().plusHours(1);
+      long number = sender.scheduleMessage(new ServiceBusMessage("one"), then, transaction);
+      List<ServiceBusMessage> others = List.of(new ServiceBusMessage("two"), new ServiceBusMessage("three"));
+      List<Long> numbers = new ArrayList<>();
+      sender.scheduleMessages(others, then, transaction).forEach(numbers::add);
+      check(number + " " + numbers + " " + peek(queue), "1 [2, 3] []");
+      if (commits) {
+        sender.commitTransaction(transaction);
+        check(peek(queue), "[one, two, three]");
+        sender.cancelScheduledMessages(List.of(1L, 2L, 3L));
+      } else {
+        sender.rollbackTransaction(transaction);
+      }
+      check(peek(queue), "[]");
+      check(sender.scheduleMessage(new ServiceBusMessage("next"), then), 4);
+    }
+  }
+
+  static void deferredIn(boolean commits) {
+    String queue = "deferred." + commits;
+    try (ServiceBusSenderClient sender = sender(queue); ServiceBusReceiverClient receiver = receiver(queue)) {
+      List<Long> numbers = new ArrayList<>();
+      for (String body : List.of("complete", "abandon", "defer", "dead")) {
+        sender.sendMessage(new ServiceBusMessage(body));
+      }
+      for (ServiceBusReceivedMessage message : receive(receiver, 4)) {
+        receiver.defer(message);
+        numbers.add(message.getSequenceNumber());
+      }
+      List<ServiceBusReceivedMessage> found = new ArrayList<>();
+      receiver.receiveDeferredMessageBatch(numbers).forEach(found::add);
+      ServiceBusTransactionContext transaction = receiver.createTransaction();
+      receiver.complete(found.get(0), new CompleteOptions().setTransactionContext(transaction));
+      receiver.abandon(found.get(1), new AbandonOptions().setTransactionContext(transaction));
+      receiver.defer(found.get(2), new DeferOptions().setTransactionContext(transaction));
+      receiver.deadLetter(found.get(3), new DeadLetterOptions().setTransactionContext(transaction));
+      check(peek(queue), "[complete, abandon, defer, dead]");
+      if (commits) {
+        receiver.commitTransaction(transaction);
+        check(peek(queue), "[abandon, defer]");
+        check(receiver.receiveDeferredMessage(numbers.get(1)).getBody(), "abandon");
+      } else {
+        receiver.rollbackTransaction(transaction);
+        check(peek(queue), "[complete, abandon, defer, dead]");
+        check(receiver.receiveDeferredMessageBatch(numbers).stream().count(), 0);  // they are locked
+      }
+    }
+  }
+
   static void acrossEntities(boolean commits) {
     ServiceBusClientBuilder builder = builder().enableCrossEntityTransactions();
     String from = "from." + commits, to = "to." + commits;
@@ -207,6 +260,10 @@ public class Client {
         case "send-and-roll-back" -> () -> sentIn(false);
         case "settle-and-commit" -> () -> settledIn(true);
         case "settle-and-roll-back" -> () -> settledIn(false);
+        case "schedule-and-commit" -> () -> scheduledIn(true);
+        case "schedule-and-roll-back" -> () -> scheduledIn(false);
+        case "deferred-and-commit" -> () -> deferredIn(true);
+        case "deferred-and-roll-back" -> () -> deferredIn(false);
         case "across-and-commit" -> () -> acrossEntities(true);
         case "across-and-roll-back" -> () -> acrossEntities(false);
         case "transaction-over" -> Client::unknownTransaction;

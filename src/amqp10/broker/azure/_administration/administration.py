@@ -13,7 +13,7 @@ from ...._http import HTTPAnswer, HTTPRequest
 from ..._errors import Refused
 from ..._tokens.rules import TokenInvalid
 from .._config import QueueConfig, SubscriptionConfig, TopicConfig
-from .._service_bus.entity import NOT_ALLOWED
+from .._service_bus.terms import NOT_ALLOWED
 from .._service_bus.topic import ALREADY_EXISTS, NOT_FOUND
 from . import atom
 

@@ -13,7 +13,7 @@ from xml.parsers.expat import ExpatError, ParserCreate
 
 from ...._azure_rules import CORRELATED, CorrelationFilter, FalseFilter, Rule, RuleFilter, SqlFilter, TrueFilter
 from .._config import QueueConfig, SubscriptionConfig, TopicConfig, read_duration
-from .._service_bus.entity import Status
+from .._service_bus.terms import Status
 
 if TYPE_CHECKING:
     from .._namespace import Declared

@@ -37,11 +37,13 @@ class HubManagement:
         self._peer = peer
         self._find = find
 
-    def carry_out(self, request: Message) -> Message:
+    def carry_out(self, request: Message, txn_id: bytes | None) -> Message:
         """Do what a request says, and return the answer."""
         body: dict[str, Any] = {}
         said: dict[str, Any] = {"status-code": Int(200), "status-description": "OK"}
         try:
+            if txn_id is not None:
+                raise Refused("amqp:not-implemented", "Event Hubs has no transactions")
             body = self._do(request.application_properties)
         except Refused as refusal:
             condition = str(refusal.error.condition)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import count, islice
@@ -25,6 +24,20 @@ from .._messages import EntityMessage, State, messages_in
 from .groups import Group, Receiver, SessionReceiver
 from .locks import Lock, Locks
 from .seen_ids import SEEN, SeenIds
+from .terms import (
+    ARGUMENT_ERROR,
+    ENTITY_DISABLED,
+    LONGEST_ID,
+    MESSAGE_LOCK_LOST,
+    MESSAGE_NOT_FOUND,
+    NO_MATCHING_SUBSCRIPTION,
+    NOT_ALLOWED,
+    SESSION_CANNOT_BE_LOCKED,
+    SESSION_LOCK_LOST,
+    TIMEOUT,
+    EntityTerms,
+    Status,
+)
 
 if TYPE_CHECKING:
     from ..._queues.journal import Records
@@ -32,20 +45,6 @@ if TYPE_CHECKING:
     from ..._queues.node import Limits
 
 UNLIMITED: Final = 1 << 60
-MESSAGE_LOCK_LOST: Final = "com.microsoft:message-lock-lost"
-MESSAGE_NOT_FOUND: Final = "com.microsoft:message-not-found"
-ARGUMENT_ERROR: Final = "com.microsoft:argument-error"
-SESSION_LOCK_LOST: Final = "com.microsoft:session-lock-lost"
-SESSION_CANNOT_BE_LOCKED: Final = "com.microsoft:session-cannot-be-locked"
-ENTITY_DISABLED: Final = "com.microsoft:entity-disabled"
-TIMEOUT: Final = "com.microsoft:timeout"
-NO_MATCHING_SUBSCRIPTION: Final = "com.microsoft:no-matching-subscription"
-NOT_ALLOWED: Final = "amqp:not-allowed"
-
-MOST_CHANGES: Final = 100
-"""Properties that are changed with one outcome: it may be one of many messages."""
-LONGEST_ID: Final = 128
-"""Characters of the id of a message, and of that of a session."""
 LONGEST_REASON: Final = 4096
 """Characters of a dead letter's reason, and of its description."""
 _COUNT, _MESSAGE, _SESSION = "#", "m", "s"
@@ -54,45 +53,13 @@ _MOST_HOPS: Final = 4
 """Forwardings of one message by themselves."""
 
 TimerKind = Literal["lock", "scheduled", "death", "session", "patience"]
-Status = Literal["Active", "Disabled", "SendDisabled", "ReceiveDisabled"]
 PassOn = Callable[["Entity", EntityMessage], None]
 """Takes a message of an entity that keeps none."""
-
-
-def check_reason(name: str, value: object) -> None:
-    """Check a dead letter's reason, or its description.
-
-    Raises:
-        Refused: it is no string.
-    """
-    if not isinstance(value, str | None):
-        raise Refused(ARGUMENT_ERROR, f"{name} of a dead letter is a string, not {value!r:.60}")
 
 
 def _key_of(message: EntityMessage) -> str:
     """Return the key of a message's record: in the order of their numbers."""
     return f"{_MESSAGE}{message.sequence:020}"
-
-
-@dataclass(frozen=True, slots=True)
-class EntityTerms:
-    """How an entity treats its messages; times in seconds, None for no limit.
-
-    Attributes:
-        duplicate_window: how long the id of a message is remembered; None: not at all.
-        requires_session: each message belongs to a session, and is received with the others of that.
-        most_octets: of all messages; what a sender sends beyond that is refused.
-        sendable: senders may send to it.
-    """
-
-    lock_duration: float = 60.0
-    max_delivery_count: int | None = None
-    ttl: float | None = None
-    dead_letter_expired: bool = False
-    duplicate_window: float | None = None
-    requires_session: bool = False
-    most_octets: int | None = None
-    sendable: bool = True
 
 
 class Entity(AzureNode):
@@ -390,24 +357,40 @@ class Entity(AzureNode):
 
     def _add(self, message: EntityMessage) -> int:
         now = self._clock()
-        self.enqueued += 1
-        message.sequence = self.enqueued
-        message.origin_sequence = message.origin_sequence or self.enqueued
+        scheduled = message.scheduled_for is not None and message.scheduled_for > now
+        if not (scheduled and message.sequence):
+            self._number(message)  # one that is there at once is behind all others
         message.enqueued = now
         self._messages[message.sequence] = message
         self._group_of(message).count += 1
         self.bytes += message.size
-        if self._records is not None:
-            self._records.put(_COUNT, lambda: encode(self.enqueued))
-            self._note(message)
+        self._note(message)
         if message.account is not None:
             self.charge(message.account, message.size + MESSAGE_OVERHEAD)
-        if message.scheduled_for is not None and message.scheduled_for > now:
+        if scheduled:
+            assert message.scheduled_for is not None
             message.state = "scheduled"
             self._at(message.scheduled_for, "scheduled", message.sequence)
         else:
             self._begin(message, now)
         self.touch()
+        return message.sequence
+
+    def reserve_number(self, message: EntityMessage) -> int:
+        """Keep a number, and room, for a scheduled message of an open transaction; return the number.
+
+        `unreserve_room` gives back the room. The number is not used again, whatever becomes of the transaction.
+        """
+        self.reserve_room(message.size, message.account)
+        return self._number(message)
+
+    def _number(self, message: EntityMessage) -> int:
+        """Give a message the next number."""
+        self.enqueued += 1
+        message.sequence = self.enqueued
+        message.origin_sequence = message.origin_sequence or self.enqueued
+        if self._records is not None:
+            self._records.put(_COUNT, lambda: encode(self.enqueued))
         return message.sequence
 
     def _begin(self, message: EntityMessage, now: float) -> None:
@@ -640,13 +623,39 @@ class Entity(AzureNode):
         return [until] * len(locks)
 
     def check_locks(self, tokens: Iterable[UUID]) -> None:
-        """Check that all of these locks hold.
+        """Check that all of these locks hold, and that no transaction has their messages.
 
         Raises:
-            Refused: one of them is lost.
+            Refused: one of them is lost, or a transaction has its message.
         """
         for token in tokens:
-            self._held(token)
+            self._settleable(token)
+
+    def claim(self, tokens: Iterable[UUID], transaction: object) -> None:
+        """Let nothing but a transaction settle locked messages, until `unclaim` or the end of their locks.
+
+        Raises:
+            Refused: one of the locks is lost, or another transaction has its message; then none is claimed.
+        """
+        for lock in [self._settleable(token, transaction) for token in tokens]:
+            lock.transaction = transaction
+
+    def unclaim(self, token: UUID) -> None:
+        """Let a message be settled by anybody who knows its lock: the transaction is over."""
+        lock = self._locks.by_token(token)
+        if lock is not None:
+            lock.transaction = None
+
+    def _settleable(self, token: UUID, transaction: object = None) -> Lock:
+        """Return the lock of a message that can be settled in a transaction, or in none.
+
+        Raises:
+            Refused: it is lost, or another transaction has the message.
+        """
+        lock = self._held(token)
+        if lock.transaction not in (None, transaction):
+            raise Refused(NOT_ALLOWED, "the message has an outcome in a transaction that is open: end that first")
+        return lock
 
     def _held(self, token: UUID) -> Lock:
         """Return the lock with a token.
@@ -671,12 +680,12 @@ class Entity(AzureNode):
         return lock.message
 
     def complete(self, token: UUID) -> None:
-        """Remove a locked message; this and the next four raise Refused where the lock is lost."""
-        self._remove(self._unlock(self._held(token)))
+        """Remove a locked message; this and the next four raise Refused as `check_locks` does."""
+        self._remove(self._unlock(self._settleable(token)))
 
     def release(self, token: UUID) -> None:
         """Give a message back; that counts for no attempt."""
-        self._come_back(self._unlock(self._held(token)))
+        self._come_back(self._unlock(self._settleable(token)))
 
     def abandon(self, token: UUID, properties: Mapping[Any, Any]) -> None:
         """Give a message back after an attempt that failed; `properties` are added to its own."""
@@ -699,9 +708,7 @@ class Entity(AzureNode):
 
     def _changed(self, token: UUID, properties: Mapping[Any, Any]) -> EntityMessage:
         """Return a locked message, with what its receiver says added, and no longer locked."""
-        if len(properties) > MOST_CHANGES:
-            raise Refused(ARGUMENT_ERROR, f"{MOST_CHANGES} properties are changed at most, not {len(properties)}")
-        message = self._unlock(self._held(token))
+        message = self._unlock(self._settleable(token))
         if properties:
             before = message.size
             message.say({str(name): value for name, value in properties.items()})

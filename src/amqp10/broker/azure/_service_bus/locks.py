@@ -19,12 +19,14 @@ class Lock:
     Attributes:
         group: what the message belongs to.
         own_until: when the lock ends if the entity has no sessions; `until` says when it ends in any case.
+        transaction: what the message has an outcome in; None: no transaction.
     """
 
     token: UUID
     message: EntityMessage
     group: Group
     own_until: float
+    transaction: object = None
 
     @property
     def until(self) -> float:

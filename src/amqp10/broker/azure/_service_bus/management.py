@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, overload
 from uuid import UUID
 
 from ....errors import DecodeError
-from ....messaging import AmqpValue, Message
+from ....messaging import ACCEPTED, RELEASED, AmqpValue, Error, Message, Modified, Outcome, Rejected
 from ....types import Array, Int, Symbol
 from ..._errors import Refused
 from ..._queues.node import NotTaken
 from .._busy import ARGUMENT_OUT_OF_RANGE, SERVER_BUSY
 from .._messages import SCHEDULED_FOR, EntityMessage, timestamp
-from .entity import (
+from .outcomes import DEAD_LETTER, DESCRIPTION, REASON, check_reason, checked_outcome, settle
+from .rules import read_rule
+from .terms import (
     ARGUMENT_ERROR,
     ENTITY_DISABLED,
     MESSAGE_LOCK_LOST,
@@ -22,10 +24,9 @@ from .entity import (
     NO_MATCHING_SUBSCRIPTION,
     NOT_ALLOWED,
     SESSION_LOCK_LOST,
-    check_reason,
 )
-from .rules import read_rule
 from .topic import ALREADY_EXISTS, NOT_FOUND
+from .transactions import UNKNOWN_ID, EntityWork
 
 if TYPE_CHECKING:
     from ..._peer import Peer
@@ -47,6 +48,7 @@ _STATUS: Final = {
     NOT_FOUND: 404,
     NO_MATCHING_SUBSCRIPTION: 500,
     "amqp:not-implemented": 501,
+    UNKNOWN_ID: 400,
     "amqp:resource-limit-exceeded": 403,
     # Only a test asks for these.
     "com.microsoft:auth-failed": 401,
@@ -99,12 +101,12 @@ class Management:
         self._used = used
         self._fits = fits
 
-    def carry_out(self, request: Message) -> Message:
-        """Do what a request says, and return the answer."""
+    def carry_out(self, request: Message, txn_id: bytes | None) -> Message:
+        """Do what a request says, in the transaction that has this id or in none, and return the answer."""
         condition: Symbol | None = None
         body: Answer = None
         try:
-            body = self._do(request)
+            body = self._do(request, txn_id)
         except Refused as refusal:
             condition = Symbol(str(refusal.error.condition))
             status, description = _STATUS.get(condition, 400), refusal.error.description or ""
@@ -116,12 +118,13 @@ class Management:
         correlation = request.message_id if request.message_id is not None else request.correlation_id
         return Message(AmqpValue(dict(body or {})), correlation_id=correlation, application_properties=said)
 
-    def _do(self, request: Message) -> Answer:
+    def _do(self, request: Message, txn_id: bytes | None) -> Answer:
         operation, asked = request.application_properties.get("operation"), request.body
         self.entity.accessed = self.entity.now
         if isinstance(link := request.application_properties.get("associated-link-name"), str):
             self._used(link)
-        known = _OPERATIONS.get(operation.removeprefix(_PREFIX)) if isinstance(operation, str) else None
+        name = operation.removeprefix(_PREFIX) if isinstance(operation, str) else ""
+        known = _OPERATIONS.get(name)
         if known is None:
             raise Refused("amqp:not-implemented", f"the operation {operation!r:.100} is not known here")
         if not isinstance(asked, dict):
@@ -131,7 +134,15 @@ class Management:
         if action != "configure":
             self.entity.check_open("receive" if action == "read" else "send")
         self.entity.check_busy()
-        return act(self, asked)
+        return act(self, asked) if txn_id is None else self._do_in(txn_id, name, asked)
+
+    def _do_in(self, txn_id: bytes, name: str, asked: dict[Any, Any]) -> Answer:
+        """Do what can be part of a transaction."""
+        act = _IN_TRANSACTIONS.get(name)
+        if act is None:
+            allowed = " and ".join(_IN_TRANSACTIONS)
+            raise Refused("amqp:not-implemented", f"{allowed} can be part of a transaction, and {name} cannot")
+        return act(self, asked, EntityWork(self._peer, txn_id, self.entity))
 
     def admit(self, payloads: list[bytes]) -> list[EntityMessage]:
         """Return messages that come by a request, as if they came on a link.
@@ -183,6 +194,15 @@ def _peek(node: Management, asked: dict[Any, Any]) -> Answer:
 
 
 def _schedule(node: Management, asked: dict[Any, Any]) -> Answer:
+    return {"sequence-numbers": Array("long", [node.entity.add(message) for message in _to_schedule(node, asked)])}
+
+
+def _schedule_in(node: Management, asked: dict[Any, Any], work: EntityWork) -> Answer:
+    return {"sequence-numbers": Array("long", work.schedule(_to_schedule(node, asked)))}
+
+
+def _to_schedule(node: Management, asked: dict[Any, Any]) -> list[EntityMessage]:
+    """Return the messages that a request is to schedule."""
     payloads: list[Any]
     payloads = [each.get("message") if isinstance(each, dict) else None for each in _list(asked, "messages")]
     if not all(isinstance(payload, bytes) for payload in payloads):
@@ -190,7 +210,7 @@ def _schedule(node: Management, asked: dict[Any, Any]) -> Answer:
     messages = node.admit(payloads)
     if any(message.scheduled_for is None for message in messages):
         raise Refused(ARGUMENT_ERROR, f"a message to schedule must have the annotation {SCHEDULED_FOR}")
-    return {"sequence-numbers": Array("long", [node.entity.add(message) for message in messages])}
+    return messages
 
 
 def _cancel(node: Management, asked: dict[Any, Any]) -> Answer:
@@ -218,25 +238,37 @@ def _receive(node: Management, asked: dict[Any, Any]) -> Answer:
 
 
 def _settle(node: Management, asked: dict[Any, Any]) -> Answer:
-    status, tokens = asked.get("disposition-status"), _tokens(asked)
-    changes = asked.get("properties-to-modify")
-    properties = changes if isinstance(changes, dict) else {}
-    reason, description = (asked.get(f"deadletter-{what}") for what in ("reason", "description"))
-    check_reason("deadletter-reason", reason)
-    check_reason("deadletter-description", description)
-    settle: dict[object, Callable[[UUID], None]] = {
-        "completed": node.entity.complete,
-        "abandoned": lambda token: node.entity.abandon(token, properties),
-        "defered": lambda token: node.entity.defer(token, properties),
-        "suspended": lambda token: node.entity.dead_letter(token, reason, description, properties),
-        "released": node.entity.release,
-    }
-    if not isinstance(status, str) or status not in settle:
-        raise Refused(ARGUMENT_ERROR, f"disposition-status is one of {', '.join(map(str, settle))}, not {status!r:.60}")
+    tokens, outcome = _tokens(asked), _outcome(asked)
     node.entity.check_locks(tokens)
     for token in tokens:
-        settle[status](token)
+        settle(node.entity, token, outcome)
     return {}
+
+
+def _settle_in(_node: Management, asked: dict[Any, Any], work: EntityWork) -> Answer:
+    work.settle(_tokens(asked), _outcome(asked))
+    return {}
+
+
+def _outcome(asked: dict[Any, Any]) -> Outcome:
+    """Return the outcome that a request names in words of its own."""
+    status, changes = asked.get("disposition-status"), asked.get("properties-to-modify")
+    properties = dict(changes) if isinstance(changes, dict) else {}
+    said = {REASON: asked.get("deadletter-reason"), DESCRIPTION: asked.get("deadletter-description")}
+    check_reason("deadletter-reason", said[REASON])
+    check_reason("deadletter-description", said[DESCRIPTION])
+    death = {name: text for name, text in said.items() if text is not None}
+    outcomes: dict[object, Outcome] = {
+        "completed": ACCEPTED,
+        "abandoned": Modified(delivery_failed=True, message_annotations=properties),
+        "defered": Modified(undeliverable_here=True, message_annotations=properties),
+        "suspended": Rejected(Error(Symbol(DEAD_LETTER), None, {**properties, **death})),
+        "released": RELEASED,
+    }
+    if not isinstance(status, str) or status not in outcomes:
+        known = ", ".join(map(str, outcomes))
+        raise Refused(ARGUMENT_ERROR, f"disposition-status is one of {known}, not {status!r:.60}")
+    return checked_outcome(outcomes[status])
 
 
 def _renew_session(node: Management, asked: dict[Any, Any]) -> Answer:
@@ -307,6 +339,12 @@ _OPERATIONS: Final[dict[str, tuple[Action, Callable[[Management, dict[Any, Any]]
     "add-rule": ("configure", _add_rule),
     "remove-rule": ("configure", _remove_rule),
     "enumerate-rules": ("read", _enumerate_rules),
+}
+
+
+_IN_TRANSACTIONS: Final[dict[str, Callable[[Management, dict[Any, Any], EntityWork], Answer]]] = {
+    "schedule-message": _schedule_in,
+    "update-disposition": _settle_in,
 }
 
 

@@ -6,25 +6,21 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from ....engine import LinkTerms
-from ....messaging import OUTCOMES, Accepted, Error, Modified, Received, Rejected, Released, Source, TransactionalState
+from ....messaging import RELEASED, Error, Received, Rejected, Source, TransactionalState
 from ....types import Described, Symbol
 from ..._errors import Refused
 from ..._peer import MESSAGE_TOO_LARGE, LinkTaker
-from ..._transactions.local import Settler
-from .entity import check_reason
 from .groups import Receiver, SessionReceiver
+from .outcomes import checked_outcome, settle
+from .transactions import EntityWork
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ....engine import OutgoingDelivery, SenderLink
-    from ....messaging import Outcome
+    from ....engine import SenderLink
     from ..._peer import Peer
     from .entity import Entity
 
-_DEAD_LETTER: Final = "com.microsoft:dead-letter"
-"""The condition that says no more than that a message is to be a dead letter."""
-_REASON, _DESCRIPTION = "DeadLetterReason", "DeadLetterErrorDescription"
 SESSION_FILTER: Final = Symbol("com.microsoft:session-filter")
 _LOCKED_UNTIL: Final = Symbol("com.microsoft:locked-until-utc")
 _TICKS_AT_1970: Final = 621_355_968_000_000_000
@@ -32,7 +28,7 @@ _TICKS: Final = 10_000_000
 """Of .NET's clock, in a second."""
 
 
-class EntityReceiver(LinkTaker, Receiver, Settler):
+class EntityReceiver(LinkTaker, Receiver):
     """A link that receives from an entity.
 
     A delivery-tag is the lock token of its message, as .NET lays a GUID out. The link can end, and what it was given
@@ -112,11 +108,7 @@ class EntityReceiver(LinkTaker, Receiver, Settler):
             if isinstance(state, Received) or (state is None and not delivery.remote_settled):
                 continue
             try:
-                _check_words(state.outcome if isinstance(state, TransactionalState) else state)
-                if isinstance(state, TransactionalState):
-                    self._retire(delivery, state)
-                else:
-                    self._settle(UUID(bytes_le=delivery.tag), state)
+                self._settle(UUID(bytes_le=delivery.tag), state)
             except Refused as refusal:
                 state = Rejected(refusal.error)
             else:
@@ -126,52 +118,17 @@ class EntityReceiver(LinkTaker, Receiver, Settler):
                 self._link.settle(delivery, state)
         self._peer.wake()
 
-    def _retire(self, delivery: OutgoingDelivery, state: TransactionalState) -> None:
-        """Note an outcome that counts when its transaction is committed; until then the message stays locked."""
-        transaction = self._peer.transaction(state.txn_id)
-        if transaction is None:
-            raise Refused("amqp:transaction:unknown-id", "an outcome for a transaction that is not open")
-        if not isinstance(state.outcome, OUTCOMES):
-            raise Refused("amqp:not-implemented", "in a transaction a message has an outcome, or none yet")
-        self.entity.check_locks([UUID(bytes_le=delivery.tag)])
-        transaction.retire(self, delivery, state.outcome)
-
-    # What a transaction asks for at its end
-
-    def obstacle(self, delivery: OutgoingDelivery) -> Error | None:
-        try:
-            self.entity.check_locks([UUID(bytes_le=delivery.tag)])
-        except Refused as refusal:
-            return refusal.error
-        return None
-
-    def apply(self, delivery: OutgoingDelivery, outcome: Outcome) -> None:
-        self._settle(UUID(bytes_le=delivery.tag), outcome)
-
-    def revert(self, delivery: OutgoingDelivery) -> None:
-        """Let the message be as it was: locked, until it is settled or its lock ends."""
-
     def _settle(self, token: UUID, state: Any) -> None:
-        entity = self.entity
-        if isinstance(state, Accepted):
-            entity.complete(token)
-        elif isinstance(state, Released) or state is None:
-            entity.release(token)
-        elif isinstance(state, Modified):
-            changes = state.message_annotations or {}
-            if state.undeliverable_here:
-                entity.defer(token, changes)
-            else:
-                entity.abandon(token, changes)
-        elif isinstance(state, Rejected):
-            said = dict(state.error.info or {}) if state.error else {}
-            reason, description = said.pop(_REASON, None), said.pop(_DESCRIPTION, None)
-            if state.error is not None and state.error.condition != _DEAD_LETTER:
-                reason = reason or str(state.error.condition)
-                description = description or state.error.description
-            entity.dead_letter(token, reason, description, said)
+        """Let a message have its outcome, at once or when the transaction is committed that it names."""
+        if isinstance(state, TransactionalState):
+            work = EntityWork(self._peer, state.txn_id, self.entity)
+            try:
+                work.settle([token], checked_outcome(state.outcome))
+            except Refused as refusal:
+                work.fail(refusal.error)  # its receiver may ask for the commit without waiting for this
+                raise
         else:
-            raise Refused("amqp:not-implemented", f"the outcome {type(state).__name__} is not known here")
+            settle(self.entity, token, RELEASED if state is None else checked_outcome(state))
 
     def end(self) -> None:
         """End the link; what never left is there for others again."""
@@ -182,13 +139,6 @@ class EntityReceiver(LinkTaker, Receiver, Settler):
                     self.entity.release(UUID(bytes_le=delivery.tag))
                 except Refused:
                     pass  # the lock has ended by itself
-
-
-def _check_words(outcome: Any) -> None:
-    if isinstance(outcome, Rejected) and outcome.error is not None:
-        said = outcome.error.info or {}
-        for name in (_REASON, _DESCRIPTION):
-            check_reason(name, said.get(name))
 
 
 class SessionLink(EntityReceiver, SessionReceiver):

@@ -1,0 +1,79 @@
+"""Outcomes of locked messages, whether they come on links or by the management node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ....messaging import OUTCOMES, Accepted, Modified, Outcome, Rejected, Released
+from ..._errors import Refused
+from .terms import ARGUMENT_ERROR
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from .entity import Entity
+
+DEAD_LETTER: Final = "com.microsoft:dead-letter"
+"""The condition that says no more than that a message is to be a dead letter."""
+REASON, DESCRIPTION = "DeadLetterReason", "DeadLetterErrorDescription"
+MOST_CHANGES: Final = 100
+"""Properties that are changed with one outcome: it may be one of many messages."""
+
+
+def check_reason(name: str, value: object) -> None:
+    """Check a dead letter's reason, or its description.
+
+    Raises:
+        Refused: it is no string.
+    """
+    if not isinstance(value, str | None):
+        raise Refused(ARGUMENT_ERROR, f"{name} of a dead letter is a string, not {value!r:.60}")
+
+
+def checked_outcome(state: object) -> Outcome:
+    """Return an outcome that a message can have.
+
+    Raises:
+        Refused: it is another state, or says what cannot be done.
+    """
+    if not isinstance(state, OUTCOMES):
+        raise Refused("amqp:not-implemented", f"the outcome {type(state).__name__} is not known here")
+    changes = _changes(state)
+    if isinstance(state, Rejected):
+        for name in (REASON, DESCRIPTION):
+            check_reason(name, changes.pop(name, None))
+    if len(changes) > MOST_CHANGES:
+        raise Refused(ARGUMENT_ERROR, f"{MOST_CHANGES} properties are changed at most, not {len(changes)}")
+    return state
+
+
+def settle(entity: Entity, token: UUID, outcome: Outcome) -> None:
+    """Let a locked message have its outcome.
+
+    Raises:
+        Refused: the lock is lost, or a transaction has the message.
+    """
+    changes = _changes(outcome)
+    if isinstance(outcome, Accepted):
+        entity.complete(token)
+    elif isinstance(outcome, Released):
+        entity.release(token)
+    elif isinstance(outcome, Modified):
+        if outcome.undeliverable_here:
+            entity.defer(token, changes)
+        else:
+            entity.abandon(token, changes)
+    else:
+        reason, description = changes.pop(REASON, None), changes.pop(DESCRIPTION, None)
+        if outcome.error is not None and outcome.error.condition != DEAD_LETTER:
+            reason = reason or str(outcome.error.condition)
+            description = description or outcome.error.description
+        entity.dead_letter(token, reason, description, changes)
+
+
+def _changes(outcome: Outcome) -> dict[Any, Any]:
+    """Return the properties that an outcome changes, a dead letter's reason and description among them."""
+    if isinstance(outcome, Modified):
+        return dict(outcome.message_annotations or {})
+    error = outcome.error if isinstance(outcome, Rejected) else None
+    return dict(error.info or {}) if error is not None else {}

@@ -1,0 +1,42 @@
+"""How an entity treats its messages, and the conditions that it refuses by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+MESSAGE_LOCK_LOST: Final = "com.microsoft:message-lock-lost"
+MESSAGE_NOT_FOUND: Final = "com.microsoft:message-not-found"
+ARGUMENT_ERROR: Final = "com.microsoft:argument-error"
+SESSION_LOCK_LOST: Final = "com.microsoft:session-lock-lost"
+SESSION_CANNOT_BE_LOCKED: Final = "com.microsoft:session-cannot-be-locked"
+ENTITY_DISABLED: Final = "com.microsoft:entity-disabled"
+TIMEOUT: Final = "com.microsoft:timeout"
+NO_MATCHING_SUBSCRIPTION: Final = "com.microsoft:no-matching-subscription"
+NOT_ALLOWED: Final = "amqp:not-allowed"
+
+LONGEST_ID: Final = 128
+"""Characters of the id of a message, and of that of a session."""
+
+Status = Literal["Active", "Disabled", "SendDisabled", "ReceiveDisabled"]
+
+
+@dataclass(frozen=True, slots=True)
+class EntityTerms:
+    """How an entity treats its messages; times in seconds, None for no limit.
+
+    Attributes:
+        duplicate_window: how long the id of a message is remembered; None: not at all.
+        requires_session: each message belongs to a session, and is received with the others of that.
+        most_octets: of all messages; what a sender sends beyond that is refused.
+        sendable: senders may send to it.
+    """
+
+    lock_duration: float = 60.0
+    max_delivery_count: int | None = None
+    ttl: float | None = None
+    dead_letter_expired: bool = False
+    duplicate_window: float | None = None
+    requires_session: bool = False
+    most_octets: int | None = None
+    sendable: bool = True

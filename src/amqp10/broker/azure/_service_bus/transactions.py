@@ -1,0 +1,111 @@
+"""What counts with a transaction: outcomes of locked messages, from links and by requests, and scheduled messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ....messaging import Error
+from ....types import Symbol
+from ..._errors import Refused
+from ..._transactions.local import Part
+from .outcomes import settle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from uuid import UUID
+
+    from ....messaging import Outcome
+    from ..._peer import Peer
+    from ..._transactions.local import LocalTransaction
+    from .._messages import EntityMessage
+    from .entity import Entity
+
+UNKNOWN_ID: Final = "amqp:transaction:unknown-id"
+
+
+class EntityWork:
+    """What one transaction does in one entity.
+
+    Raises:
+        Refused: no transaction of that id is open.
+    """
+
+    def __init__(self, peer: Peer, txn_id: bytes, entity: Entity) -> None:
+        transaction = peer.transaction(txn_id)
+        if transaction is None:
+            raise Refused(UNKNOWN_ID, f"the transaction {txn_id!r:.60} of an outcome or a request is not open")
+        self._transaction = transaction
+        self._entity = entity
+
+    def settle(self, tokens: Iterable[UUID], outcome: Outcome) -> None:
+        """Note the outcome of locked messages, which counts when the transaction is committed (§4.4.2).
+
+        Until then they stay locked, and nothing else settles them.
+
+        Raises:
+            Refused: a lock is lost, or another transaction has the message; then none is noted.
+        """
+        tokens = list(tokens)
+        self._entity.claim(tokens, self._transaction)
+        for token in tokens:
+            self._transaction.include(token, _Retirement(self._transaction, self._entity, token, outcome))
+
+    def fail(self, error: Error) -> None:
+        """Let the transaction be rolled back where it is to be committed: an outcome in it was refused (§4.4.2)."""
+        self._transaction.failed = error
+
+    def schedule(self, messages: Iterable[EntityMessage]) -> list[int]:
+        """Keep numbers and room for messages, which come with the commit; return the numbers."""
+        numbers = []
+        for message in messages:
+            numbers.append(self._entity.reserve_number(message))
+            self._transaction.include(message, _Scheduled(self._entity, message))
+        return numbers
+
+
+@dataclass(frozen=True, slots=True)
+class _Retirement(Part):
+    """A message that gets its outcome with a transaction."""
+
+    transaction: LocalTransaction
+    entity: Entity
+    token: UUID
+    outcome: Outcome
+
+    @property
+    def obstacle(self) -> Error | None:
+        try:
+            self.entity.claim([self.token], self.transaction)
+        except Refused as refusal:
+            return refusal.error
+        return None
+
+    def apply(self) -> None:
+        self.revert()
+        settle(self.entity, self.token, self.outcome)
+
+    def revert(self) -> None:
+        """Let the message be as it was: locked, until it is settled or its lock ends."""
+        self.entity.unclaim(self.token)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scheduled(Part):
+    """A message that is scheduled with a transaction."""
+
+    entity: Entity
+    message: EntityMessage
+
+    @property
+    def obstacle(self) -> Error | None:
+        if self.entity.deleted:
+            return Error(Symbol("amqp:transaction:rollback"), f"there is no {self.entity.name!r} any more")
+        return None
+
+    def apply(self) -> None:
+        self.revert()
+        self.entity.add(self.message)
+
+    def revert(self) -> None:
+        self.entity.unreserve_room(self.message.size, self.message.account)
