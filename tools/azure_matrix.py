@@ -37,14 +37,17 @@ RESULTS = TESTS / "interop" / "azure_results.json"
 INTRODUCTION = """\
 # Azure: behaviors and SDKs
 
-What Azure Service Bus and Event Hubs do, behavior by behavior, and with which SDK a test proves it. Each test drives
-the SDK, or this package's own client `amqp10.azure`, against the [emulator](../embedded/azure.md). All run in
-`make test`, but for those of Rust, which run in `make nightly`: that SDK compiles for minutes. No test reaches Azure
-itself. `make azure-matrix` writes this page, from how each test ended in a run.
+This page lists what Azure Service Bus and Event Hubs do. For each behavior it shows the SDKs with which a test proves
+it. Each test drives an SDK, or this package's own client `amqp10.azure`, against the [emulator](../embedded/azure.md).
+No test reaches Azure itself. `make test` runs all of them except those of Rust. `make nightly` runs these, because that
+SDK compiles for minutes. `make azure-matrix` runs the tests and writes this page from the results.
 
-"yes": a test drives this SDK and checks the behavior, and it passed. "no": a test shows that this SDK does otherwise,
-or the SDK has no call for it. An empty cell: no test drives this SDK there. A link leads to the deviation.
-[The tests](#the-tests) of each behavior stand at the end.
+- "yes": a test drives this SDK and checks the behavior, and it passed.
+- "no": a test shows that this SDK behaves in another way, or the SDK has no call for it.
+- An empty cell: no test drives this SDK there.
+- A link leads to the description of a deviation.
+
+[The tests](#the-tests) of each behavior are listed at the end.
 
 """
 
@@ -142,7 +145,7 @@ SERVICE_BUS = {
         ),
         B(
             "connection string of an entity",
-            "`EntityPath` is the entity, and no other may be asked for",
+            "`EntityPath` names the entity, and the client refuses any other",
             "bus.the_entity_of_the_connection_string",
         ),
         B("TLS", "With TLS the client checks who signed the certificate", "websocket.with_tls"),
@@ -158,18 +161,18 @@ SERVICE_BUS = {
         ),
         B(
             "large message",
-            "A message of 500,000 octets goes there and back",
+            "A message of 500,000 octets can be sent and received",
             "websocket.without_tls websocket-pairs.service_bus_both_ways",
         ),
         B(
             "rights",
-            "Who may only listen cannot send",
+            "A key that only allows listening cannot send",
             "queues.rights bus.a_token_that_does_not_allow_it",
         ),
-        B("wrong key", "Who has no key that is known may do nothing", "queues.rights bus.a_wrong_key"),
+        B("wrong key", "A client with an unknown key may do nothing", "queues.rights bus.a_wrong_key"),
         B(
             "missing entity",
-            "An entity that is not there is said to be missing",
+            "The error for a missing entity says that it is missing",
             "queues.missing_entity async.missing_entity javascript.missing go.missing bus.refused",
         ),
         B(
@@ -182,23 +185,23 @@ SERVICE_BUS = {
     "Messages": [
         B(
             "fields",
-            "A message comes with the body and the properties that it was sent with",
+            "A message arrives with the body and the properties that it was sent with",
             "queues.send_receive_complete pairs.sent_by_theirs pairs.sent_by_ours "
             "complaints.properties_have_the_types_that_were_sent",
         ),
         B(
             "what the service adds",
-            "A message has its number, the time when it came, and the end of its lock",
+            "A message has a sequence number, the time when it arrived, and the end of its lock",
             "queues.send_receive_complete bus.a_message_and_what_the_service_says_of_it",
         ),
         B(
             "batch",
-            "Each message of a batch comes by itself, in order",
+            "The messages of a batch arrive one by one, in order",
             "queues.batches async.send_receive_complete javascript.batch go.batch pairs.batches",
         ),
         B(
             "size of a batch",
-            "A batch takes no message that makes it too large",
+            "A batch refuses a message that would make it too large",
             "pairs.a_batch_is_as_large_as_theirs bus.batches_know_their_size",
         ),
         B("count of a batch", "A batch has 4,500 messages at most", "bus.a_batch_is_full_by_count"),
@@ -208,15 +211,15 @@ SERVICE_BUS = {
             "queues.send_receive_complete async.send_receive_complete javascript.settle java.settle go.settle "
             "pairs.sent_by_theirs",
         ),
-        B("complete many", "Several messages are completed at once", "bus.several_are_completed_at_once"),
+        B("complete many", "One call completes several messages", "bus.several_are_completed_at_once"),
         B(
             "receive and delete",
-            "A message is gone when it is given",
+            "A message is gone as soon as it is delivered",
             "queues.batches pairs.received_and_deleted",
         ),
         B(
             "abandon",
-            "An abandoned message comes again, counted as an attempt",
+            "An abandoned message is delivered again, and the attempt is counted",
             "queues.abandon_until_dead async.abandon_and_dead_letter javascript.settle java.settle go.settle "
             "pairs.settled_by_ours pairs.settled_by_theirs",
         ),
@@ -254,7 +257,7 @@ SERVICE_BUS = {
         ),
         B(
             "deferred only by number",
-            "No receiver gets a deferred message that does not ask for it",
+            "A receiver gets a deferred message only if it asks for it",
             "queues.defer async.defer",
         ),
         B(
@@ -269,47 +272,47 @@ SERVICE_BUS = {
         ),
         B(
             "peek",
-            "To peek shows messages and takes nothing",
+            "Peeking shows messages and takes none",
             "queues.peek javascript.schedule java.schedule go.schedule bus.deferred_and_dead",
         ),
-        B("peek on", "A second peek goes on where the first one ended", "queues.peek"),
+        B("peek on", "A second peek continues where the first one ended", "queues.peek"),
         B(
             "schedule",
-            "A scheduled message has a number, and is seen by peeking",
+            "A scheduled message has a sequence number, and peeking shows it",
             "queues.schedule_and_cancel javascript.schedule java.schedule go.schedule pairs.scheduled_by_ours "
             "pairs.scheduled_by_theirs",
         ),
         B(
             "scheduled message comes",
-            "A scheduled message comes when it is due, and not before",
+            "A scheduled message arrives when it is due, and not before",
             "queues.schedule_and_cancel async.schedule_and_cancel pairs.scheduled_by_theirs",
         ),
         B(
             "cancel",
-            "A scheduled message that is canceled does not come",
+            "A scheduled message that was canceled never arrives",
             "queues.schedule_and_cancel async.schedule_and_cancel javascript.schedule java.schedule go.schedule "
             "pairs.scheduled_by_ours pairs.scheduled_by_theirs",
         ),
         B(
             "cancel twice",
-            "What was canceled already is not found",
+            "Canceling a second time finds no message",
             "queues.schedule_and_cancel pairs.scheduled_by_ours",
         ),
-        B("duplicates", "A message that is sent again within the window is dropped", "queues.duplicates"),
-        B("time to live", "A message that is too old is a dead letter", "queues.expired"),
+        B("duplicates", "A message that is sent twice within the window is dropped", "queues.duplicates"),
+        B("time to live", "A message becomes a dead letter when it is too old", "queues.expired"),
         B(
             "fetched ahead",
-            "What was fetched ahead and not used is free when the receiver closes",
+            "When a receiver closes, the messages that it prefetched are free for others",
             "queues.closed_receiver_releases complaints.closing_gives_back_what_was_fetched "
             "bus.leaving_gives_back_what_nobody_took",
         ),
         B(
             "no more than asked for",
-            "No message is locked that nobody asked for",
+            "Only messages that were asked for are locked",
             "bus.receiving_asks_for_what_is_wanted",
         ),
         B("handler", "A handler gets messages and completes them", "javascript.processor"),
-        B("delete many", "The oldest messages are deleted by one request", "bus.many_are_deleted"),
+        B("delete many", "One request deletes the oldest messages", "bus.many_are_deleted"),
         B("no room", "A full queue refuses messages until some leave", "faults.no_room"),
     ],
     "Locks": [
@@ -367,23 +370,23 @@ SERVICE_BUS = {
     "Sessions": [
         B(
             "session by its id",
-            "A session has its messages in order, and no others",
+            "A receiver of a session gets its messages in order, and no others",
             "sessions.named async.session javascript.sessions java.sessions go.sessions pairs.a_session_of_ours",
         ),
         B(
             "next session",
-            "Who asks for any session gets a free one",
+            "A receiver that asks for any session gets a free one",
             "sessions.next_free async.session javascript.sessions java.sessions go.sessions pairs.a_session_of_theirs",
         ),
         B(
             "no next session",
-            "Where no session is free the client says so after its time",
+            "If no session is free, the client says so after its time-out",
             "sessions.next_free async.no_session bus.sessions",
         ),
-        B("wait for a session", "Who waits for any session gets the first that comes", "sessions.next_to_come"),
+        B("wait for a session", "A receiver that waits for any session gets the first one", "sessions.next_to_come"),
         B(
             "session is locked",
-            "A session that one receiver has is refused to others",
+            "A session that one receiver holds is refused to others",
             "sessions.held_by_one javascript.sessions pairs.a_session_of_ours pairs.a_session_of_theirs",
         ),
         B(
@@ -394,12 +397,12 @@ SERVICE_BUS = {
         B("session kept", "The client renews the lock of a session by itself", "sessions.renewer"),
         B(
             "worker on sessions",
-            "A worker has several sessions at a time, and each one's messages in order",
+            "A worker handles several sessions at a time, each in order",
             "pairs.a_worker_on_sessions",
         ),
         B(
             "lost session",
-            "Who has lost a session is told so",
+            "A receiver that has lost its session gets an error",
             "sessions.lost_lock async.session bus.a_session_that_is_lost",
         ),
         B(
@@ -420,18 +423,18 @@ SERVICE_BUS = {
         ),
         B(
             "state",
-            "What is kept with a session is there for its next receiver",
+            "The next receiver of a session finds its state",
             "sessions.states async.session javascript.sessions java.sessions go.sessions pairs.a_session_of_ours",
         ),
         B("list sessions", "Sessions are listed", "sessions.listed go.sessions bus.sessions"),
         B(
             "list by time",
-            "Sessions are listed whose state is newer than a time",
+            "The list can be limited to sessions whose state is newer than a given time",
             "sessions.listed bus.sessions pairs.a_session_of_theirs",
         ),
         B(
             "list many sessions",
-            "More sessions are listed than one answer has",
+            "A list may be longer than one answer",
             "sessions.listed_in_pages pairs.sessions_listed_by_both",
         ),
         B(
@@ -439,87 +442,107 @@ SERVICE_BUS = {
             "A deferred message of a session is received with that session",
             "sessions.deferred bus.sessions",
         ),
-        B("peek in a session", "To peek shows the messages of the session only", "sessions.peeked bus.sessions"),
+        B("peek in a session", "Peeking shows only the messages of the session", "sessions.peeked bus.sessions"),
         B("dead letter of a session", "A dead letter keeps its session id", "sessions.dead_letter"),
-        B("scheduled in a session", "A scheduled message comes to its session when it is due", "sessions.scheduled"),
+        B("scheduled in a session", "A scheduled message arrives in its session when it is due", "sessions.scheduled"),
         B(
             "session required",
-            "A receiver without a session is refused where sessions are required",
+            "If an entity requires sessions, it refuses a receiver without one",
             "sessions.no_session bus.refused",
         ),
-        B("no sessions here", "A session is refused where there are none", "sessions.no_session"),
-        B("sessions in turn", "One receiver takes many sessions, and mixes nothing up", "sessions.many"),
+        B("no sessions here", "An entity without sessions refuses a receiver that asks for one", "sessions.no_session"),
+        B(
+            "sessions in turn",
+            "One receiver takes many sessions in turn, and never confuses their messages",
+            "sessions.many",
+        ),
         B(
             "several at once",
-            "Several messages of a session are worked on at once",
+            "Several messages of a session can be handled at once",
             "pairs.several_of_a_session_at_once bus.sessions complaints.several_messages_of_one_session",
         ),
     ],
     "Topics and rules": [
         B(
             "copy for each subscription",
-            "A message comes to each subscription that takes it",
+            "Each subscription whose rules match gets a copy",
             "topics.every_subscription pairs.rules_of_ours",
         ),
         B(
             "SQL filter",
-            "A subscription gets what its SQL filter lets pass",
+            "A subscription gets the messages that match its SQL filter",
             "topics.conditions async.topic_and_rules javascript.subscribe go.subscribe pairs.rules_of_ours",
         ),
         B("system properties", "SQL filters read `sys.` and `user.` properties", "topics.conditions"),
         B("LIKE", "SQL filters have LIKE with ESCAPE", "topics.conditions"),
         B("IN", "SQL filters have IN and NOT IN", "topics.conditions"),
-        B("IS NULL, EXISTS", "SQL filters ask whether a property is there", "topics.conditions"),
+        B("IS NULL, EXISTS", "SQL filters can test whether a property exists", "topics.conditions"),
         B("arithmetic", "SQL filters compute with numbers", "topics.conditions"),
-        B("quoted names", "SQL filters read properties of any name", "topics.conditions"),
-        B("unknown values", "A comparison with a property that is not there is not true", "topics.conditions"),
+        B("quoted names", "SQL filters can read properties with any name", "topics.conditions"),
+        B("unknown values", "A comparison with a missing property is not true", "topics.conditions"),
         B(
             "correlation filter",
-            "A correlation filter lets pass what is equal in all that it names",
+            "A correlation filter matches messages that are equal in every field that it names",
             "topics.correlation pairs.rules_of_ours bus.rules",
         ),
-        B("action", "An action changes the copy of its rule", "topics.action pairs.rules_of_ours bus.rules"),
+        B("action", "An action changes the copy that its rule makes", "topics.action pairs.rules_of_ours bus.rules"),
         B(
             "several rules",
-            "Rules without actions make one copy, each with an action one of its own",
+            "Matching rules without actions make one copy together. Each matching rule with an action makes its own",
             "topics.several_actions",
         ),
         B(
             "change rules",
-            "A rule counts from when it is added until it is removed",
+            "A rule applies from the moment it is added until it is removed",
             "topics.rules_added_and_removed bus.rules",
         ),
-        B("rule twice", "A second rule of one name is refused", "topics.rules_added_and_removed bus.rules"),
+        B("rule twice", "A second rule with the same name is refused", "topics.rules_added_and_removed bus.rules"),
         B(
             "list rules",
-            "Rules are told as they were made",
+            "Rules are listed as they were created",
             "topics.rules_enumerated javascript.subscribe bus.rules",
         ),
-        B("wrong rule", "A rule that makes no sense is refused", "topics.wrong_rules bus.rules"),
-        B("filter errors", "A message that a rule fails on is a dead letter, or passes not", "topics.filter_errors"),
+        B("wrong rule", "An invalid rule is refused", "topics.wrong_rules bus.rules"),
+        B(
+            "filter errors",
+            "If a rule fails on a message, the message becomes a dead letter or is left out, as configured",
+            "topics.filter_errors",
+        ),
         B(
             "dead letters of a subscription",
             "Each subscription has its own dead letters",
             "topics.own_dead_letters",
         ),
-        B("duplicates in a topic", "A topic drops what was sent again", "topics.duplicates"),
+        B("duplicates in a topic", "A topic drops a message that is sent twice", "topics.duplicates"),
         B("time to live in a topic", "Messages live as long as their topic allows", "topics.time_to_live"),
-        B("scheduled in a topic", "A topic keeps what is scheduled until it is due", "topics.scheduled"),
-        B("sessions of a subscription", "A subscription has sessions, as a queue has", "topics.sessions"),
-        B("forward", "Queues and subscriptions pass messages on", "topics.forwarded administration.forwarding"),
-        B("forward dead letters", "Dead letters are passed on, with their reason", "topics.forwarded_dead_letters"),
-        B("transfer dead letter", "What cannot be passed on is a dead letter of the transfer", "topics.not_forwarded"),
-        B("closed addresses", "Nobody receives from a topic, or sends to a subscription", "topics.closed_addresses"),
+        B("scheduled in a topic", "A topic keeps a scheduled message until it is due", "topics.scheduled"),
+        B("sessions of a subscription", "A subscription can have sessions, like a queue", "topics.sessions"),
+        B("forward", "Queues and subscriptions can forward messages", "topics.forwarded administration.forwarding"),
+        B("forward dead letters", "Dead letters can be forwarded, with their reason", "topics.forwarded_dead_letters"),
+        B(
+            "transfer dead letter",
+            "A message that cannot be forwarded becomes a transfer dead letter",
+            "topics.not_forwarded",
+        ),
+        B(
+            "closed addresses",
+            "Receiving from a topic and sending to a subscription are refused",
+            "topics.closed_addresses",
+        ),
     ],
     "Transactions": [
         B(
             "send and commit",
-            "Messages of a transaction are there when it is committed, all at once",
+            "The messages of a transaction appear together, when it is committed",
             "java.send-and-commit",
         ),
-        B("send and roll back", "Messages of a transaction that is rolled back never are", "java.send-and-roll-back"),
-        B("settle and commit", "Outcomes count when the transaction is committed", "java.settle-and-commit"),
-        B("settle and roll back", "Outcomes that are rolled back do not count", "java.settle-and-roll-back"),
+        B(
+            "send and roll back",
+            "The messages of a transaction that is rolled back never appear",
+            "java.send-and-roll-back",
+        ),
+        B("settle and commit", "Outcomes take effect when the transaction is committed", "java.settle-and-commit"),
+        B("settle and roll back", "Outcomes that are rolled back have no effect", "java.settle-and-roll-back"),
         B(
             "schedule and commit",
             "Messages have their numbers at once, and are scheduled when the transaction is committed",
@@ -542,95 +565,103 @@ SERVICE_BUS = {
         ),
         B(
             "across and commit",
-            "A message is completed in one entity and sent to another",
+            "A commit completes a message in one entity and sends one to another",
             "java.across-and-commit bus.from_one_entity_to_another",
         ),
         B(
             "across and roll back",
-            "Neither happens when that is rolled back",
+            "A rollback does neither",
             "java.across-and-roll-back bus.from_one_entity_to_another",
         ),
         B(
             "via a missing entity",
-            "To send via an entity that is not there is refused",
+            "Sending via a missing entity is refused",
             "bus.sending_via_another_entity_is_refused",
         ),
-        B("transaction is over", "A message for a transaction that is over is not taken", "java.transaction-over"),
+        B("transaction is over", "A message for a transaction that is over is refused", "java.transaction-over"),
     ],
     "Administration": [
-        B("configured queue", "A queue of the configuration has its settings", "administration.queue_as_configured"),
+        B(
+            "configured queue",
+            "A queue from the configuration has the settings given there",
+            "administration.queue_as_configured",
+        ),
         B(
             "create a queue",
-            "A queue that is created has its settings, and takes messages at once",
+            "A new queue has the settings that were asked for, and takes messages at once",
             "administration.create_queue javascript.administer",
         ),
-        B("create twice", "A name is given once", "administration.create_twice javascript.administer"),
-        B("nothing there", "What is not there is not found", "administration.missing"),
-        B("update a queue", "What is updated holds from then on", "administration.update_queue javascript.administer"),
+        B(
+            "create twice",
+            "A second entity with the same name is refused",
+            "administration.create_twice javascript.administer",
+        ),
+        B("nothing there", "A missing entity is not found", "administration.missing"),
+        B("update a queue", "New settings apply from then on", "administration.update_queue javascript.administer"),
         B(
             "delete a queue",
             "A queue that is deleted is gone with its messages",
             "administration.delete_queue javascript.administer",
         ),
-        B("list entities", "All entities are listed, over many pages", "administration.lists"),
+        B("list entities", "All entities are listed, even over many pages", "administration.lists"),
         B(
             "counts",
-            "Each state tells how many messages it has",
+            "The number of messages in each state can be read",
             "administration.runtime_properties javascript.administer",
         ),
         B(
             "topics and subscriptions",
-            "Topics and subscriptions are made, changed and deleted",
+            "Topics and subscriptions can be created, changed and deleted",
             "administration.topics_and_subscriptions",
         ),
-        B("rules by HTTP", "Rules are told as they were made", "administration.rules javascript.administer"),
-        B("parameters", "SQL filters and actions have parameters", "administration.rules"),
-        B("wrong rules by HTTP", "A rule that makes no sense is refused", "administration.wrong_rules"),
+        B("rules by HTTP", "Rules are listed as they were created", "administration.rules javascript.administer"),
+        B("parameters", "SQL filters and actions can have parameters", "administration.rules"),
+        B("wrong rules by HTTP", "An invalid rule is refused", "administration.wrong_rules"),
         B("target deleted", "A queue keeps what it cannot forward", "administration.target_deleted"),
-        B("disabled", "A disabled queue says so", "administration.disabled"),
-        B("namespace", "The namespace says what it is", "administration.namespace javascript.administer"),
-        B("right to manage", "Who may not manage is refused", "administration.rights"),
+        B("disabled", "The error of a disabled queue says that it is disabled", "administration.disabled"),
+        B("namespace", "The properties of the namespace can be read", "administration.namespace javascript.administer"),
+        B("right to manage", "A client without the right to manage is refused", "administration.rights"),
     ],
     "Faults and time": [
         B(
             "idle receiver",
-            "A receiver that was detached after ten idle minutes goes on",
+            "A receiver that was detached after ten idle minutes continues",
             "faults.idle_receiver bus.settled_on_an_idle_link bus.waiting_on_an_idle_link "
             "complaints.a_receiver_that_was_idle complaints.waiting_on_a_link_that_is_detached",
         ),
         B(
             "idle sender",
-            "A sender that was detached after ten idle minutes goes on",
+            "A sender that was detached after ten idle minutes continues",
             "faults.idle_sender bus.settled_on_an_idle_link",
         ),
         B(
             "renewal is a use",
-            "A link whose messages are renewed is not idle",
+            "Renewing a lock counts as use of the link",
             "faults.renewal_is_a_use",
         ),
-        B("link detached by a test", "A link ends with the condition that a test says", "faults.stolen"),
+        B("link detached by a test", "A test can end a link with any condition", "faults.stolen"),
         B(
             "lock lost by a test",
-            "A lock that a test takes away is lost",
+            "A test can take away a lock",
             "faults.lock_lost pairs.locks bus.several_are_completed_at_once",
         ),
         B(
             "session lost by a test",
-            "A session that a test takes away is lost",
+            "A test can take away a session",
             "faults.session_lost bus.a_session_that_is_lost",
         ),
-        B("busy", "A busy service refuses as often as a test says", "faults.busy bus.refused"),
-        B("restart", "After a restart all messages are as they were", "kept.all_of_them kept.what_was_told_is_there"),
-        B("locks and a restart", "A lock lasts over a restart", "kept.locks"),
-        B("sessions and a restart", "The state of a session is kept over a restart", "kept.state"),
-        B("rules and a restart", "Rules that were added or removed stay so over a restart", "kept.rules"),
-        B("other refusals", "A request is refused under the condition that a test says", "faults.conditions"),
+        B("busy", "A test can make the service refuse as busy, any number of times", "faults.busy bus.refused"),
+        B("restart", "After a restart, all messages are as before", "kept.all_of_them kept.what_was_told_is_there"),
+        B("locks and a restart", "A lock survives a restart", "kept.locks"),
+        B("sessions and a restart", "The state of a session survives a restart", "kept.state"),
+        B("rules and a restart", "Added and removed rules survive a restart", "kept.rules"),
+        B("other refusals", "A test can make the service refuse a request with any condition", "faults.conditions"),
         B(
             "tokens end",
-            "When the tokens end, links are detached",
+            "When the tokens expire, links are detached",
             "faults.tokens_ended",
         ),
-        B("next token", "After that the next link brings another token", "bus.a_token_that_the_service_ends_early"),
+        B("next token", "After that, a new link sends a new token", "bus.a_token_that_the_service_ends_early"),
     ],
 }
 EVENT_HUBS = {
@@ -644,13 +675,17 @@ EVENT_HUBS = {
         B("capitals", "Names of hubs and groups ignore case", "hubs.capitals"),
         B(
             "missing hub",
-            "A hub that is not there is said to be missing",
+            "The error for a missing hub says that it is missing",
             "hubs.no_such_hub hub.refused javascript-hubs.missing java-hubs.missing rust.missing",
         ),
-        B("missing group", "So is a consumer group", "hubs.no_such_group hub.nothing_there"),
-        B("missing partition", "So is a partition", "hubs.no_such_partition hub.nothing_there hub.refused"),
-        B("rights", "Who may send may not listen, and the reverse", "hubs.rights"),
-        B("wrong key", "Who has no key that is known may do nothing", "hubs.wrong_key"),
+        B("missing group", "The error for a missing consumer group says so", "hubs.no_such_group hub.nothing_there"),
+        B(
+            "missing partition",
+            "The error for a missing partition says so",
+            "hubs.no_such_partition hub.nothing_there hub.refused",
+        ),
+        B("rights", "A key that allows sending does not allow listening, and the reverse", "hubs.rights"),
+        B("wrong key", "A client with an unknown key may do nothing", "hubs.wrong_key"),
         B(
             "WebSocket",
             "AMQP comes through a WebSocket, without TLS",
@@ -665,90 +700,94 @@ EVENT_HUBS = {
     "Sending": [
         B(
             "event",
-            "An event comes as it was sent",
+            "An event arrives as it was sent",
             "hubs.event_as_sent hub-pairs.ours_to_theirs javascript-hubs.event java-hubs.event rust.event",
         ),
         B(
             "what the service adds",
-            "An event has its number, its offset and the time when it came",
+            "An event has a sequence number, an offset and the time when it arrived",
             "hubs.event_as_sent hub-pairs.theirs_to_ours javascript-hubs.event java-hubs.event rust.event",
         ),
         B(
             "other bodies",
-            "A body need not be octets",
+            "A body may be something other than octets",
             "hubs.other_bodies hub.positions javascript-hubs.event java-hubs.event",
         ),
         B(
             "batch",
-            "The events of a batch come one by one, in order",
+            "The events of a batch arrive one by one, in order",
             "hubs.batch_in_order hubs-async.send_and_read go.hub-positions hub-pairs.ours_to_theirs "
             "hub-pairs.theirs_to_ours javascript-hubs.batch java-hubs.batch rust.positions",
         ),
         B(
             "one partition",
-            "A sender names the partition that its events go to",
+            "A sender can choose the partition of its events",
             "hubs.batch_in_order hubs-async.send_and_read go.hub-positions hub.partition_by_number "
             "javascript-hubs.batch java-hubs.batch rust.positions",
         ),
         B(
             "partition key",
-            "All events of a key are in one partition, in order",
+            "All events with the same key are in one partition, in order",
             "hubs.batch_by_key go.hub-keys hub-pairs.same_partition hub.key javascript-hubs.keys java-hubs.keys "
             "rust.keys",
         ),
         B("keys are spread", "Keys are spread over all partitions", "hubs.keys_spread"),
-        B("no key", "What has no key goes to each partition in turn", "hubs.without_key_in_turn"),
-        B("publisher", "All events of a publisher have its name for a key", "hub.publisher"),
+        B("no key", "Events without a key go to the partitions in turn", "hubs.without_key_in_turn"),
+        B("publisher", "The events of a publisher have its name as their key", "hub.publisher"),
         B(
             "buffered producer",
-            "A producer that gathers events tells of all that was sent",
+            "A buffered producer reports every event that it sent",
             "hubs.buffered_producer hubs-async.buffered javascript-hubs.buffered",
         ),
-        B("full batch", "A batch takes 1 MiB", "hubs.full_batch hub.full_batch"),
+        B("full batch", "A batch can hold 1 MiB", "hubs.full_batch hub.full_batch"),
         B("event too large", "A larger event is refused", "hubs.too_large"),
-        B("many senders", "Many senders fill one partition without gaps or doubles", "hubs.many_at_once"),
+        B("many senders", "Many senders fill one partition without gaps or duplicates", "hubs.many_at_once"),
     ],
     "Reading": [
         B(
             "first event",
-            "A reader begins with the first event",
+            "A reader can begin with the first event",
             "hubs.first_and_next go.hub-positions hub.positions javascript-hubs.batch java-hubs.batch rust.positions",
         ),
         B(
             "next event",
-            "A reader begins with the next event to come",
+            "A reader can begin with the next event to arrive",
             "hubs.first_and_next hub-pairs.while_they_send hub.from_now_on javascript-hubs.latest",
         ),
         B(
             "sequence number",
-            "A reader begins at or behind a sequence number",
+            "A reader can begin at or after a sequence number",
             "hubs.by_sequence_number hubs-async.position go.hub-positions hub.positions "
             "javascript-hubs.positions java-hubs.positions rust.positions",
         ),
         B(
             "offset",
-            "A reader begins at or behind an offset",
+            "A reader can begin at or after an offset",
             "hubs.by_offset go.hub-positions hub-pairs.checkpoints hub.positions "
             "javascript-hubs.positions java-hubs.positions rust.positions",
         ),
         B(
             "time",
-            "A reader begins with what came after a time",
+            "A reader can begin with the events after a given time",
             "hubs.by_time hub.positions javascript-hubs.positions java-hubs.positions rust.positions",
         ),
-        B("position of each partition", "Each partition has a position of its own", "hubs.for_each_partition"),
+        B(
+            "position of each partition",
+            "A reader can have a different position in each partition",
+            "hubs.for_each_partition",
+        ),
         B("beyond the end", "A position beyond the last event is refused", "hubs.beyond_the_end"),
         B(
             "as they come",
-            "A reader that waits gets what is sent later",
+            "A waiting reader gets events as they are sent",
             "hubs.as_they_come hub-pairs.while_they_send",
         ),
         B(
             "all partitions",
-            "One consumer reads all partitions, each in order",
+            "One consumer can read all partitions, each in order",
             "hubs.all_partitions hubs-async.send_and_read processor.all_in_order javascript-hubs.keys java-hubs.keys",
         ),
-        B("batches of events", "A reader gets several events at once", "hub.batches processor.batches_and_threads"),
+        B("batches of events", "A reader can get several events at once", "hub.batches processor.batches_and_threads"),
         B(
             "consumer groups",
             "Each consumer group reads all events",
@@ -756,85 +795,97 @@ EVENT_HUBS = {
         ),
         B(
             "last event",
-            "A reader that asks for it hears of the last event",
+            "A reader can ask for facts about the last event of the partition",
             "hubs.last_event_tracked hub-pairs.last_event hub.last_event javascript-hubs.last java-hubs.last",
         ),
-        B("retention", "Old events go by the clock", "hubs.retention hub.partition"),
-        B("canceled receive", "A receive that is canceled loses no event", "hub.cancelled"),
+        B(
+            "retention",
+            "Events are removed when they are older than the retention time",
+            "hubs.retention hub.partition",
+        ),
+        B("canceled receive", "A canceled receive loses no event", "hub.cancelled"),
     ],
     "Owner levels": [
         B(
             "higher level",
-            "A reader of a higher owner level takes the partition",
+            "A reader with a higher owner level takes over the partition",
             "hubs.higher_level_steals hubs-async.stolen go.hub-owner hub-pairs.they_steal hub.owner_levels "
             "javascript-hubs.owner java-hubs.owner rust.owner",
         ),
         B(
             "same level",
-            "So does one of the same level",
+            "A reader with the same level takes over the partition",
             "hubs.same_level_steals hub-pairs.we_steal",
         ),
         B(
             "lower level",
-            "A reader of a lower level is refused",
+            "A reader with a lower level is refused",
             "hubs.lower_level_kept_out hubs-async.lower_level_kept_out hub.owner_levels",
         ),
-        B("level and none", "A reader with a level puts out those without", "hubs.level_puts_out_others"),
-        B("end of a level", "When the reader is gone its level counts no more", "hubs.level_ends_with_its_reader"),
-        B("level of a group", "A level is for one partition and one group", "hubs.level_of_a_group"),
-        B("five readers", "A partition has five readers without a level", "hubs.five_readers hub.too_many"),
+        B("level and none", "A reader with a level displaces readers without one", "hubs.level_puts_out_others"),
+        B("end of a level", "When a reader is gone, its level no longer counts", "hubs.level_ends_with_its_reader"),
+        B("level of a group", "A level applies to one partition and one consumer group", "hubs.level_of_a_group"),
+        B("five readers", "A partition allows five readers without a level", "hubs.five_readers hub.too_many"),
     ],
     "Metadata": [
         B(
             "hub",
-            "A hub says its name and its partitions",
+            "The name and the partitions of a hub can be read",
             "hubs.hub_properties hubs-async.properties go.hub-properties hub-pairs.same_properties "
             "javascript-hubs.properties java-hubs.properties rust.properties",
         ),
         B(
             "partition",
-            "A partition says what it has, and whether that is nothing",
+            "The first and last event of a partition can be read, and whether it is empty",
             "hubs.partition_properties hubs-async.properties go.hub-properties hub-pairs.same_properties "
             "javascript-hubs.properties java-hubs.properties rust.properties",
         ),
     ],
     "Faults": [
-        B("busy", "A busy hub refuses as often as a test says", "hubs.busy hub.busy"),
-        B("restart", "After a restart all events have their numbers, and the next one has the next", "kept.events"),
+        B("busy", "A test can make a hub refuse as busy, any number of times", "hubs.busy hub.busy"),
+        B(
+            "restart",
+            "After a restart, all events keep their numbers, and the next event gets the next number",
+            "kept.events",
+        ),
         B(
             "detached reader",
-            "A reader that is detached goes on where it was",
+            "A detached reader continues where it was",
             "hubs.detached_reader hub.detached",
         ),
-        B("detached sender", "A sender that is detached goes on", "hubs.detached_sender"),
-        B("lost connection", "After a loss nothing is missing and nothing comes twice", "hub.goes_on"),
-        B("tokens end", "When the tokens end, readers are told, and go on", "hubs.tokens_ended"),
+        B("detached sender", "A detached sender continues", "hubs.detached_sender"),
+        B("lost connection", "After a lost connection, no event is missing and none arrives twice", "hub.goes_on"),
+        B("tokens end", "When the tokens expire, readers get an error and then continue", "hubs.tokens_ended"),
     ],
     "Processors": [
         B(
             "shared partitions",
-            "Two processors share the partitions by one store",
+            "Two processors with one store share the partitions",
             "hubs.two_processors processor.share",
         ),
-        B("checkpoints", "A processor goes on where another one was", "hubs.two_processors processor.all_in_order"),
-        B("dead owner", "The partitions of a processor that is gone are taken", "processor.dead_owner"),
+        B(
+            "checkpoints",
+            "A processor continues where another one stopped",
+            "hubs.two_processors processor.all_in_order",
+        ),
+        B("dead owner", "Other processors take over the partitions of a dead one", "processor.dead_owner"),
         B(
             "taken by force",
-            "A processor does not fight a reader of a higher level",
+            "A processor gives way to a reader with a higher level",
             "processor.stolen",
         ),
-        B("store fails", "A store that fails ends no processor at once", "processor.store_fails"),
+        B("store fails", "A processor survives a short failure of its store", "processor.store_fails"),
         B(
             "store in blobs",
-            "Leases and checkpoints in blobs are read by Microsoft's store and by ours",
+            "Microsoft's store and ours read the same leases and checkpoints in blobs",
             "blobs-python.blobs blobs.blobs",
         ),
         B(
             "processors of two clients",
-            "A processor of Microsoft's and one of ours share a hub, and every event is handled",
+            "Microsoft's processor and ours can share a hub, and every event is handled",
             "blobs-python.shared_hub blobs.shared_hub",
         ),
-        B("no store", "A store that cannot be reached is an error", "blobs.no_storage"),
+        B("no store", "A store that cannot be reached raises an error", "blobs.no_storage"),
     ],
 }
 SERVICES = {"Service Bus": SERVICE_BUS, "Event Hubs": EVENT_HUBS}
@@ -870,7 +921,7 @@ DEVIATIONS = [
         "python aio javascript go",
         TRANSACTIONS,
         "The SDK has no transactions, so nothing can be proven with it",
-        "Only the SDK for Java, of those driven here, has them in its version",
+        "Of the SDKs driven here, only the one for Java has them in its version",
         absent=True,
     ),
     Deviation(
@@ -885,31 +936,31 @@ DEVIATIONS = [
         "message id needed",
         "javascript",
         "Service Bus: complete",
-        "It settles messages with an id only, and gives none itself: set `messageId`",
-        "It keeps the timers that renew locks by the id of their message",
+        "It settles only messages with an id, and does not give them one: set `messageId`",
+        "It finds the timer that renews a lock by the id of the message",
         "javascript.settle",
     ),
     Deviation(
         "other error code",
         "go",
         "Service Bus: missing entity",
-        "What it sends to an entity that is not there fails with `amqp:not-found`, and not with its `CodeNotFound`",
-        "It makes that code from answers of the management node, and not from the error of a link",
+        "Sending to a missing entity fails with `amqp:not-found`, and not with its `CodeNotFound`",
+        "It makes that code only from answers of the management node, and not from the error of a link",
         "go.missing",
     ),
     Deviation(
         "HTTPS only",
         "python javascript",
         "Service Bus: create a queue",
-        "Its administration client insists on HTTPS: give the emulator a certificate",
-        "It writes `https://` before every name. The emulator answers by HTTP, too",
+        "Its administration client requires HTTPS: give the emulator a certificate",
+        "It puts `https://` before every name. The emulator also answers by HTTP",
         "administration.create_queue javascript.administer",
     ),
     Deviation(
         "address beside the name",
         "python",
         "Service Bus: TLS; Service Bus: WebSocket with TLS; Event Hubs: WebSocket with TLS",
-        "With TLS it takes no port from a connection string: say `custom_endpoint_address`",
+        "With TLS it ignores the port of a connection string: set `custom_endpoint_address`",
         "In Azure the port is always the same",
         "websocket.with_tls websocket.event_hubs_both_ways",
     ),
@@ -918,7 +969,7 @@ DEVIATIONS = [
         "python",
         "Service Bus: change rules; Service Bus: rule twice; Service Bus: list rules; Service Bus: wrong rule",
         "It has no calls for rules by AMQP. The tests send these requests over its own link",
-        "Its administration client is there for that",
+        "Its administration client has these calls",
         "topics.rules_added_and_removed",
     ),
     Deviation(
@@ -926,23 +977,23 @@ DEVIATIONS = [
         "python",
         "Service Bus: fields",
         "Names of application properties, and strings among their values, come as `bytes`",
-        "It keeps what its former AMQP library did",
+        "Its former AMQP library did the same",
         "complaints.properties_have_the_types_that_were_sent",
     ),
     Deviation(
         "renewer grows",
         "aio",
         "Service Bus: lock kept",
-        "Its renewer keeps an entry for each message that it ever had, until it is closed",
-        "Tasks that are done are not removed from its list",
+        "Until it is closed, its renewer keeps an entry for every message that it ever had",
+        "It does not remove finished tasks from its list",
         "complaints.a_renewer_keeps_what_is_done",
     ),
     Deviation(
         "own clock",
         "python",
         "Service Bus: wrong clock",
-        "By a clock that is 70 s fast it refuses to complete what is locked for 60 s",
-        "It compares the end of a lock with the clock of the machine, and does not ask the service",
+        "If the clock of the machine is 70 s fast, it refuses to complete a message that is locked for 60 s",
+        "It compares the end of a lock with that clock, and does not ask the service",
         "complaints.a_lock_that_looks_expired",
         absent=True,
     ),
@@ -950,8 +1001,8 @@ DEVIATIONS = [
         "work goes on",
         "python",
         "Service Bus: lost lock ends the work",
-        "Work on a message whose lock is lost goes on until the message is settled",
-        "Its renewer works in a thread beside the program, which it cannot cancel",
+        "Work on a message goes on after its lock is lost, until the message is settled",
+        "Its renewer runs in a thread of its own, and cannot cancel the program's work",
         "complaints.work_on_a_message_whose_lock_is_lost",
         absent=True,
     ),
@@ -967,47 +1018,47 @@ DEVIATIONS = [
         "asks first",
         "python",
         "Event Hubs: missing partition",
-        "It refuses a partition that is not there by itself, with an error of its own",
-        "It asks which partitions there are before it reads or sends",
+        "It refuses a missing partition itself, with an error of its own",
+        "Before it reads or sends, it asks for the list of partitions",
         "hubs.no_such_partition",
     ),
     Deviation(
         "address of an emulator",
         "rust",
         "Event Hubs: connection string",
-        "It takes the host alone from a connection string: give `with_custom_endpoint` the address, `amqp://HOST:PORT`",
-        "It is made for Azure, where all else is always the same",
+        "It takes only the host from a connection string: pass `amqp://HOST:PORT` to `with_custom_endpoint`",
+        "It is made for Azure, where the rest is always the same",
         "rust.positions",
     ),
     Deviation(
         "one link for all readers",
         "rust",
         "Event Hubs: sequence number; Event Hubs: offset; Event Hubs: time",
-        "Readers of one partition that one client opened share a link, and so the position of the first one",
-        "It keeps its links by their address. The test opens a client for each reader",
+        "Readers of a partition that one client opened share a link, and so they share the position of the first one",
+        "It finds its links by address. The test opens a client for each reader",
         "rust.positions",
     ),
     Deviation(
         "drops the connection",
         "rust",
         "Event Hubs: higher level",
-        "A reader that lost its partition now and then hears of a lost connection in place of the reason",
-        "Its AMQP forgets a session before the end of it is answered, and takes the answer for an error of the peer",
+        "A reader that lost its partition sometimes reports a lost connection instead of the reason",
+        "Its AMQP library forgets a session before its end is answered, and then treats the answer as an error",
         "rust.owner",
     ),
     Deviation(
         "waits for ever",
         "rust",
         "Event Hubs: hub; Event Hubs: partition key",
-        "Now and then a call never returns, once the SDK has ended the session that it gave its token on",
-        "The same race, it seems: the emulator has answered all that came. The test gives each behavior five tries",
+        "After the SDK has ended the session on which it sent its token, a call sometimes never returns",
+        "It seems to be the same race: the emulator has answered every request. The test tries each five times",
         "rust.keys",
     ),
     Deviation(
         "no administration",
         "ours",
         ADMINISTRATION,
-        "`amqp10.azure` does not create, list or delete entities; it has rules of subscriptions by AMQP",
+        "`amqp10.azure` does not create, list or delete entities. It manages rules of subscriptions by AMQP",
         "Administration is HTTP and XML. Use the administration client of Microsoft's SDK, or the portal",
         absent=True,
     ),
@@ -1028,7 +1079,7 @@ DIFFERENCES = {
         Difference(
             "64 MiB",
             "A message may have 64 MiB, and not 256 KiB as in the standard tier",
-            "This is the broker's limit; `max_message_size` sets another",
+            "This is the broker's limit. `max_message_size` sets another",
         ),
         Difference(
             "both services in one",
@@ -1038,12 +1089,12 @@ DIFFERENCES = {
         Difference(
             "SQL in part",
             "No parameters, no `newid()`, no `property()`; the pattern of a LIKE is a text",
-            "They are not built yet. A rule that uses them is refused, and the place in it is said",
+            "They are not built yet. A rule that uses them is refused, with the position in its text",
         ),
         Difference(
             "settings without effect",
-            "Automatic deletion when idle, partitioning and express are kept and told, and do nothing",
-            "They are about scale and tidiness, which a test does not need",
+            "Automatic deletion when idle, partitioning and express are stored and returned, but have no effect",
+            "They are for scale and tidiness, which a test does not need",
         ),
         Difference(
             "two requests in transactions",
@@ -1055,7 +1106,7 @@ DIFFERENCES = {
         Difference(
             "offsets",
             "An offset is 64 times the sequence number",
-            "A program that takes one for the other fails in its tests, and not in Azure",
+            "A program that confuses the two then fails in its tests, and not in Azure",
             "interop/test_azure_eventhub.py::batch_in_order",
         ),
         Difference(
@@ -1066,13 +1117,13 @@ DIFFERENCES = {
         ),
         Difference(
             "idle links stay",
-            "Links to hubs that nobody uses are not detached",
+            "Idle links to hubs are not detached",
             "Not built yet; those of Service Bus are detached",
         ),
         Difference(
             "not there",
             "No capture, no schema registry, no Kafka, no geo-replication",
-            "They are no part of what a client sees over AMQP",
+            "A client does not see them over AMQP",
         ),
     ],
 }
@@ -1270,25 +1321,25 @@ def render() -> str:
             for row in rows:
                 cells = " | ".join(cell(service, row, each) for each in columns)
                 lines.append(f"| **{row.name}**: {row.sentence} | {cells} |")
-    lines += ["", "## What SDKs do otherwise"]
+    lines += ["", "## Where SDKs deviate"]
     for deviation in DEVIATIONS:
         who = ", ".join(COLUMNS[each].title for each in deviation.who.split())
         shown = ", ".join(f"`{each}`" for each in deviation.tests.split())
         lines += ["", f"### {deviation.name}", "", f"{who}. {deviation.what}."]
         lines += [f"Why: {deviation.why}." + (f" Shown by {shown}." if shown else "")]
-    lines += ["", "## What the emulator does otherwise than Azure"]
+    lines += ["", "## Where the emulator differs from Azure"]
     for service, differences in DIFFERENCES.items():
         lines += [
             "",
             f"### The emulator of {service}",
             "",
-            "| name | what is otherwise | why | test |",
+            "| name | difference | reason | test |",
             "|---|---|---|---|",
         ]
         for each in differences:
             lines.append(f"| {each.name} | {each.what} | {each.why} | {f'`{each.test}`' if each.test else ''} |")
-    lines += ["", "## The tests", "", "In front of each test stands the key of its file:", ""]
-    lines += ["| key | file, beneath `tests/` |", "|---|---|"]
+    lines += ["", "## The tests", "", "The part before the dot is the key of the file:", ""]
+    lines += ["| key | file, below `tests/` |", "|---|---|"]
     for key, source in SOURCES.items():
         lines.append(f"| `{key}` | `{source.path}`{f', table `{source.table}`' if source.table else ''} |")
     for service in SERVICES:
