@@ -349,6 +349,7 @@ async def test_another_event_loop(serve: Callable[..., Any]) -> None:
         await until(lambda: peer.received)
         calls: list[Callable[[], Awaitable[object]]] = [
             lambda: sender.send("other"),
+            lambda: sender.send_encoded(Message("other").encode()),
             lambda: sender.send_many(["other"]),
             delivery.outcome,
             receiver.receive,

@@ -55,14 +55,15 @@ def hasty_streams(made: list[HastyStream]) -> Callable[[], tuple[HastyStream, Me
     return streams
 
 
-async def test_who_reads(serve: Serve) -> None:
+@pytest.mark.parametrize("encoded", [False, True])
+async def test_who_reads(serve: Serve, encoded: bool) -> None:
     """On trio the task that sends reads the outcomes from the second on, and the connection's own task all else."""
     made: list[HastyStream] = []
     async with world(serve, ["a"], streams=hasty_streams(made)) as w:
         stream = made[0]
         before = set(stream.readers)
         for number in range(5):
-            await w.sender.send(number)
+            await (w.sender.send_encoded(Message(number).encode()) if encoded else w.sender.send(number))
         here = {anyio.get_current_task().id}
         assert stream.readers == (before | here if stream.lends else before)
         stream.readers.clear()

@@ -12,8 +12,8 @@ from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import Span, SpanKind, TracerProvider
 
 from ..client import Connection, Delivery, Receiver, Requester, Sender
-from ..client.internals import check_messages, not_accepted, set_link_wrapper
-from ..messaging import OUTCOMES, Accepted, Data, Message, TransactionalState
+from ..client.internals import check_messages, set_link_wrapper
+from ..messaging import OUTCOMES, Data, Message, TransactionalState
 from ._context import inject
 from ._services import asked, is_management, refusal, settling, table
 from ._telemetry import Operation, Telemetry, address_of, is_readable, links_to, readable, readable_payload, system_of
@@ -68,11 +68,7 @@ class TracingSender(Sender):
     async def send(self, message: object, *, settled: bool = False, transaction: Any = None) -> None:
         message = message if isinstance(message, Message) else Message(message)
         with self._sending(message):
-            # As `Sender.send`, but what it submits is no operation of its own.
-            delivery = await super().submit(inject(message), settled=settled, transaction=transaction)
-            outcome = await delivery.outcome()
-            if type(outcome) is not Accepted:
-                raise not_accepted(outcome, self.connection.profile)
+            await super().send(inject(message), settled=settled, transaction=transaction)
 
     async def submit(self, message: object, *, settled: bool = False, transaction: Any = None) -> Any:
         if is_management(address_of(self)[0]):

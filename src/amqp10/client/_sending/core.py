@@ -15,12 +15,12 @@ import anyio
 
 from ...engine import LinkTerms, OutcomeCounter, OutgoingDelivery, SenderLink
 from ...errors import AmqpError, LocalProtocolError, TransactionRolledBack
-from ...messaging import Target
+from ...messaging import Accepted, Target
 from ...net import Signal, signal_type
 from .._core.faces import core_of
 from .._errors import fresh
 from .._links.link import ClientLink
-from .delivery import SentDelivery, Waiter
+from .delivery import SentDelivery, Waiter, not_accepted, outcome_of
 from .resumption import SenderResumption
 from .send_queue import SendQueue
 
@@ -129,6 +129,17 @@ class SenderCore(ClientLink):
         self.new_signal = signal_type()
 
     # Sending
+
+    async def send(
+        self, payload: bytes, settled: bool, transaction: TransactionFace | None, message_format: int = 0
+    ) -> None:
+        """Send an encoded message and wait until it is accepted: see `Sender.send` and `Sender.send_encoded`."""
+        self.connection.check_loop()
+        self.expect_answer()
+        link = self.queue.free_link(len(payload)) or await self.queue.wait_sendable()
+        outcome = await outcome_of(self.hand_over(link, payload, settled, transaction, message_format))
+        if type(outcome) is not Accepted:
+            raise not_accepted(outcome, self.connection.profile)
 
     def hand_over(
         self,

@@ -1,8 +1,9 @@
 """Sending: `send`, `submit`, `send_many`, `stream`; outcomes come back by deliveries (§2.6.7, §2.6.12).
 
-The path of a message: encode, `link.send`, wake the connection's writer. No event, lock or checkpoint is spent on it
-as long as there is credit, the window is open and the output is not full (else `send_queue`); every 64 messages or
-256 KiB other tasks run. benchmarks/budget.py, "send": with a checkpoint for each, five times the steps.
+The path of a message: encode, `link.send`, then the connection's writer; a task that sends alone writes by itself. No
+event, lock or checkpoint is spent on it as long as there is credit, the window is open and the output is not full (else
+`send_queue`); every 64 messages or 256 KiB other tasks run. benchmarks/budget.py, "send": with a checkpoint for each,
+five times the steps.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from ...errors import Unsupported
-from ...messaging import Accepted, Message, Target
+from ...messaging import Message, Target
 from .._core.body_files import CHUNK, BodySource, chunks, size_of
 from .._errors import fresh
 from .._links.link import Link
 from .body_writer import BodyWriter
 from .core import SenderCore
-from .delivery import SentDelivery, not_accepted, outcome_of, unknown
+from .delivery import SentDelivery, unknown
 from .encoding import encoded_body
 from .send_many import Pipeline, check_messages
 
@@ -104,12 +105,8 @@ class Sender(Link):
         Cancelling: while the call waits to send, nothing is sent and no credit is used. After that the message stays
             on its way, and only the waiting ends. Use `submit` to keep the delivery.
         """
-        core = self._core
-        core.connection.check_loop()
-        core.expect_answer()
-        outcome = await outcome_of(await self.submit(message, settled=settled, transaction=transaction))
-        if type(outcome) is not Accepted:
-            raise not_accepted(outcome, core.connection.profile)
+        payload = message.encode() if isinstance(message, Message) else encoded_body(message)
+        await self._core.send(payload, settled, transaction)
 
     async def submit(
         self, message: object, *, settled: bool = False, transaction: Transaction | None = None
@@ -165,11 +162,7 @@ class Sender(Link):
                 f"dialect {core.connection.dialect!r} has no message-format, so message_format must be 0, not "
                 f"{message_format}"
             )
-        link = core.queue.free_link(len(payload)) or await core.queue.wait_sendable()
-        delivery = core.hand_over(link, payload, settled, transaction, message_format)
-        outcome = await delivery.outcome()
-        if type(outcome) is not Accepted:
-            raise not_accepted(outcome, core.connection.profile)
+        await core.send(payload, settled, transaction, message_format)
 
     async def send_many(
         self,
