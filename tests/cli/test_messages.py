@@ -101,9 +101,9 @@ def test_the_line_that_is_wrong(
     ("option", "line", "said"),
     [
         ("--json-lines", '{"priority": 300}', "priority: 300 is out of range for ubyte"),
-        ("--json-lines", '{"subject": 5}', "subject: a str is wanted, not int"),
+        ("--json-lines", '{"subject": 5}', "subject: a str is required, not int"),
         ("--json-lines", '{"body": {"$timestamp": "noon"}}', "$timestamp: Invalid isoformat string: 'noon'"),
-        ("--lines", "\udcff", "body: '\\udcff' is no Unicode text"),
+        ("--lines", "\udcff", "body: '\\udcff' is not Unicode text"),
     ],
 )
 def test_the_line_that_has_no_encoding(
