@@ -16,7 +16,7 @@ from ._codes import CODES, name_of
 from ._compiled import fast
 from ._encode import encode
 from ._readers import READERS, SMALL_VALUES, Reader, beyond, reads, symbol_of, unpack_words
-from ._shapes import Entry, Shapes, read_by
+from ._shapes import CONTAINERS, Entry, Shapes, read_by
 from ._values import (
     Array,
     Described,
@@ -154,14 +154,18 @@ _SHAPE_ENTRIES: Final = 32
 
 
 def _entries_of(data: bytes, at: int, entries: dict[Any, Any]) -> list[Entry] | None:
-    """Return what a map that was read at `at` consists of; None if not all keys are short text."""
+    """Return what a map that was read at `at` consists of; None if not all keys are short text, or a value has values.
+
+    A reader of a shape may read in vain, and the general one reads all of it again. Maps within maps would be read
+    twice at each level, and those at the 30th a thousand million times.
+    """
     room = [1 << 30, 1 << 30]  # all of it was read within the limits
     seen: list[Entry] = []
     for key in entries:
         if type(key) is not str and type(key) is not Symbol:
             return None
         _, stop = KEY_READERS[data[at]](data, at + 1, room)
-        if stop - at > _KEY_OCTETS:
+        if stop - at > _KEY_OCTETS or data[stop] in CONTAINERS:
             return None
         seen.append(Entry(data[at:stop] if seen else b"", key, data[stop]))
         _, at = READERS[data[stop]](data, stop + 1, room)
@@ -331,5 +335,4 @@ def _within_key(read: Reader) -> Reader:
     return read_key
 
 
-_CONTAINERS: Final = frozenset((0x00, 0xC0, 0xC1, 0xD0, 0xD1, 0xE0, 0xF0))
-KEY_READERS: Final = [_within_key(read) if code in _CONTAINERS else read for code, read in enumerate(READERS)]
+KEY_READERS: Final = [_within_key(read) if code in CONTAINERS else read for code, read in enumerate(READERS)]

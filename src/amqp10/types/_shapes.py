@@ -64,7 +64,7 @@ _FIXED: Final = {
 }
 _TEXTS: Final = {0xA1: "{}.decode()", 0xA3: "known_symbols.get(raw := {}) or symbol_of(raw)", 0xA0: "{}"}
 _BOOLEANS: Final = {0x41: True, 0x42: False, 0x40: None}
-_CONTAINERS: Final = frozenset((0x00, 0xC0, 0xC1, 0xD0, 0xD1, 0xE0, 0xF0))
+CONTAINERS: Final = frozenset((0x00, 0xC0, 0xC1, 0xD0, 0xD1, 0xE0, 0xF0))
 # The order in which constructors are looked for, where they vary.
 _FREQUENT: Final = (0xA1, 0x55, 0x40, 0x81)
 
@@ -196,8 +196,7 @@ class _Source:
             value = _TEXTS[code].format("data[{here} + 2 : {there}]")
             return ["{there} = {here} + 2 + data[{here} + 1]", f"{name} = {value}"]
         self.scope[f"read{code}"] = READERS[code]
-        read = f"{name}, {{there}} = read{code}(data, {{here}} + 1, room)"
-        return ["room[0] -= 1", read, "room[0] += 1"] if code in _CONTAINERS else [read]
+        return [f"{name}, {{there}} = read{code}(data, {{here}} + 1, room)"]
 
 
 _Known = Sequence[tuple[bytes, Any, frozenset[int]]]
@@ -252,13 +251,12 @@ Readers = dict[bytes, tuple[ShapeReader, ...]]
 
 def read_by(readers: Sequence[ShapeReader], data: bytes, at: int, end: int, room: list[int]) -> dict[Any, Any] | None:
     """Read what is at `at` and ends at `end` by one of these readers; None where none expects it."""
-    levels, elements = room
     for reader in readers:
         try:
             if (found := reader(data, at, end, room)) is not None:
                 return found
         except _UNEXPECTED:
-            room[:] = levels, elements
+            continue
     return None
 
 
@@ -338,7 +336,7 @@ class Shapes:
         self._noted = 0
         self.readers: Readers = {}
         self.simple: Readers = {}
-        """Of these, the readers of maps whose keys are strings and whose values contain no others."""
+        """Of these, the readers of maps whose keys are strings."""
         self.symbols: Readers = {}
         """And those of maps whose keys are symbols."""
 
@@ -390,7 +388,7 @@ def _any(variant: _Variant) -> bool:
 
 
 def _is_simple(variant: _Variant) -> bool:
-    return {str}.issuperset(map(type, variant.keys)) and _CONTAINERS.isdisjoint(set().union(*variant.codes))
+    return {str}.issuperset(map(type, variant.keys))
 
 
 def _has_symbols(variant: _Variant) -> bool:
