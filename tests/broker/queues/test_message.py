@@ -232,6 +232,23 @@ def test_what_is_remembered_is_bounded() -> None:
     assert 0 < len(_layouts) <= 256
 
 
+def test_what_is_remembered_of_one_size_is_bounded() -> None:
+    """Properties of one size that begin alike, and whose fields differ, are known the second time: up to four."""
+
+    def come(places: range) -> list[Any]:
+        for place in places:
+            read(Message(b"x", message_id="id", subject="s" * place, reply_to="r" * (9 - place), creation_time=WALL))
+        (known,) = _layouts.values()
+        return known
+
+    _layouts.clear()
+    before = come(range(1, 5))
+    assert len(before) == 4
+    assert come(range(1, 5)) is before
+    assert come(range(1, 9)) is not before
+    assert len(come(range(1, 9))) == 4
+
+
 def facts(payload: bytes) -> tuple[Any, ...] | str:
     """What the broker takes a message to say; or that it is malformed."""
     try:

@@ -48,8 +48,9 @@ _SHORT = frozenset((0xA0, 0xA1, 0xA3))  # binary, string and symbol whose size i
 _REJECTED = Symbol("rejected")
 # absolute-expiry-time is the ninth field of properties (§3.2.4): a shorter list cannot have it.
 _FIELDS_BEFORE_EXPIRY = 8
-# Of kinds of properties that are remembered: how many, and octets of one.
+# Of kinds of properties that are remembered: how many sizes, how many of each, and octets of one.
 _MOST_LAYOUTS = 256
+_MOST_ALIKE = 4  # of one size, count and first octets
 _LARGEST_LAYOUT = 1024
 
 
@@ -330,8 +331,8 @@ def _front_by_sections(payload: bytes, header: int, at: int) -> _Front:
     return _ODD
 
 
-_layouts: dict[bytes, tuple[Callable[[bytes, int], tuple[Any, ...]], tuple[Any, ...]]] = {}
-"""Properties without an expiry that came lately, by their size, count and first octets."""
+_layouts: dict[bytes, list[tuple[Callable[[bytes, int], tuple[Any, ...]], tuple[Any, ...]]]] = {}
+"""Properties without an expiry that came lately, by their size, count and first octets, the newest first."""
 
 
 def _end_of_header(payload: bytes) -> int:
@@ -368,9 +369,9 @@ def _may_say_expiry(payload: bytes, at: int) -> bool:
             at += 9
         else:
             return True
-        known = _layouts.get(key)
-        if known is not None and known[0](payload, begin) == known[1]:
-            return False
+        for unpack, parts in _layouts.get(key, ()):
+            if unpack(payload, begin) == parts:
+                return False
         if (payload[begin + 2] if key[0] == _LIST8 else int.from_bytes(key[5:9], "big")) <= _FIELDS_BEFORE_EXPIRY:
             return False
         form = f"{at - begin}s"
@@ -398,7 +399,8 @@ def _learn_layout(key: bytes, form: Struct, payload: bytes, begin: int) -> None:
     if form.size <= _LARGEST_LAYOUT:
         if len(_layouts) >= _MOST_LAYOUTS:
             _layouts.clear()
-        _layouts[key] = form.unpack_from, form.unpack_from(payload, begin)
+        learnt = form.unpack_from, form.unpack_from(payload, begin)
+        _layouts[key] = [learnt, *_layouts.get(key, ())[: _MOST_ALIKE - 1]]
 
 
 def message_of(delivery: OutgoingDelivery) -> QueuedMessage:
