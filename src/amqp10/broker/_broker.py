@@ -71,9 +71,15 @@ _log = logging.getLogger("amqp10.broker")
 
 
 def _shown(tls: TLSSettings) -> tuple[ssl.SSLContext, bytes | None]:
-    """Return the context of a server, and what its certificate is to SCRAM-PLUS, where that can be known."""
-    if not isinstance(tls, TLS):
+    """Return the context of a server, and what its certificate is to SCRAM-PLUS, where that can be known.
+
+    Raises:
+        TypeError: `tls` has another type.
+    """
+    if isinstance(tls, ssl.SSLContext):
         return tls, None
+    if not isinstance(tls, TLS):
+        raise TypeError(f"tls must be an amqp10.TLS or an ssl.SSLContext, not {type(tls).__name__}")
     context = tls.server_context()
     return context, end_point_of(shown_certificate(context))
 

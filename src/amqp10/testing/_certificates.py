@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
+from os import PathLike
 from pathlib import Path
 
 from cryptography import x509
@@ -51,13 +52,13 @@ class CertificateAuthority:
 
     def __init__(
         self,
-        directory: Path,
+        directory: str | PathLike[str],
         name: str = "amqp10 test authority",
         *,
         lifetime: timedelta = timedelta(hours=1),
         password: str = "changeit",
     ) -> None:
-        self._directory = directory
+        self._directory = Path(directory)
         self._lifetime = lifetime
         self._password = password
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -81,7 +82,7 @@ class CertificateAuthority:
             )
             .sign(self._key, hashes.SHA256())
         )
-        self.ca: Path = directory / f"{name.replace(' ', '-')}.pem"
+        self.ca: Path = self._directory / f"{name.replace(' ', '-')}.pem"
         self.ca.write_bytes(self._certificate.public_bytes(Encoding.PEM))
 
     def _builder(self, subject: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:

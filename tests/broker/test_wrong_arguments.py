@@ -1,0 +1,33 @@
+"""What somebody is told who gives a broker something else than it takes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from amqp10 import TLS
+from amqp10.broker import Broker
+from amqp10.testing import CertificateAuthority
+
+
+def test_tls(tmp_path: Path) -> None:
+    """Files of a certificate are no settings of TLS: the error names the argument, its type, and what to give."""
+    files: Any = CertificateAuthority(tmp_path).server()
+    with pytest.raises(TypeError, match=re.escape("tls must be an amqp10.TLS or an ssl.SSLContext, not CertificateF")):
+        Broker(tls=files)
+    Broker(tls=TLS(certificate=files.certificate, key=files.key))
+
+
+def test_azure() -> None:
+    """The content of a configuration file is no configuration: the error names what reads one."""
+    config: Any = {"UserConfig": {"Namespaces": []}}
+    with pytest.raises(TypeError, match=r"azure must be an AzureConfig, such as AzureConfig.read.*, not dict"):
+        Broker(azure=config)
+
+
+def test_authority_below_a_directory_by_name(tmp_path: Path) -> None:
+    """`tempfile` gives names of directories: an authority takes them as it takes paths."""
+    assert CertificateAuthority(str(tmp_path)).client("ann").certificate.parent == tmp_path
