@@ -17,6 +17,7 @@ from ._config import AzureConfig, EntityConfig, QueueConfig, SubscriptionConfig,
 from ._event_hubs.hub import Hub, Partition
 from ._event_hubs.links import Hubs
 from ._service_bus.entity import Entity
+from ._service_bus.forwarding import forward
 from ._service_bus.terms import ENTITY_DISABLED, NOT_ALLOWED, EntityTerms, Status
 from ._service_bus.topic import ALREADY_EXISTS, NOT_FOUND, Subscription, spread
 from ._stored import restored_config, restored_map, restored_rule, same, stored_config, stored_rule
@@ -426,7 +427,7 @@ class Namespace:
             ):
                 target = self.find(name) if name is not None else None
                 if source is not None and target is not None and not source.goes_on_to(target):
-                    source.forward_to(target)
+                    forward(source, target)
 
     def _spread(self, topic: Declared) -> None:
         assert isinstance(topic.config, TopicConfig)

@@ -49,8 +49,6 @@ LONGEST_REASON: Final = 4096
 """Characters of a dead letter's reason, and of its description."""
 _COUNT, _MESSAGE, _SESSION = "#", "m", "s"
 """What keys of records begin with: how many messages came, a message, a session; see also `SEEN`."""
-_MOST_HOPS: Final = 4
-"""Forwardings of one message by themselves."""
 
 TimerKind = Literal["lock", "scheduled", "death", "session", "patience"]
 PassOn = Callable[["Entity", EntityMessage], None]
@@ -948,26 +946,6 @@ class Entity(AzureNode):
     def goes_on_to(self, target: Entity) -> bool:
         """Return whether messages are passed on to that entity."""
         return target in self._targets
-
-    def forward_to(self, target: Entity) -> None:
-        """Pass each message on to another entity from now on."""
-
-        def pass_on(source: Entity, message: EntityMessage) -> None:
-            if message.hops >= _MOST_HOPS:
-                reason = f"The message was forwarded {_MOST_HOPS} times."
-                source.undeliverable(message, "MaxTransferHopCountExceeded", reason)
-                return
-            twin = message.twin()
-            twin.hops += 1
-            twin.dead_letter_source = source.dead_letters_of or message.dead_letter_source
-            try:
-                target.check(twin)
-            except NotTaken as refusal:
-                source.undeliverable(message, refusal.condition, str(refusal))
-            else:
-                target.add(twin)
-
-        self.pass_to([target], pass_on)
 
     def _remove(self, message: EntityMessage) -> None:
         del self._messages[message.sequence]

@@ -1,0 +1,35 @@
+"""Entities that pass all their messages on to another one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ..._queues.node import NotTaken
+
+if TYPE_CHECKING:
+    from .._messages import EntityMessage
+    from .entity import Entity
+
+_MOST_HOPS: Final = 4
+"""Forwardings of one message by themselves."""
+
+
+def forward(entity: Entity, target: Entity) -> None:
+    """Let an entity pass each message on to another one from now on."""
+
+    def pass_on(source: Entity, message: EntityMessage) -> None:
+        if message.hops >= _MOST_HOPS:
+            reason = f"The message was forwarded {_MOST_HOPS} times."
+            source.undeliverable(message, "MaxTransferHopCountExceeded", reason)
+            return
+        twin = message.twin()
+        twin.hops += 1
+        twin.dead_letter_source = source.dead_letters_of or message.dead_letter_source
+        try:
+            target.check(twin)
+        except NotTaken as refusal:
+            source.undeliverable(message, refusal.condition, str(refusal))
+        else:
+            target.add(twin)
+
+    entity.pass_to([target], pass_on)
