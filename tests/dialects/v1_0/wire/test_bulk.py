@@ -72,11 +72,25 @@ def transfer(
     return TransferTemplate(3, handle).head(number, tag, settled, size, more, message_format) + b"p" * size
 
 
-def in_list32(frame: bytes) -> bytes:
-    """Write a transfer's frame as go-amqp does: its fields in a list32, whatever their size."""
+Form = tuple[bool, bool]
+"""Whether the fields are a list32, as go-amqp writes them, whatever their size; and the handle a uint of four octets."""
+
+forms = st.tuples(st.booleans(), st.booleans())
+LIST32 = (True, False)
+
+
+def in_form(frame: bytes, form: Form) -> bytes:
+    """Write a transfer's frame as others do."""
+    wide_list, wide_handle = form
     size, count = frame[12:14]
-    fields = (size + 3).to_bytes(4, "big") + count.to_bytes(4, "big") + frame[14:]
-    return (len(frame) + 6).to_bytes(4, "big") + frame[4:11] + b"\xd0" + fields
+    fields, payload = frame[14 : 13 + size], frame[13 + size :]
+    if wide_handle:
+        handle, rest = (0, fields[1:]) if fields[0] == 0x43 else (fields[1], fields[2:])
+        fields = b"\x70" + handle.to_bytes(4, "big") + rest
+    width = 4 if wide_list else 1
+    head = (len(fields) + width).to_bytes(width, "big") + count.to_bytes(width, "big")
+    body = frame[8:11] + (b"\xd0" if wide_list else b"\xc0") + head + fields + payload
+    return (8 + len(body)).to_bytes(4, "big") + frame[4:8] + body
 
 
 @st.composite
@@ -87,12 +101,13 @@ def streams(draw: st.DrawFn) -> bytes:
     for length in draw(st.lists(st.integers(1, 12), min_size=1, max_size=4)):
         handle, settled = draw(st.integers(0, 1)), draw(st.booleans())
         message_format, size = draw(st.sampled_from([0, 0, 0, 9])), draw(st.sampled_from([0, 5, 300]))
-        said, turns, wide = draw(st.booleans()), draw(st.booleans()), draw(st.booleans())
+        said, turns = draw(st.booleans()), draw(st.booleans())
+        by_turns = draw(st.lists(forms, min_size=1, max_size=3))
         for _ in range(length):
             tag = offset.to_bytes(4, "big")
             handle = 1 - handle if turns else handle
             usual = transfer(offset, handle, tag, settled, message_format, size, False, said)
-            frames.append(in_list32(usual) if wide else usual)
+            frames.append(in_form(usual, by_turns[offset % len(by_turns)]))
             offset += 1
         oddity = draw(st.sampled_from(["", "", "more", "tag", "number", "flow", "octet", "large"]))
         if oddity == "more":
@@ -250,7 +265,7 @@ def test_where_two_look_alike_a_run_begins() -> None:
         assert reader.by_turns(3, 0) == []
 
 
-WIDE = b"".join(in_list32(transfer(n, n & 1, n.to_bytes(4, "big"), False, 0, 5, False)) for n in range(5))
+WIDE = b"".join(in_form(transfer(n, n & 1, n.to_bytes(4, "big"), False, 0, 5, False), LIST32) for n in range(5))
 
 
 @pytest.mark.timeout(60)
