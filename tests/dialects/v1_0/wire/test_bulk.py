@@ -73,7 +73,7 @@ def transfer(
 
 
 Form = tuple[bool, bool]
-"""Whether the fields are a list32, as go-amqp writes them, whatever their size; and the handle a uint of four octets."""
+"""Whether the fields are a list32, as go-amqp writes them, and whether the handle is a uint of four octets."""
 
 forms = st.tuples(st.booleans(), st.booleans())
 LIST32 = (True, False)
@@ -294,6 +294,15 @@ def test_a_frame_that_ends_within_its_key_is_refused(octets: int) -> None:
             reader.next()
     else:
         assert reader.next()[3] == frame[-5:octets]  # type: ignore[index]
+
+
+def test_runs_of_two_cost_what_others_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Links that send two by two, all of one size: the data behind them is not gone through for each two."""
+    client, links = engine(1000, (100, 100), 0, False)
+    monkeypatch.setattr(bulk, "_read_even", None)
+    frames = (in_form(transfer(n, n // 2 % 2, b"%04d" % n, False, 0, 5, False), (False, True)) for n in range(80))
+    client.receive_data(b"".join(frames))
+    assert [len(link.incoming) for link in links] == [40, 40]
 
 
 @pytest.mark.parametrize("limit", [0, 5])

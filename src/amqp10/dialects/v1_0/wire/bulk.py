@@ -49,7 +49,8 @@ def read_run(
     found: list[Alike] = []
     if at <= last:
         size = unpack(data, at)[0]
-        if length <= size <= largest and min(most, (end_of_data - at) // size) >= FEWEST and _same(data, at, size):
+        many = length <= size <= largest and min(most, (end_of_data - at) // size) >= FEWEST
+        if many and _same(data, at, size, before):
             tag = length - 8 - len(before) - len(between) - len(after)
             found, at = _read_even(data, at, size, most, (before, 4, between, tag, after))
             most -= len(found)
@@ -120,10 +121,13 @@ def by_longer_key(layouts: Layouts, data: bytes, body: int, length: int) -> Tran
     return None
 
 
-def _same(data: bytes, at: int, size: int) -> bool:
-    """Return whether the second frame, and the last of the fewest, would have the size of this one."""
-    written, last = data[at : at + 4], at + (FEWEST - 1) * size
-    return data[at + size : at + size + 4] == written == data[last : last + 4]
+def _same(data: bytes, at: int, size: int, before: bytes) -> bool:
+    """Return whether the second frame, and the last of the fewest, would begin as those of the run do, in this size.
+
+    Else all frames that there are would be compared for a run of two: links that send by turns may have one size.
+    """
+    head = data[at : at + 4] + before
+    return data.startswith(head, at + size) and data.startswith(head, at + (FEWEST - 1) * size)
 
 
 def _read_even(
