@@ -1,360 +1,218 @@
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 
+from amqp10.broker._queues.node import Limits
 from amqp10.broker._router import Router
 from amqp10.engine import (
-    FlowReceived,
-    LinkEnded,
-    LinkTerms,
-    SessionTerms,
+    OutcomesReceived,
 )
-from amqp10.errors import LinkDetached
 from amqp10.messaging import (
     ACCEPTED,
-    RELEASED,
-    DeleteOnClose,
-    DeleteOnNoLinks,
-    DeleteOnNoLinksOrMessages,
-    DeleteOnNoMessages,
+    Accepted,
     Message,
-    Modified,
-    Outcome,
-    Received,
     Rejected,
-    Released,
     Source,
     Target,
 )
-from amqp10.types import Array, Decimal32, Symbol
 
-from ..wire import Wire, bodies, queue_of
+from ..conftest import Clock
+from ..wire import Wire, queue_of
 
 
-class TestReceiving:
-    def put(self, wire: Wire, *values: Any, address: str = "q") -> None:
-        link = wire.send_to(address, settle_mode="settled", name="putter")
-        for value in values:
-            link.send(Message(value).encode(), settled=True)
-        link.detach()
-        wire.turn()
-
-    def test_by_credit(self, wire: Wire) -> None:
-        """As many as there is credit for, in order."""
-        self.put(wire, 1, 2, 3)
-        link = wire.receive_from("q", credit=2)
-        assert bodies(link) == [1, 2]
-        link.flow(5)
-        wire.turn()
-        assert bodies(link) == [1, 2, 3]
-
-    def test_outcomes(self, wire: Wire) -> None:
-        """Each outcome has its effect on the queue."""
-        self.put(wire, 1, 2, 3, 4)
-        link = wire.receive_from("q", credit=4)
-        outcomes: list[Outcome] = [ACCEPTED, Rejected(None), RELEASED, Modified(delivery_failed=True)]
-        for outcome in outcomes:
-            link.settle(link.incoming.popleft(), outcome)
-        wire.turn()
-        facts = queue_of(wire.router, "q")
-        assert (facts.depth, facts.dequeued, facts.rejected, facts.unsettled) == (2, 1, 1, 0)
-        link.flow(10)
-        wire.turn()
-        assert bodies(link) == [3, 4]
-        assert [Message.decode(delivery.payload).delivery_count or 0 for delivery in link.incoming] == [0, 1]
+class TestSending:
+    def test_accepted(self, wire: Wire) -> None:
+        """An unsettled message is accepted once the queue has it."""
+        link = wire.send_to("q")
+        sent = [link.send(Message(number).encode()) for number in range(5)]
+        told = [event for event in wire.turn() if isinstance(event, OutcomesReceived)]
+        assert sum(len(event.deliveries) for event in told) == 5
+        assert all(delivery.remote_settled and isinstance(delivery.remote_state, Accepted) for delivery in sent)
+        assert queue_of(wire.router, "q").depth == 5
 
     def test_settled(self, wire: Wire) -> None:
-        """A receiver that asks for it gets messages settled; they are gone with that."""
-        self.put(wire, 1)
-        link = wire.receive_from("q", credit=1, settle_mode="settled")
-        assert link.incoming[0].local_settled
-        assert queue_of(wire.router, "q").depth == 0
+        """A settled message is taken without a word."""
+        link = wire.send_to("q", settle_mode="settled")
+        link.send(Message("x").encode(), settled=True)
+        wire.turn()
+        assert queue_of(wire.router, "q").depth == 1
 
-    @pytest.mark.spec(
-        "2.7.3", "the sender keeps to the snd-settle-mode that the receiver desires, and says which it has"
-    )
-    @pytest.mark.parametrize(
-        ("asked", "given"), [("unsettled", "unsettled"), ("settled", "settled"), ("mixed", "unsettled")]
-    )
+    @pytest.mark.spec("2.6.12", "receiver-settle-mode second: the receiver settles after the sender")
+    def test_second(self, wire: Wire) -> None:
+        """The broker names the outcome and settles when the sender has."""
+        link = wire.send_to("q", settle_mode="unsettled", receiver_settle_mode="second")
+        assert link.remote is not None
+        assert link.remote.receiver_settle_mode == "second"
+        delivery = link.send(Message("x").encode())
+        wire.turn()
+        assert isinstance(delivery.remote_state, Accepted)
+        assert delivery.local_settled
+        assert not link.unsettled
+        (broker_side,) = wire.peer.links.producers
+        assert not broker_side.unsettled
+
+    @pytest.mark.spec("2.7.3", "the receiver keeps to the receiver-settle-mode that the sender desires")
+    @pytest.mark.parametrize("settle_mode", ["unsettled", "settled", "mixed"])
     @pytest.mark.parametrize("receiver_settle_mode", ["first", "second"])
     def test_modes(
         self,
         wire: Wire,
-        asked: Literal["unsettled", "settled", "mixed"],
-        given: str,
+        settle_mode: Literal["unsettled", "settled", "mixed"],
         receiver_settle_mode: Literal["first", "second"],
     ) -> None:
-        """Mixed leaves it to the broker, which keeps what is not settled."""
-        self.put(wire, 1)
-        link = wire.receive_from("q", credit=1, settle_mode=asked, receiver_settle_mode=receiver_settle_mode)
+        """And the answer says the sender's own mode again."""
+        link = wire.send_to("q", settle_mode=settle_mode, receiver_settle_mode=receiver_settle_mode)
         assert link.remote is not None
-        assert (link.remote.settle_mode, link.remote.receiver_settle_mode) == (given, receiver_settle_mode)
-        assert link.incoming[0].remote_settled == (given == "settled")
+        assert (link.remote.settle_mode, link.remote.receiver_settle_mode) == (settle_mode, receiver_settle_mode)
 
-    @pytest.mark.spec("2.6.12", "receiver-settle-mode second: the sender settles when it knows the outcome")
-    def test_second(self, wire: Wire) -> None:
-        """The broker settles when it has heard the outcome, and the receiver after it."""
-        self.put(wire, 1)
-        link = wire.receive_from("q", credit=1, receiver_settle_mode="second")
-        delivery = link.incoming.popleft()
-        link.settle(delivery, ACCEPTED)
-        settled_at_once = delivery.local_settled
-        wire.turn()
-        assert (settled_at_once, delivery.remote_settled, delivery.local_settled) == (False, True, True)
-        assert queue_of(wire.router, "q").depth == 0
-
-    @pytest.mark.spec("3.5.3", "default-outcome is for transfers settled without a terminal state")
-    @pytest.mark.parametrize(("default", "count"), [(None, 1), (Released(), 0), (Modified(delivery_failed=True), 1)])
-    @pytest.mark.parametrize("how", ["settled", "detached", "lost"])
-    def test_default_outcome(self, wire: Wire, default: Any, count: int, how: str) -> None:
-        """It decides what becomes of deliveries that end without an outcome, in whichever way."""
-        self.put(wire, 1)
-        link = wire.receive_from(Source(address="q", default_outcome=default), credit=1)
-        if how == "settled":
-            link.settle(link.incoming.popleft(), Received(0, 0), settled=True)
-        elif how == "detached":
-            link.detach()
-        else:
-            wire.server.receive_eof()
-            wire.peer.handle(wire.server.events())
-        wire.turn()
-        other = Wire(wire.router)
-        again = other.receive_from("q", credit=1, name="again")
-        assert bodies(again) == [1]
-        assert (Message.decode(again.incoming[0].payload).delivery_count or 0) == count
-
-    def test_order_after_loss(self, wire: Wire) -> None:
-        """What a lost link held comes back in its order, before the rest."""
-        self.put(wire, *range(6))
-        link = wire.receive_from("q", credit=4)
-        link.detach()
-        wire.turn()
-        again = wire.receive_from("q", credit=10, name="again")
-        assert bodies(again) == list(range(6))
-
-    def test_received_is_no_outcome(self, wire: Wire) -> None:
-        """The state received, unsettled, leaves the delivery with the receiver."""
-        self.put(wire, 1)
-        link = wire.receive_from("q", credit=1)
-        link.settle(link.incoming[0], Received(0, 0), settled=False)
-        wire.turn()
-        assert queue_of(wire.router, "q").unsettled == 1
-
-    @pytest.mark.spec("2.6.7", "drain: use the credit or give it back")
-    def test_drain(self, wire: Wire) -> None:
-        """Draining ends on an empty queue, and the link goes on."""
-        self.put(wire, 1)
-        link = wire.receive_from("q")
-        link.flow(10, drain=True)
-        told = [event for event in wire.turn() if isinstance(event, FlowReceived)]
-        assert any(event.drained for event in told)
-        assert (bodies(link), link.credit) == ([1], 0)
-        link.flow(10)
-        self.put(wire, 2)
-        assert bodies(link) == [1, 2]
-
-    @pytest.mark.spec("2.5.6", "transfers stop at the peer's incoming window")
-    def test_window(self, router: Router) -> None:
-        """A receiver whose window is full keeps only what it took; the rest stays in the queue, for others."""
-        wire = Wire(router, session=SessionTerms(incoming_window=4))
-        self.put(wire, *range(10))
-        slow = Wire(router, session=SessionTerms(incoming_window=4))
-        link = slow.session.attach_receiver(LinkTerms("slow", source=Source(address="q"), target=Target()))
-        link.flow(100)
-        slow.server.receive_data(slow.client.data_to_send())
-        slow.peer.handle(slow.server.events())
-        assert queue_of(router, "q").unsettled == 4
-        other = Wire(router)
-        taken = other.receive_from("q", credit=2, name="other")
-        assert bodies(taken) == [4, 5]
-        slow.turn()
-        assert bodies(link) == [0, 1, 2, 3, 6, 7, 8, 9]
-
-    def test_blocked_output(self, wire: Wire) -> None:
-        """A peer that does not read gets no more until it does; others do."""
-        self.put(wire, 1, 2)
-        wire.full = True
-        link = wire.receive_from("q", credit=1)
-        assert not link.incoming
-        other = Wire(wire.router)
-        assert bodies(other.receive_from("q", credit=1, name="other")) == [1]
-        wire.full = False
-        wire.peer.resume()
-        wire.turn()
-        assert bodies(link) == [2]
-
-    def test_large_message_for_a_small_receiver(self, wire: Wire) -> None:
-        """A message above a receiver's max-message-size waits for another receiver."""
-        self.put(wire, "x" * 1000, "y")
-        link = wire.receive_from("q", credit=2, max_message_size=100)
-        assert bodies(link) == ["y"]
-
-    def test_other_message_format(self, wire: Wire) -> None:
-        """A message-format other than 0 is passed on, with its number."""
-        sender = wire.send_to("q")
-        sender.send(b"not AMQP at all", message_format=0x8001_3700)
-        wire.turn()
-        link = wire.receive_from("q", credit=1)
-        assert (link.incoming[0].payload, link.incoming[0].message_format) == (b"not AMQP at all", 0x8001_3700)
-
-    def test_browse(self, wire: Wire) -> None:
-        """A browser sees messages and changes nothing."""
-        self.put(wire, 1, 2)
-        link = wire.receive_from(Source(address="q", distribution_mode="copy"), credit=10)
-        assert link.remote is not None
-        assert link.remote.source is not None
-        assert link.remote.source.distribution_mode == "copy"
-        assert bodies(link) == [1, 2]
-        link.settle(link.incoming.popleft(), ACCEPTED)
-        link.detach()
-        wire.turn()
-        assert queue_of(wire.router, "q").depth == 2
-
-
-class TestTopics:
-    def test_copies(self, wire: Wire) -> None:
-        """Each subscriber gets each message; a subscription ends with its link."""
-        one = wire.receive_from("topic.news", credit=10, name="one")
-        two = wire.receive_from("topic.news", credit=10, name="two")
-        sender = wire.send_to("topic.news")
-        sender.send(Message("x").encode())
-        wire.turn()
-        assert bodies(one) == bodies(two) == ["x"]
-        one.detach()
-        wire.turn()
-        topic = wire.router.nodes["topic.news"]
-        assert len(topic.subscriptions) == 1  # type: ignore[attr-defined]
-
-    def test_by_capability(self, wire: Wire) -> None:
-        """The capability "topic" makes one, and the answer has it."""
-        link = wire.receive_from(Source(address="events", capabilities=("topic",)), credit=1)
-        assert link.remote is not None
-        assert link.remote.source is not None
-        assert "topic" in link.remote.source.capabilities
-        assert link.remote.source.distribution_mode == "copy"
-
-
-class TestDynamic:
     @pytest.mark.deviation(
-        "3.5.3",
-        "the address of a dynamic node has neither the link's name in it nor the container's",
-        "it is handed on as a reply address: nobody who has it needs to know who asked, and nobody else is to guess it",
+        "3.2.1",
+        "a broker without a store takes durable messages like others, and does not reject them with "
+        "precondition-failed",
+        "most clients send everything as durable unless they are told otherwise; who starts a broker without a store "
+        "has chosen that nothing outlives it",
     )
-    @pytest.mark.spec("3.5.3", "dynamic: the node is made by the sender of the source, its address told in the answer")
-    def test_source(self, wire: Wire) -> None:
-        """The address is told; others reach the node; it ends with the link that it was made for."""
-        link = wire.receive_from(Source(dynamic=True), credit=1, name="inbox")
-        assert link.remote is not None
-        source = link.remote.source
-        assert source is not None
-        assert source.dynamic
-        assert "inbox" not in source.address
-        assert "client" not in source.address
-        assert source.dynamic_node_properties == {
-            "lifetime-policy": DeleteOnClose(),
-            "supported-dist-modes": Array("symbol", [Symbol("move"), Symbol("copy")]),
-        }
-        sender = wire.send_to(source.address)
-        sender.send(Message("x").encode())
+    def test_durable_without_a_store(self, wire: Wire) -> None:
+        """They stay marked as durable for whoever comes next."""
+        link = wire.send_to("q")
+        delivery = link.send(Message("x", durable=True).encode())
         wire.turn()
-        assert bodies(link) == ["x"]
+        assert isinstance(delivery.remote_state, Accepted)
+        (came,) = wire.receive_from("q", credit=1).incoming
+        assert Message.decode(came.payload).durable
+
+    def test_undecodable(self, wire: Wire) -> None:
+        """A message whose header cannot be read is rejected, and the next one is not."""
+        link = wire.send_to("q")
+        bad = link.send(b"\x00\x53\x70\xc0\x05\x01garbage")
+        good = link.send(Message("x").encode())
+        wire.turn()
+        assert isinstance(bad.remote_state, Rejected)
+        assert bad.remote_state.error is not None
+        assert bad.remote_state.error.condition == "amqp:decode-error"
+        assert isinstance(good.remote_state, Accepted)
+        assert queue_of(wire.router, "q").depth == 1
+
+    def test_settled_then_gone(self, wire: Wire) -> None:
+        """Messages that came in the same breath as the detach are in the queue."""
+        link = wire.send_to("q", settle_mode="settled")
+        link.send(Message("x").encode(), settled=True)
         link.detach()
         wire.turn()
-        assert wire.router.nodes == {}
-        assert not sender.attached
-        gone = [event for event in wire.events if isinstance(event, LinkEnded) and event.link is sender]
-        assert isinstance(gone[0].error, LinkDetached)
-        assert gone[0].error.condition == "amqp:resource-deleted"
+        assert queue_of(wire.router, "q").depth == 1
+        assert not queue_of(wire.router, "q").producers
 
-    @pytest.mark.spec("3.5.3", "a dynamic source has no address when it is asked for")
-    @pytest.mark.spec("3.5.4", "a dynamic target has no address when it is asked for")
-    def test_dynamic_with_an_address(self, wire: Wire) -> None:
-        """The link is refused, and no node is made."""
-        links = [
-            wire.receive_from(Source("mine", dynamic=True), name="in"),
-            wire.send_to(Target("mine", dynamic=True), name="out"),
-        ]
-        for link in links:
-            assert not link.attached
-        assert wire.refusal().condition == "amqp:invalid-field"
-        assert wire.router.nodes == {}
-
-    @pytest.mark.spec("3.5.9", "dynamic-node-properties are read, and what cannot be is refused")
-    @pytest.mark.parametrize(
-        ("properties", "kind", "refused"),
-        [
-            ({"lifetime-policy": DeleteOnClose()}, "queue", False),
-            ({"lifetime-policy": DeleteOnNoLinks()}, "queue", True),
-            ({"lifetime-policy": DeleteOnNoMessages()}, "queue", True),
-            ({"lifetime-policy": DeleteOnNoLinksOrMessages()}, "queue", True),
-            ({"lifetime-policy": 5}, "queue", True),
-            ({"supported-dist-modes": Symbol("move")}, "queue", False),
-            ({"supported-dist-modes": Array("symbol", ["move", "copy"])}, "queue", False),
-            ({"supported-dist-modes": Symbol("copy")}, "topic", False),
-            ({"supported-dist-modes": Symbol("move")}, "topic", True),
-            ({"supported-dist-modes": Symbol("x:teleport")}, "queue", True),
-            ({"supported-dist-modes": 5}, "queue", True),
-            ({"supported-dist-modes": {"move": 1}}, "queue", True),
-            ({"supported-dist-modes": [Decimal32("sNaN")]}, "queue", True),
-            ({"x-opt-unknown": "said"}, "queue", False),
-        ],
-    )
-    def test_node_properties(self, wire: Wire, properties: dict[str, Any], kind: str, refused: bool) -> None:
-        """The lifetime is that of the link, the modes are those of the kind of node; the answer says just that."""
-        asked = {Symbol(name): value for name, value in properties.items()}
-        capabilities = (Symbol(f"temporary-{kind}"),)
-        links = [
-            wire.receive_from(
-                Source(dynamic=True, dynamic_node_properties=asked, capabilities=capabilities), name="in"
-            ),
-            wire.send_to(Target(dynamic=True, dynamic_node_properties=asked, capabilities=capabilities), name="out"),
-        ]
-        for link in links:
-            assert link.attached is not refused
-        if refused:
-            assert wire.refusal().condition == "amqp:not-implemented"
-            assert wire.router.nodes == {}
-            return
-        for link in links:
-            assert link.remote is not None
-            terminus = link.remote.target if link.is_sender else link.remote.source
-            assert isinstance(terminus, Source | Target)
-            modes = [Symbol("move"), Symbol("copy")] if kind == "queue" else [Symbol("copy")]
-            assert terminus.dynamic_node_properties == {
-                "lifetime-policy": DeleteOnClose(),
-                "supported-dist-modes": Array("symbol", modes),
-            }
-
-    @pytest.mark.spec("3.5.3", "a dynamic node is its connection's: another may send to it, and not receive from it")
-    def test_of_another_connection(self, wire: Wire) -> None:
-        """The refusal is amqp:resource-locked."""
-        link = wire.receive_from(Source(dynamic=True), name="inbox", credit=1)
-        assert link.remote is not None
-        assert isinstance(link.remote.source, Source)
-        other = Wire(wire.router)
-        stolen = other.receive_from(link.remote.source.address, credit=1)
-        assert not stolen.attached
-        assert other.refusal().condition == "amqp:resource-locked"
-        assert other.send_to(link.remote.source.address).attached
-
-    def test_target(self, wire: Wire) -> None:
-        """The same for a target; a lost connection ends the node as well."""
-        sender = wire.send_to(Target(dynamic=True), name="outbox")
-        assert sender.remote is not None
-        assert isinstance(sender.remote.target, Target)
-        address = sender.remote.target.address
-        other = Wire(wire.router)
-        other.receive_from(address, credit=1)
-        assert other.refusal().condition == "amqp:resource-locked"
-        receiver = wire.receive_from(address, credit=1)
-        sender.send(Message("x").encode())
+    def test_full_queue(self, clock: Clock) -> None:
+        """Credit ends with the room, and comes back with it; nothing is lost."""
+        wire = Wire(Router(clock=clock, limits=Limits(messages=10)))
+        sender = wire.send_to("q")
+        assert sender.credit == 10
+        for number in range(10):
+            sender.send(Message(number).encode())
         wire.turn()
-        assert bodies(receiver) == ["x"]
-        another = other.send_to(address)
-        wire.server.receive_eof()
-        wire.peer.handle(wire.server.events())
-        other.turn()
-        assert wire.router.nodes == {}
-        assert not another.attached
+        assert sender.credit == 0
+        receiver = wire.receive_from("q", credit=4)
+        for delivery in list(receiver.incoming):
+            receiver.settle(delivery, ACCEPTED)
+        wire.turn()
+        assert sender.credit == 4
+        assert queue_of(wire.router, "q").depth == 6
+
+
+class TestAnonymous:
+    @pytest.mark.spec("3.5.4", "a target without address: the message says where it goes")
+    def test_routes_by_to(self, wire: Wire) -> None:
+        """Each message goes where its `to` says."""
+        link = wire.send_to(Target())
+        for address in ("a", "b", "a"):
+            link.send(Message("x", to=address).encode())
+        wire.turn()
+        assert (queue_of(wire.router, "a").depth, queue_of(wire.router, "b").depth) == (2, 1)
+
+    def test_nowhere(self, clock: Clock) -> None:
+        """What has no way is rejected; what was sent settled is counted."""
+        wire = Wire(Router(clock=clock, limits=Limits(), auto_create=False))
+        link = wire.send_to(Target(), settle_mode="mixed")
+        unknown = link.send(Message("x", to="nowhere").encode())
+        without = link.send(Message("x").encode())
+        link.send(Message("x", to="nowhere").encode(), settled=True)
+        wire.turn()
+        for delivery in (unknown, without):
+            assert isinstance(delivery.remote_state, Rejected)
+            assert delivery.remote_state.error is not None
+            assert delivery.remote_state.error.condition == "amqp:not-found"
+        assert wire.router.unroutable == 1
+        assert not link.attached
+        assert wire.refusal().condition == "amqp:not-found"
+
+    def test_sender_that_takes_no_rejection(self, clock: Clock) -> None:
+        """A sender that does not take rejected is detached instead, with the reason."""
+        wire = Wire(Router(clock=clock, limits=Limits(), auto_create=False))
+        link = wire.send_to(Target(), source=Source(outcomes=("amqp:accepted:list",)))
+        link.send(Message("x", to="nowhere").encode())
+        wire.turn()
+        assert wire.refusal().condition == "amqp:not-found"
+        assert not link.attached
+
+    def test_full_queue(self, clock: Clock) -> None:
+        """A full queue holds the anonymous sender up as it does any other, until it has room."""
+        wire = Wire(Router(clock=clock, limits=Limits(messages=10, credit=20)))
+        link = wire.send_to(Target())
+        assert link.credit == 20
+        for number in range(12):
+            link.send(Message(number, to="q").encode())
+        wire.turn()
+        assert link.credit == 0
+        receiver = wire.receive_from("q", credit=100)
+        for _ in range(12):
+            receiver.settle(receiver.incoming.popleft(), ACCEPTED)
+        wire.turn()
+        assert link.credit == 10
+        link.send(Message("x", to="other").encode())
+        wire.turn()
+        assert link.attached
+
+    def test_leaves_when_there_is_room(self, clock: Clock) -> None:
+        """It is a producer of the node only while room is short there."""
+        wire = Wire(Router(clock=clock, limits=Limits(messages=100, credit=10)))
+        link = wire.send_to(Target())
+        for _ in range(10):
+            while link.credit:
+                link.send(Message("x", to="q").encode())
+            wire.turn()
+        queue = queue_of(wire.router, "q")
+        assert len(queue.producers) == 1
+        receiver = wire.receive_from("q", credit=1000, settle_mode="settled")
+        wire.turn()
+        assert len(receiver.incoming) == queue.enqueued
+        assert not queue.producers
+        assert link.credit == 10
+
+    def test_node_deleted_while_full(self, clock: Clock) -> None:
+        """When the node that held it up is deleted, it goes on for other nodes."""
+        wire = Wire(Router(clock=clock, limits=Limits(messages=10, credit=20)))
+        inbox = wire.receive_from(Source(dynamic=True), name="inbox")
+        assert inbox.remote is not None
+        assert inbox.remote.source is not None
+        link = wire.send_to(Target())
+        for _ in range(15):
+            link.send(Message("x", to=inbox.remote.source.address).encode())
+        wire.turn()
+        assert link.credit == 0
+        inbox.detach()
+        wire.turn()
+        assert link.attached
+        assert link.credit == 20
+
+    def test_undecodable(self, wire: Wire) -> None:
+        """A message whose `to` cannot be read is rejected as what it is."""
+        link = wire.send_to(Target())
+        bad = link.send(b"\x00\x53\x73\xc0\x05\x01garbage")
+        wire.turn()
+        assert isinstance(bad.remote_state, Rejected)
+        assert bad.remote_state.error is not None
+        assert bad.remote_state.error.condition == "amqp:decode-error"
+        link.detach()
+        wire.turn()

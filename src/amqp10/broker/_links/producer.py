@@ -1,4 +1,7 @@
-"""Links on which the broker receives messages; where these go is their destination's to say (`destinations`)."""
+"""Links on which the broker receives messages; where these go is their destination's to say (`destinations`).
+
+An outcome leaves when its message is on the disk: `Connection._before_write` in `_serving.connections` waits for that.
+"""
 
 from __future__ import annotations
 
