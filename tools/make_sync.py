@@ -35,8 +35,8 @@ CLASSES: list[tuple[type, str, dict[str, str]]] = [
     (client.Sender, "Sender", {}),
     (client.Receiver, "Receiver", {}),
     (client.Browser, "Browser", {}),
-    (client.Delivery, "Delivery", {"tag": "bytes", "message_format": "int | None", "local_settled": "bool"}),
-    (client.SentDelivery, "SentDelivery", {"tag": "bytes", "local_settled": "bool"}),
+    (client.Delivery, "Delivery", {}),
+    (client.SentDelivery, "SentDelivery", {}),
     (client.BodyWriter, "BodyWriter", {}),
     (client.Transaction, "Transaction", {}),
     (client.Requester, "Requester", {}),
@@ -66,13 +66,9 @@ LEFT_OUT = {
     "Browser.connection",
     "Connection.connection",
     "Connection.over",
-    "Delivery.stream",
     "Receiver.connection",
     "Sender.connection",
     "Session.connection",
-    "SentDelivery.begun",
-    "SentDelivery.handed_over",
-    "SentDelivery.streamed",
 }
 # Where only one task may wait at a time.
 IN_TURN = {

@@ -6,16 +6,16 @@ from typing import Any
 
 from amqp10 import Message
 from amqp10.bridging._again import LOSSES, Again
-from amqp10.client import Delivery
+from amqp10.client.internals import ReceiverDelivery
 
 
-def delivery(payload: bytes) -> Delivery:
+def delivery(payload: bytes) -> ReceiverDelivery:
     """One with that payload."""
     unbound: Any = None
-    return Delivery(unbound, unbound, b"", payload, False)
+    return ReceiverDelivery(unbound, unbound, b"", payload, False)
 
 
-def message(number: int, **marks: Any) -> Delivery:
+def message(number: int, **marks: Any) -> ReceiverDelivery:
     """A message, as the source may have marked it."""
     return delivery(Message(number, message_id=f"id-{number}", **marks).encode())
 

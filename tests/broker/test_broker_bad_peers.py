@@ -11,6 +11,7 @@ from anyio.abc import ByteStream, Listener, TaskGroup
 
 from amqp10.broker import Broker
 from amqp10.client import Connection
+from amqp10.client.internals import receiver_delivery
 from amqp10.engine import dialects
 from amqp10.messaging import Message
 from amqp10.net import listen_tcp
@@ -144,7 +145,7 @@ async def test_a_consumer_that_leaves_in_the_middle_of_a_message() -> None:
         for _ in range(2):
             async with connection.receiver("q", stream=True) as receiver:
                 delivery = await receiver.receive()
-                assert not delivery.stream.whole
+                assert not receiver_delivery(delivery).stream.whole
             assert broker.queue("q").unsettled == 0
         async with connection.receiver("q") as receiver:
             with await receiver.receive() as message:

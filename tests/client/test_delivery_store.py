@@ -29,6 +29,7 @@ from amqp10 import (
 from amqp10.broker import Broker
 from amqp10.client._stores.sqlite import SQLiteDeliveryStore
 from amqp10.client._stores.store import DeliveryStore, LinkKey, MemoryDeliveryStore, StoredDelivery
+from amqp10.client.internals import sender_delivery
 from amqp10.engine import OutgoingDelivery
 from amqp10.messaging import ACCEPTED
 from amqp10.profiles import GENERIC
@@ -114,7 +115,7 @@ def mortal(broker: Broker, store: Mortal) -> Connection:
     )
 
 
-def bodies(deliveries: Iterable[OutgoingDelivery]) -> list[object]:
+def bodies(deliveries: Iterable[OutgoingDelivery | SentDelivery]) -> list[object]:
     return [Message.decode(delivery.payload).body for delivery in deliveries]
 
 
@@ -146,7 +147,9 @@ async def test_a_sender_that_dies(tmp_path: Path, last: int, before: bool, mode:
                                 await sent[body].outcome()
             except (ConnectionLost, TimeoutError):
                 pass
-        heard = [body for body, delivery in sent.items() if isinstance(delivery.remote_state, Accepted)]
+        heard = [
+            body for body, delivery in sent.items() if isinstance(sender_delivery(delivery).remote_state, Accepted)
+        ]
         with SQLiteDeliveryStore(path) as again:
             async with broker.connect(container_id="me", delivery_store=again) as connection:
                 async with connection.sender(Target("q", **KEPT), name="out", receiver_settle_mode=mode) as sender:

@@ -16,6 +16,7 @@ from amqp10 import (
     Symbol,
 )
 from amqp10.broker import Broker
+from amqp10.client.internals import sender_delivery
 from amqp10.engine import LinkAttached
 from amqp10.messaging import ACCEPTED
 from amqp10.testing import FaultProxy
@@ -33,7 +34,7 @@ async def test_the_outcome_of_a_settled_one_while_it_is_away(monkeypatch: pytest
         async with connecting() as connection, connection.sender("q", settle_mode="settled") as sender:
             hosts.peer.stream.shut = True
             delivery = await sender.submit(b"x" * 300_000)
-            assert not delivery.on_wire
+            assert not sender_delivery(delivery).on_wire
             hosts.down = {"a"}
             await hosts.cut()
             await until(lambda: sender._core.interrupted)

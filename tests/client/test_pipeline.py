@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from amqp10 import Connection
-from amqp10.client._sending.delivery import SentDelivery
+from amqp10.client._sending.delivery import SenderDelivery
 from amqp10.client._sending.send_many import Pipeline
 from amqp10.messaging import ACCEPTED, RELEASED, Received
 
@@ -19,12 +19,12 @@ def pipeline_of(window: int) -> Pipeline:
     return Pipeline(Connection("amqp://localhost").sender("q")._core, window, settled=False)
 
 
-def delivery(settled: bool = False) -> SentDelivery:
+def delivery(settled: bool = False) -> SenderDelivery:
     link: Any = None
-    return SentDelivery(link, b"tag", b"", settled)
+    return SenderDelivery(link, b"tag", b"", settled)
 
 
-def outcome(pipeline: Pipeline, one: SentDelivery, state: Any) -> None:
+def outcome(pipeline: Pipeline, one: SenderDelivery, state: Any) -> None:
     one.remote_state = state
     pipeline.outcome_received(one)
 

@@ -14,6 +14,7 @@ from amqp10 import (
     Reconnect,
     StaleDelivery,
 )
+from amqp10.client.internals import receiver_delivery
 from amqp10.messaging import ACCEPTED, Accepted, Released, TransactionalState
 
 from ..kit.hosts import QUICK, connecting, hosting, until
@@ -243,13 +244,13 @@ async def test_a_delivery_from_before(monkeypatch: pytest.MonkeyPatch, on_stale:
                     second.release()
                     state = TransactionalState(b"t", ACCEPTED)
                     with pytest.raises(StaleDelivery):  # what is one of a whole cannot be left out of it
-                        second._settle(state)
+                        receiver_delivery(second)._settle(state)
                 else:
                     for settle in (second.accept, second.release, second.reject, second.modify):
                         with pytest.raises(StaleDelivery):
                             settle()
                     with second:  # says nothing of it where the block has raised
-                        second.state = Released()
+                        receiver_delivery(second).state = Released()
                 await hosts.link("q", of=1)
                 await anyio.wait_all_tasks_blocked()
                 assert hosts.peers[1].outcomes == []

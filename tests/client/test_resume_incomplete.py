@@ -11,6 +11,7 @@ import pytest
 
 from amqp10 import Connection, Message, Receiver, Reconnect
 from amqp10.broker import Broker
+from amqp10.client.internals import receiver_delivery
 from amqp10.engine import ReceiverSettleMode
 from amqp10.testing import FaultProxy
 
@@ -55,7 +56,7 @@ async def test_receiver() -> None:
 async def test_receiver_that_settles_when_resumed(mode: ReceiverSettleMode) -> None:
     """The same where the last that the map could say is accepted with the one before it, when both are resumed."""
     async with receiving(mode) as (proxy, receiver):
-        held = [await receiver.receive() for _ in range(10)]
+        held = [receiver_delivery(await receiver.receive()) for _ in range(10)]
         with anyio.fail_after(60):
             while receiver.buffered < 80:
                 await anyio.lowlevel.checkpoint()
@@ -68,9 +69,9 @@ async def test_receiver_that_settles_when_resumed(mode: ReceiverSettleMode) -> N
                 delivery.accept()
             bodies = [delivery.message.body for delivery in held]
             while len(bodies) < TOTAL:
-                delivery = await receiver.receive()
-                delivery.accept()
-                bodies.append(delivery.message.body)
+                another = await receiver.receive()
+                another.accept()
+                bodies.append(another.message.body)
         assert sorted(bodies, key=int) == [str(number) for number in range(TOTAL)]
 
 

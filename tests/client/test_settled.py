@@ -23,6 +23,7 @@ from amqp10 import (
 )
 from amqp10.broker import Broker
 from amqp10.client import Delivery
+from amqp10.client.internals import receiver_delivery
 from amqp10.dialects.v1_0.wire.frames import encode_frame
 from amqp10.dialects.v1_0.wire.performatives import Transfer
 from amqp10.engine import dialect_names
@@ -211,7 +212,7 @@ async def test_resumed(mode: Any, given: str) -> None:
         async with Connection(proxy.url, reconnect=QUICK) as connection:
             async with connection.receiver("q", receiver_settle_mode=mode) as receiver:
                 delivery = await receiver.receive()
-                link = delivery.link
+                link = receiver_delivery(delivery).link
                 async with waiting(delivery) as waits:
                     if given == "before":
                         proxy.stall("up")
@@ -219,10 +220,10 @@ async def test_resumed(mode: Any, given: str) -> None:
                         await anyio.wait_all_tasks_blocked()
                     proxy.cut()
                     proxy.resume()
-                    while receiver.open or (given == "while attaching" and delivery.link is link):
+                    while receiver.open or (given == "while attaching" and receiver_delivery(delivery).link is link):
                         await anyio.lowlevel.checkpoint()
                     if given == "while attaching":
-                        assert delivery.delivery_id is None
+                        assert receiver_delivery(delivery).delivery_id is None
                         delivery.accept()
                         assert not delivery.local_settled
                     elif given == "while lost":
@@ -242,7 +243,7 @@ async def test_not_resumed(name: str) -> None:
                 async with waiting(delivery) as waits:
                     proxy.cut()
                     again = delivery if name in ("1.0", "0-10") else await receiver.receive()
-                    while delivery.delivery_id is None:
+                    while receiver_delivery(delivery).delivery_id is None:
                         await anyio.lowlevel.checkpoint()
                     again.accept()
                 assert waits.told == [None if again is delivery else StaleDelivery] * 2

@@ -23,6 +23,7 @@ from amqp10 import (
     Unsupported,
 )
 from amqp10.broker import Broker
+from amqp10.client.internals import sender_delivery
 from amqp10.messaging import (
     Coordinator,
     Declare,
@@ -446,8 +447,8 @@ async def test_what_is_sent_in_part(aborts: bool) -> None:
                 window.remote_incoming_window = 1
                 sent = link.send(Message(b"x" * 400_000).encode(), state=transaction._core.post(sender._core))
                 delivery = cast("SentDelivery", sent)
-                transaction._core.add(delivery)
-                assert not delivery.on_wire
+                transaction._core.add(sender_delivery(delivery))
+                assert not sender_delivery(delivery).on_wire
                 tasks.start_soon(wait, delivery)
                 await anyio.wait_all_tasks_blocked()
                 with anyio.fail_after(60):

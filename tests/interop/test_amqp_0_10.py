@@ -28,6 +28,7 @@ from amqp10 import (
     StaleDelivery,
     TransactionRolledBack,
 )
+from amqp10.client.internals import receiver_delivery
 from amqp10.testing import FaultProxy
 from amqp10.types import Array
 
@@ -161,7 +162,7 @@ async def test_second(server: Server, address: str) -> None:
             delivery.accept()
             assert not delivery.local_settled
             await delivery.settled()
-            assert delivery.remote_settled
+            assert receiver_delivery(delivery).remote_settled
 
 
 @on_trio

@@ -16,14 +16,14 @@ from ..client.internals import (
     BrowserCore,
     ClientLink,
     Connection,
-    Delivery,
     Link,
     LinkStore,
     Receiver,
     ReceiverCore,
+    ReceiverDelivery,
     Sender,
     SenderCore,
-    SentDelivery,
+    SenderDelivery,
     core_of,
 )
 from ..engine import ReceiverSettleMode
@@ -143,8 +143,8 @@ def uncertain(end: str, count: int) -> DeliveryUncertain:
 class EndingCore(ReceiverCore):
     """What the cores of all intakes share: a word to the bridge about deliveries that ended."""
 
-    forgotten: Callable[[Iterable[Delivery]], None]
-    settled: Callable[[Iterable[Delivery]], None]
+    forgotten: Callable[[Iterable[ReceiverDelivery]], None]
+    settled: Callable[[Iterable[ReceiverDelivery]], None]
 
     def drop(self, deliveries: Sequence[Any]) -> None:
         super().drop(deliveries)
@@ -174,7 +174,7 @@ class Ending(End, Receiver):
         if core.open and core.link is not None and core.link.attached and not core.credit.drain_running:
             core.credit.flow(0)
 
-    def give_back(self, deliveries: Iterable[Delivery]) -> None:
+    def give_back(self, deliveries: Iterable[ReceiverDelivery]) -> None:
         """Put deliveries back unchanged before those that wait here; all are released when the link is left."""
         self._core.consumer.incoming.extendleft(reversed(list(deliveries)))
 
@@ -187,14 +187,14 @@ class IntakeCore(ExactCore, EndingCore):
         keeps: whether the source has to keep its end of the link.
     """
 
-    in_flight: list[Delivery]
+    in_flight: list[ReceiverDelivery]
     keeps: Callable[[], bool]
 
     def attach_to(self, session: SessionCore) -> ReceiverLink:
         self.say_what_for()
         return super().attach_to(session)
 
-    def recalled(self) -> list[Delivery]:
+    def recalled(self) -> list[ReceiverDelivery]:
         return [*super().recalled(), *self.in_flight]
 
     def on_attached(self) -> None:
@@ -235,13 +235,13 @@ class OutletCore(ExactCore, SenderCore):
     """
 
     unresumed: Callable[[list[OutgoingDelivery]], list[OutgoingDelivery]]
-    take_over: Callable[[Iterable[SentDelivery]], None]
+    take_over: Callable[[Iterable[SenderDelivery]], None]
 
     def attach_to(self, session: SessionCore) -> SenderLink:
         self.say_what_for()
         return super().attach_to(session)
 
-    def recalled(self) -> list[SentDelivery]:
+    def recalled(self) -> list[SenderDelivery]:
         deliveries = super().recalled()
         self.take_over(deliveries)
         return deliveries
@@ -288,7 +288,7 @@ class Outlet(End, Sender):
 
     def forward(
         self, payload: bytes, message_format: int, *, tag: bytes | None = None, transaction: Transaction | None = None
-    ) -> SentDelivery:
+    ) -> SenderDelivery:
         """Hand an encoded message to the wire as it is, when there is room; raises as `Sender.submit` does."""
         core = self._core
         assert core.link is not None

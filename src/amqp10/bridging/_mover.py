@@ -24,7 +24,8 @@ from ._onward import marked, onward
 from ._transit import Flight, Phase, Transit
 
 if TYPE_CHECKING:
-    from ..client import Delivery, SentDelivery
+    from ..client import Delivery
+    from ..client.internals import ReceiverDelivery, SenderDelivery
     from ..engine import OutgoingDelivery
     from ..messaging import Outcome
     from ._ends import Ending, Outlet
@@ -120,7 +121,7 @@ class Mover:
         core_of(source).in_flight = [transit.source for transit in left.values()]
         core_of(source).keeps = lambda: kept.left
 
-        def take_over(deliveries: Iterable[SentDelivery]) -> None:
+        def take_over(deliveries: Iterable[SenderDelivery]) -> None:
             for delivery in deliveries:
                 self.flight.sent(left[delivery.tag], delivery)
                 delivery.waiter = left[delivery.tag]
@@ -177,7 +178,8 @@ class Mover:
                 self._again.lost()
             flight.duplicates += self._again.count(batch)
             now = anyio.current_time()
-            flight.took([Transit(delivery, now, self.look) for delivery in batch])
+            # There is no other kind of delivery than a ReceiverDelivery.
+            flight.took([Transit(each, now, self.look) for each in batch])  # type: ignore[arg-type]
             if flight.size > self.settings.max_bytes:
                 source.withdraw()
             self._wake()
@@ -345,14 +347,14 @@ class Mover:
 
     # What the source says
 
-    def _settled(self, deliveries: Iterable[Delivery]) -> None:
+    def _settled(self, deliveries: Iterable[ReceiverDelivery]) -> None:
         for delivery in deliveries:
             transit = self.flight.held.get(delivery)
             if transit is not None and transit.phase is Phase.TOLD and delivery.local_settled:
                 self.flight.drop(transit)
                 self._free()
 
-    def _moving(self, deliveries: Iterable[Delivery]) -> int:
+    def _moving(self, deliveries: Iterable[ReceiverDelivery]) -> int:
         """Return how many of the messages were sent on without the source having heard of it yet."""
         held = self.flight.held
         transits = [(held.get(delivery), delivery) for delivery in deliveries]
@@ -361,7 +363,7 @@ class Mover:
             for transit, delivery in transits
         )
 
-    def _forgotten(self, deliveries: Iterable[Delivery]) -> None:
+    def _forgotten(self, deliveries: Iterable[ReceiverDelivery]) -> None:
         """Handle the loss of the source's link: the messages come again."""
         flight, lost = self.flight, 0
         self._again.lost()

@@ -28,7 +28,8 @@ from ._mover import Mover
 from ._onward import onward
 
 if TYPE_CHECKING:
-    from ..client import Connection, SentDelivery
+    from ..client import Connection
+    from ..client.internals import SenderDelivery
     from ..messaging import Source
     from ._ends import Outlet
     from ._transit import Transit
@@ -91,7 +92,7 @@ class PartWriter(BodyWriter):
         return self._first
 
     @property
-    def whole(self) -> SentDelivery | None:
+    def whole(self) -> SenderDelivery | None:
         """The delivery, once its end was handed to the wire."""
         delivery: Any = self._delivery
         return delivery if delivery is not None and delivery.handed_over else None

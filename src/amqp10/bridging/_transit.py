@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from ..client import Delivery
+from ..client.internals import ReceiverDelivery
 from ..errors import AmqpError
 from ..messaging import ACCEPTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..client import SentDelivery
-    from ..client.internals import ReceiverCore
+    from ..client.internals import ReceiverCore, SenderDelivery
 
 
 class Phase(Enum):
@@ -49,9 +48,9 @@ class Transit:
 
     __slots__ = ("_look", "aside", "came", "phase", "sent", "source", "stale")
 
-    def __init__(self, source: Delivery, came: float, look: Callable[[Transit], None]) -> None:
+    def __init__(self, source: ReceiverDelivery, came: float, look: Callable[[Transit], None]) -> None:
         self.source = source
-        self.sent: SentDelivery | None = None
+        self.sent: SenderDelivery | None = None
         self.came = came
         self.phase = Phase.WAITING
         self.stale = False
@@ -76,7 +75,7 @@ class Flight:
     """
 
     def __init__(self) -> None:
-        self.held: dict[Delivery, Transit] = {}
+        self.held: dict[ReceiverDelivery, Transit] = {}
         self.queue: deque[Transit] = deque()
         self.out = self.left = self.size = 0
         self.moved = self.moved_size = self.refused = self.returned = 0
@@ -106,14 +105,14 @@ class Flight:
     def recover(self, tags: Iterable[bytes], now: float, look: Callable[[Transit], None]) -> dict[bytes, Transit]:
         """Record what an earlier process had sent: deliveries that the source is to resume, by their tags."""
         unbound: Any = None  # to a link, until it is attached
-        found = {tag: Transit(Delivery(unbound, unbound, tag, b"", False), now, look) for tag in tags}
+        found = {tag: Transit(ReceiverDelivery(unbound, unbound, tag, b"", False), now, look) for tag in tags}
         for transit in found.values():
             transit.phase = Phase.OUT
             self.held[transit.source] = transit
         self.recovered = self.out = len(found)
         return found
 
-    def sent(self, transit: Transit, delivery: SentDelivery) -> None:
+    def sent(self, transit: Transit, delivery: SenderDelivery) -> None:
         """Record that a message was handed to the target's wire, also when it is sent a second time to another link."""
         transit.sent = delivery
         if transit.phase is not Phase.OUT:  # as one that is recovered is from the beginning

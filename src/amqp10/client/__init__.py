@@ -24,7 +24,7 @@ from ._links.link import ReceiverActivity as ReceiverActivity
 from ._one_shot import receive as receive
 from ._one_shot import send as send
 from ._receiving.browser import Browser as Browser
-from ._receiving.delivery import Delivery as Delivery
+from ._receiving.delivery_face import Delivery as Delivery
 from ._receiving.receiver import Receiver as Receiver
 from ._requests.management import Management as Management
 from ._requests.requester import ReplyReceiver as ReplyReceiver
@@ -32,7 +32,7 @@ from ._requests.requester import Requester as Requester
 from ._requests.responder import Request as Request
 from ._requests.responder import Responder as Responder
 from ._sending.body_writer import BodyWriter as BodyWriter
-from ._sending.delivery import SentDelivery as SentDelivery
+from ._sending.delivery_face import SentDelivery as SentDelivery
 from ._sending.sender import Sender as Sender
 from ._session import Session as Session
 from ._settings import Address as Address

@@ -7,7 +7,7 @@ from typing import Unpack
 from ..errors import DecodeError
 from ..messaging import Message, Source
 from ._connection import Connection
-from ._receiving.delivery import Delivery
+from ._receiving.delivery_face import Delivery
 from ._settings import ConnectionSettings
 
 # Deliveries that may come ahead of what was taken.

@@ -39,8 +39,9 @@ from ._receiving.browser import BrowserCore as BrowserCore
 from ._receiving.core import Processing as Processing
 from ._receiving.core import ReceiverCore as ReceiverCore
 from ._receiving.credit import MOST_CREDIT as MOST_CREDIT
-from ._receiving.delivery import Delivery as Delivery
+from ._receiving.delivery import ReceiverDelivery as ReceiverDelivery
 from ._receiving.delivery import is_stale as is_stale
+from ._receiving.delivery import receiver_delivery as receiver_delivery
 from ._receiving.receiver import Receiver as Receiver
 from ._receiving.streaming import STREAM_WINDOW as STREAM_WINDOW
 from ._receiving.streaming import StreamedDelivery as StreamedDelivery
@@ -48,10 +49,11 @@ from ._receiving.streaming import StreamReceiverCore as StreamReceiverCore
 from ._requests.requester import ReplyCore, ReplyReceiver
 from ._sending.body_writer import BodyWriter as BodyWriter
 from ._sending.core import SenderCore as SenderCore
-from ._sending.delivery import SentDelivery as SentDelivery
+from ._sending.delivery import SenderDelivery as SenderDelivery
 from ._sending.delivery import Waiter as Waiter
 from ._sending.delivery import known_outcome as known_outcome
 from ._sending.delivery import not_accepted as not_accepted
+from ._sending.delivery import sender_delivery as sender_delivery
 from ._sending.delivery import unknown as unknown
 from ._sending.send_many import check_messages as check_messages
 from ._sending.send_queue import MESSAGE_COST as MESSAGE_COST
@@ -140,7 +142,7 @@ def terminus_of(link: Link) -> Source | Target | None:
     return terminus if isinstance(terminus, Source | Target) else None
 
 
-def take_at_once(receiver: Receiver) -> Delivery | None:
+def take_at_once(receiver: Receiver) -> ReceiverDelivery | None:
     """Take a delivery that waits in a receiver on which no task waits; None without one.
 
     None as well once every 64 deliveries, for other tasks are to run before the next.
@@ -177,7 +179,7 @@ def session_is_kept(link: Link) -> bool:
 # Of a delivery
 
 
-def report_unknown(delivery: SentDelivery) -> None:
+def report_unknown(delivery: SenderDelivery) -> None:
     """Record that the user knows that the delivery's outcome will never be known."""
     sender: SenderCore = delivery.link.owner  # type: ignore[assignment]
     sender.report(delivery)

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 
 from ..client import Connection, Delivery, Session
-from ..client.internals import SessionCore, ask
+from ..client.internals import SessionCore, ask, receiver_delivery
 from ..engine import Acquire, BindingFacts, DeclareQueue, QueryBinding, QueueFacts, Request, RequestResult
 from ..errors import LocalProtocolError
 from ._typed import typed
@@ -82,7 +82,7 @@ class Native(Topology):
 
         Cancelling: the messages may have been acquired.
         """
-        shown = list(deliveries)
+        shown = [receiver_delivery(each) for each in deliveries]
         if not shown:
             return []
         link = shown[0].link

@@ -11,8 +11,8 @@ from typing import Any
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import Span, SpanKind, TracerProvider
 
-from ..client import Connection, Delivery, Receiver, Requester, Sender
-from ..client.internals import check_messages, set_link_wrapper
+from ..client import Connection, Receiver, Requester, Sender
+from ..client.internals import ReceiverDelivery, check_messages, set_link_wrapper
 from ..messaging import OUTCOMES, Data, Message, TransactionalState
 from ._context import inject
 from ._services import asked, is_management, refusal, settling, table
@@ -230,7 +230,7 @@ class TracingRequester(Requester):
         self.telemetry.received_there(self.sender, name, len(messages))
 
 
-class TracingDelivery(Delivery):
+class TracingDelivery(ReceiverDelivery):
     """What a delivery does beside being one."""
 
     __slots__ = ()

@@ -1456,21 +1456,6 @@ class Delivery(Facade):
 
     __slots__ = ()
 
-    @property
-    def tag(self) -> bytes:
-        value: bytes = self._get("tag")
-        return value
-
-    @property
-    def message_format(self) -> int | None:
-        value: int | None = self._get("message_format")
-        return value
-
-    @property
-    def local_settled(self) -> bool:
-        value: bool = self._get("local_settled")
-        return value
-
     def __enter__(self) -> Message:
         """"""
         result: Message = self._do("__enter__")
@@ -1527,13 +1512,11 @@ class Delivery(Facade):
         result: Iterator[bytes] = self._do("body")
         return result
 
-    def check_accepted(self, state: DeliveryState) -> None:
-        """See that the source takes `accepted`, if that is the state or the outcome in a transaction.
-
-        Raises:
-            Unsupported: it lists other outcomes only.
-        """
-        self._do("check_accepted", state)
+    @property
+    def local_settled(self) -> bool:
+        """Whether this side has settled the delivery. So it has from the start if the message was sent settled."""
+        value: bool = self._get("local_settled")
+        return value
 
     @property
     def message(self) -> Message:
@@ -1544,6 +1527,12 @@ class Delivery(Facade):
                 the message or its `check()`. The delivery can still be settled, by `reject` for one.
         """
         value: Message = self._get("message")
+        return value
+
+    @property
+    def message_format(self) -> int:
+        """The message-format: 0 for a standard AMQP message (§3.2)."""
+        value: int = self._get("message_format")
         return value
 
     def modify(
@@ -1577,7 +1566,7 @@ class Delivery(Facade):
 
     @property
     def payload(self) -> bytes:
-        """The encoded message in one piece; empty on a link that streams."""
+        """The encoded message, as `Message.decode` takes it; empty with a streaming receiver."""
         value: bytes = self._get("payload")
         return value
 
@@ -1613,6 +1602,12 @@ class Delivery(Facade):
                 anyio.ClosedResourceError: see `accept`.
         """
         self._do("release", transaction=transaction)
+
+    @property
+    def remote_state(self) -> DeliveryState | None:
+        """The state that the sender told last: once `settled` has returned, what it made of the outcome; often None."""
+        value: DeliveryState | None = self._get("remote_state")
+        return value
 
     def save(self, target: str | os.PathLike[str] | BinaryIO, *, timeout: float | None = None) -> int:
         """Write the body's data to a file, from where `body` would continue, and return the number of bytes.
@@ -1668,6 +1663,18 @@ class Delivery(Facade):
         value: bool = self._get("stale")
         return value
 
+    @property
+    def state(self) -> DeliveryState | None:
+        """The outcome that was given here, in a `TransactionalState` if as part of a transaction; None before that."""
+        value: DeliveryState | None = self._get("state")
+        return value
+
+    @property
+    def tag(self) -> bytes:
+        """The delivery-tag that the sender chose, at most 32 bytes (§2.6.12)."""
+        value: bytes = self._get("tag")
+        return value
+
 
 class SentDelivery(Facade):
     """A message that was sent, and the promise of its outcome.
@@ -1678,12 +1685,8 @@ class SentDelivery(Facade):
     __slots__ = ()
 
     @property
-    def tag(self) -> bytes:
-        value: bytes = self._get("tag")
-        return value
-
-    @property
     def local_settled(self) -> bool:
+        """Whether this side has settled the delivery. So it has from the start if the message was sent settled."""
         value: bool = self._get("local_settled")
         return value
 
@@ -1708,6 +1711,24 @@ class SentDelivery(Facade):
         """
         result: Outcome = self._wait(timeout, "outcome")
         return result
+
+    @property
+    def payload(self) -> bytes:
+        """The encoded message, as `Message.decode` takes it; kept at least until the delivery is settled."""
+        value: bytes = self._get("payload")
+        return value
+
+    @property
+    def remote_settled(self) -> bool:
+        """Whether the receiver has settled the delivery."""
+        value: bool = self._get("remote_settled")
+        return value
+
+    @property
+    def tag(self) -> bytes:
+        """The delivery-tag, at most 32 bytes, unique among the unsettled deliveries of its link (§2.6.12)."""
+        value: bytes = self._get("tag")
+        return value
 
 
 class BodyWriter(Facade):

@@ -33,6 +33,7 @@ from amqp10 import (
 from amqp10.broker import Broker, BrokerLimits, _router
 from amqp10.broker._store import store as _store
 from amqp10.broker._store.tables import StoreFile
+from amqp10.client.internals import sender_delivery
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("broker store")]
 
@@ -109,7 +110,7 @@ async def test_accepts_when_it_is_on_the_disk(path: Path, disk: Disk) -> None:
             await disk.wait_for_a_commit()
             await anyio.wait_all_tasks_blocked()
             assert await receiver.receive_batch(1, max_wait=0) == []
-            assert sent.state is None
+            assert sender_delivery(sent).state is None
             disk.allowed.set()
             await sent.outcome()
             delivery = await receiver.receive()

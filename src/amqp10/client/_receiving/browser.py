@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from ...errors import AmqpError, Unsupported
 from ...messaging import RELEASED, DeliveryState, Outcome
 from .core import ReceiverCore
-from .delivery import Delivery
+from .delivery import ReceiverDelivery, receiver_delivery
+from .delivery_face import Delivery
 from .receiver import Receiver
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from .._core.connection import ConnectionCore, SessionCore
 
 
-class BrowsedDelivery(Delivery):
+class BrowsedDelivery(ReceiverDelivery):
     """A message that was only looked at: outcomes have no effect on it."""
 
     __slots__ = ()
@@ -30,7 +31,7 @@ class BrowsedDelivery(Delivery):
 class BrowserCore(ReceiverCore):
     """The core of a browser."""
 
-    delivery_type: type[Delivery] = BrowsedDelivery
+    delivery_type: type[ReceiverDelivery] = BrowsedDelivery
 
     def __init__(
         self, connection: ConnectionCore, session: SessionCore | None, terms: LinkTerms, credit: int, **how: bool
@@ -45,7 +46,7 @@ class BrowserCore(ReceiverCore):
             return Unsupported(f"the peer does not browse {self.address!r}: it answered {granted or 'nothing'}")
         return super().examine()
 
-    def seen(self, delivery: Delivery) -> None:
+    def seen(self, delivery: ReceiverDelivery) -> None:
         """Give a copy back at once. What is only lent goes back at the end, else it would come again at once."""
         if self.connection.profile.copies:
             self._give_back(delivery)
@@ -91,7 +92,7 @@ class Browser(Receiver):
         Cancelling: no delivery is lost: one that came stays for the next call.
         """
         delivery = await super().receive()
-        self._core.seen(delivery)
+        self._core.seen(receiver_delivery(delivery))
         return delivery
 
     async def receive_batch(self, size: int, *, max_wait: float | None = None) -> list[Delivery]:
@@ -107,7 +108,7 @@ class Browser(Receiver):
         """
         batch = await super().receive_batch(size, max_wait=max_wait)
         for delivery in batch:
-            self._core.seen(delivery)
+            self._core.seen(receiver_delivery(delivery))
         return batch
 
     async def __anext__(self) -> Delivery:

@@ -30,8 +30,8 @@ from .consumer import YIELD_AFTER_MESSAGES, Consumer
 from .credit import Credit, checked_credit
 from .delivery import (
     AcquiredDelivery,
-    Delivery,
     NotAcceptedDelivery,
+    ReceiverDelivery,
     is_stale,
     is_taken_back,
     listed,
@@ -70,8 +70,8 @@ class ReceiverCore(ClientLink, AcquiringCore):
         active: whether it is the single active consumer, as the peer says; None: it does not say.
     """
 
-    delivery_type: type[Delivery] = Delivery
-    derive: Callable[[type[Delivery]], type[Delivery]] | None = None
+    delivery_type: type[ReceiverDelivery] = ReceiverDelivery
+    derive: Callable[[type[ReceiverDelivery]], type[ReceiverDelivery]] | None = None
     processing: Processing | None = None
     pending: list[Any]
 
@@ -142,14 +142,14 @@ class ReceiverCore(ClientLink, AcquiringCore):
         link.incoming = self.consumer.incoming
         return link
 
-    def _set_delivery_type(self, link: ReceiverLink, kind: type[Delivery]) -> None:
+    def _set_delivery_type(self, link: ReceiverLink, kind: type[ReceiverDelivery]) -> None:
         link.delivery_type = kind if self.derive is None else self.derive(kind)
 
     def on_attached(self) -> None:
         first = not self.ever_attached
         super().on_attached()
         link = self.link
-        unchecked = link is not None and self.delivery_type is Delivery
+        unchecked = link is not None and self.delivery_type is ReceiverDelivery
         if link is not None and unchecked and not takes_accepted(link.remote, self.connection.profile):
             self._set_delivery_type(link, NotAcceptedDelivery)
         if self.open and first:
@@ -261,7 +261,7 @@ class ReceiverCore(ClientLink, AcquiringCore):
 
     # What comes
 
-    def take_at_once(self) -> Delivery | None:
+    def take_at_once(self) -> ReceiverDelivery | None:
         """Return a buffered delivery; None without one, or if other tasks should run first."""
         consumer = self.consumer
         incoming = consumer.incoming
@@ -271,7 +271,7 @@ class ReceiverCore(ClientLink, AcquiringCore):
             consumer.turn = YIELD_AFTER_MESSAGES
             return None
         consumer.turn -= 1
-        delivery: Delivery = incoming.popleft()
+        delivery: ReceiverDelivery = incoming.popleft()
         consumer.taken += 1
         if consumer.taken >= consumer.refill_at:
             self.credit.refill()
@@ -317,7 +317,7 @@ class ReceiverCore(ClientLink, AcquiringCore):
             self.resumption = ReceiverResumption(self)
         return self.resumption
 
-    def recalled(self) -> list[Delivery]:
+    def recalled(self) -> list[ReceiverDelivery]:
         assert self.store is not None
         return self._resumption().recall(self.store)
 
@@ -393,7 +393,7 @@ class ReceiverCore(ClientLink, AcquiringCore):
         error.__cause__ = self.loss
         return error
 
-    def settle_after_loss(self, delivery: Delivery, state: DeliveryState, error: LocalProtocolError) -> None:
+    def settle_after_loss(self, delivery: ReceiverDelivery, state: DeliveryState, error: LocalProtocolError) -> None:
         """Keep an outcome for the next attach, as the engine has no link to write it on."""
         if is_stale(delivery):
             recovery = self.connection.recovery

@@ -3,5 +3,5 @@ from amqp10.engine._deliveries cimport IncomingDelivery
 from amqp10.messaging._message cimport Message, decoded
 
 
-cdef class Delivery(IncomingDelivery):
+cdef class ReceiverDelivery(IncomingDelivery):
     pass

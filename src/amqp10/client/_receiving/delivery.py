@@ -1,6 +1,7 @@
 """One message as a receiver holds it (§2.6.12, §3.4).
 
-It is the engine's own object, extended: one object a message, and the engine's view of it is the user's.
+It is the engine's own object, extended: one object a message. Programs know it as a `Delivery`, which has no attribute
+of the engine's.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from ...messaging import (
 from ...messaging._message import Message, decoded
 from .._core.body_files import BodyTarget, save
 from .._core.faces import core_of
+from .delivery_face import Delivery
 
 if TYPE_CHECKING:
     from ...engine import LinkTerms
@@ -99,7 +101,9 @@ class DeliveryReceiver(Protocol):
 
     def stale(self, delivery: IncomingDelivery) -> StaleDelivery: ...
 
-    def settle_after_loss(self, delivery: Delivery, state: DeliveryState, error: LocalProtocolError) -> None: ...
+    def settle_after_loss(
+        self, delivery: ReceiverDelivery, state: DeliveryState, error: LocalProtocolError
+    ) -> None: ...
 
 
 class Stale:
@@ -128,25 +132,8 @@ def is_taken_back(delivery: IncomingDelivery) -> bool:
     return isinstance(delivery.remote_state, Released | Modified)
 
 
-class Delivery(IncomingDelivery):
-    """A message that was received, and its settlement.
-
-    Settling is synchronous and never blocks. The engine merges neighbors into ranges, and the connection's own task
-    writes them. The first outcome counts; a second one does nothing. If it differs, the log has a warning, except for
-    `release`, which you may call at the end of a block whether or not the delivery was settled in it.
-
-    `with delivery as message:` accepts at the end of the block unless an outcome was given in it, answers an
-    exception with `modify(delivery_failed=True)`, and a cancellation with `release()`. A message that cannot be
-    decoded is rejected with `amqp:decode-error`, and the `DecodeError` raised.
-
-    If the link's source does not list an outcome (`receiver.source.outcomes`), the nearest listed one is sent: `modify`
-    and `release` stand in for each other, a modification with undeliverable-here for `reject`, and otherwise the
-    source's default outcome. If only `accepted` is left, the calls raise `Unsupported`, and the message goes back with
-    the link. So does `accept`, and with it the end of `with delivery`, if `accepted` is not listed.
-
-    With a streaming receiver (`stream=True`), `message` has everything except the body, which `body` or `save` reads.
-    You may give an outcome at any time; the rest of the body is then discarded as it arrives.
-    """
+class ReceiverDelivery(IncomingDelivery, Delivery):
+    """The object behind a `Delivery`: the engine's own, with what programs call."""
 
     __slots__ = ()
 
@@ -156,12 +143,6 @@ class Delivery(IncomingDelivery):
 
     @property
     def message(self) -> Message:
-        """The message. Each of its sections is decoded when you read one of its fields.
-
-        Raises:
-            DecodeError: the payload is not a message (§3.2): raised where what is malformed is looked at, by a field of
-                the message or its `check()`. The delivery can still be settled, by `reject` for one.
-        """
         message: Message | None = self.decoded
         if message is None:
             self.decoded = message = decoded(Message, self.pieces)
@@ -169,70 +150,18 @@ class Delivery(IncomingDelivery):
 
     @property
     def stale(self) -> bool:
-        """Whether the link was lost and came back without this delivery. The message then arrives again."""
         return is_stale(self)
 
     def body(self) -> AsyncIterator[bytes]:
-        """Return the body's data piece by piece; with a streaming receiver, while it arrives.
-
-            async for chunk in delivery.body(): ...
-
-        With `receiver(..., stream=True)` a piece is what one frame brought of one data section, the body of `message`
-        is None, and `message.footer` is known at the end. A body that is not data is not streamed: it is in `message`,
-        and no larger than 1 MiB. Waiting for a piece raises
-
-        - `DeliveryAborted`: the sender aborted the delivery (§2.6.14);
-        - `DecodeError`: the message is malformed, or too much of it would have to be held to be understood;
-        - `LinkDetached`, `SessionEnded`, `ConnectionClosed`, `ConnectionLost`: the link ended first;
-        - `anyio.ClosedResourceError`: the receiver was closed here first;
-        - `LocalProtocolError`: the delivery was given an outcome, and the rest of its body up with that;
-        - `anyio.BusyResourceError`: another task waits for a piece of it.
-
-        Cancelling the waiting loses nothing: the next `body()` goes on where this one was.
-
-        Raises:
-            LocalProtocolError: the body is an amqp-value or amqp-sequence: see `message.body`.
-            DecodeError: the payload is malformed.
-        """
         body = self.message.body
         if body is not None and not isinstance(body, bytes | Data):
             raise not_data(body)
         return _each((body,) if isinstance(body, bytes) else body or ())
 
     async def save(self, target: BodyTarget) -> int:
-        """Write the body's data to a file, from where `body` would continue, and return the number of bytes.
-
-        Args:
-            target: a path, or a binary file or anything else with its `write`, a coroutine or not. What is at the path
-                is replaced when all was written, and left as it was when that fails; a device or pipe is written into.
-
-        Raises:
-            DeliveryAborted, DecodeError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost,
-                LocalProtocolError, anyio.ClosedResourceError, anyio.BusyResourceError: see `body`.
-            OSError: the file cannot be written.
-
-        Cancelling: the path stays as it was; a file has what was written. A `write` that blocks is waited for.
-        """
         return await save(self.body(), target)
 
     def accept(self, *, transaction: Transaction | None = None) -> None:
-        """Tell the sender that the message was processed (§3.4.2).
-
-        Args:
-            transaction: give the outcome as part of this transaction: it takes effect at the commit (§4.4.2). After a
-                rollback the message arrives again, here or elsewhere; with receiver-settle-mode "second" it stays here,
-                to be settled again.
-
-        Raises:
-            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link has ended; the sender delivers the
-                message again.
-            StaleDelivery: the link was lost and came back without this delivery, or the peer took the delivery back, as
-                RabbitMQ 4.3 does if the outcome takes too long.
-            LocalProtocolError: the transaction has ended, or cannot cover this link; the delivery is already settled,
-                or part of another transaction.
-            Unsupported: the peer is known not to apply the outcome in a transaction.
-            anyio.ClosedResourceError: the receiver was closed here.
-        """
         if transaction is None:
             self._settle(ACCEPTED)
         else:
@@ -246,30 +175,10 @@ class Delivery(IncomingDelivery):
         *,
         transaction: Transaction | None = None,
     ) -> None:
-        """Tell the sender that the message is invalid, and why; it is not delivered again (§3.4.3).
-
-        Args:
-            condition: an error condition such as "amqp:decode-error"; with None no error is given at all.
-            transaction: see `accept`.
-
-        Raises:
-            EncodeError: the condition is not ASCII, or `info` has a key or value that AMQP lacks; nothing was sent.
-            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, LocalProtocolError, Unsupported,
-                anyio.ClosedResourceError: see `accept`.
-        """
         error = None if condition is None else Error(condition, description, dict(info) if info else None)
         self._settle_in(transaction, Rejected(error))
 
     def release(self, *, transaction: Transaction | None = None) -> None:
-        """Give the message back unprocessed, as if it had never arrived (§3.4.4).
-
-        Args:
-            transaction: see `accept`.
-
-        Raises:
-            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, LocalProtocolError, Unsupported,
-                anyio.ClosedResourceError: see `accept`.
-        """
         self._settle_in(transaction, RELEASED)
 
     def modify(
@@ -280,53 +189,15 @@ class Delivery(IncomingDelivery):
         message_annotations: Mapping[Any, Any] | None = None,
         transaction: Transaction | None = None,
     ) -> None:
-        """Give the message back, changed (§3.4.5).
-
-        Args:
-            delivery_failed: count this as a failed attempt in the message's delivery-count.
-            undeliverable_here: do not deliver it to this link again.
-            message_annotations: annotations to add to the message or replace in it.
-            transaction: see `accept`.
-
-        Raises:
-            EncodeError: an annotation has a key or value that AMQP lacks; nothing was sent.
-            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, LocalProtocolError, Unsupported,
-                anyio.ClosedResourceError: see `accept`.
-        """
         annotations = dict(message_annotations) if message_annotations else None
         self._settle_in(transaction, Modified(delivery_failed or None, undeliverable_here or None, annotations))
 
     def settle(self, outcome: Outcome, *, transaction: Transaction | None = None) -> None:
-        """Give an outcome that you have as an object; `accept`, `reject`, `release` and `modify` create theirs.
-
-        Args:
-            outcome: `Accepted`, `Rejected`, `Released` or `Modified` (§3.4).
-            transaction: see `accept`.
-
-        Raises:
-            TypeError: the outcome is no object of these types.
-            EncodeError: a field of it is not of the type that AMQP has there; nothing was sent.
-            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, StaleDelivery, LocalProtocolError,
-                Unsupported, anyio.ClosedResourceError: see `accept`.
-        """
         if not isinstance(outcome, OUTCOMES):
             raise TypeError(f"outcome must be Accepted, Rejected, Released or Modified, not {outcome!r}")
         self._settle_in(transaction, outcome)
 
     async def settled(self) -> None:
-        """Wait until the delivery is settled at both ends.
-
-        With receiver-settle-mode "second" an outcome is provisional until the sender has settled (§2.6.12). In mode
-        "first" the delivery is settled as soon as the outcome is given, and the call returns at once.
-
-        Raises:
-            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link ended first; whether the sender
-                saw the outcome is not known.
-            StaleDelivery: the link was lost, and the peer did not resume the delivery.
-            anyio.ClosedResourceError: the receiver was closed here first.
-
-        Cancelling: only stops the waiting; the outcome stands.
-        """
         receiver: DeliveryReceiver = self.link.owner  # type: ignore[assignment]
         if self.local_settled:
             await anyio.lowlevel.checkpoint()
@@ -443,17 +314,17 @@ class Delivery(IncomingDelivery):
             assert self.link.remote.source is not None
             raise _unlisted("accepted", self.link.remote.source)
 
-    def __dir__(self) -> list[str]:
-        """List what programs use, without the attributes that only the engine and the receiver use."""
-        internal = {"check_accepted", "decoded", "link", "payload", "pieces", "stream", "waiter"}
-        return [each for each in super().__dir__() if each not in internal]
-
     def __repr__(self) -> str:
         how = "settled" if self.local_settled else "unsettled"
         return f"<Delivery {self.delivery_id} tag={self.tag.hex()} {len(self.pieces)} bytes, {how}>"
 
 
-class NotAcceptedDelivery(Delivery):
+def receiver_delivery(delivery: Delivery) -> ReceiverDelivery:
+    """Return the same object, with what the client and the engine know of it."""
+    return delivery  # type: ignore[return-value] # there is no other kind
+
+
+class NotAcceptedDelivery(ReceiverDelivery):
     """One of a source that lists outcomes, and `accepted` not among them (§3.5.3)."""
 
     __slots__ = ()
@@ -463,7 +334,7 @@ class NotAcceptedDelivery(Delivery):
         super()._settle(state)
 
 
-class AcquiredDelivery(Delivery):
+class AcquiredDelivery(ReceiverDelivery):
     """One of a receiver that acquires in a transaction: until that is over, its outcome is part of it (§4.4.4.3)."""
 
     __slots__ = ()
@@ -490,7 +361,7 @@ def _unlisted(name: str, source: Source) -> Unsupported:
     return Unsupported(f"{name} is not one of the outcomes that the source accepts: {names}")
 
 
-def settle_committed(delivery: Delivery) -> None:
+def settle_committed(delivery: ReceiverDelivery) -> None:
     """Settle: the transaction of the outcome is committed, and the sender has not settled with that."""
     try:
         # Without the outcome: the message may be on its way again, and Broker-J would apply it to that, too.
@@ -514,7 +385,7 @@ def wake_waiter(delivery: IncomingDelivery) -> None:
         delivery.waiter.set()
 
 
-def settle_quietly(delivery: Delivery, outcome: Outcome) -> None:
+def settle_quietly(delivery: ReceiverDelivery, outcome: Outcome) -> None:
     """Settle where another exception is on its way: a link that is gone has given the message back itself.
 
     What cannot be told stays here, and goes back with the link.

@@ -17,7 +17,7 @@ from .._core.faces import core_of
 from .._links.link import Link
 from .consumer import YIELD_AFTER_MESSAGES
 from .core import ReceiverCore
-from .delivery import Delivery
+from .delivery_face import Delivery
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

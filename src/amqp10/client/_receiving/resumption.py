@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ...messaging import TransactionalState
 from .._links.link import DeliveriesStale
-from .delivery import Delivery, Stale, is_taken_back, wake_if_settled, wake_waiter
+from .delivery import ReceiverDelivery, Stale, is_taken_back, wake_if_settled, wake_waiter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -64,12 +64,12 @@ class ReceiverResumption:
         self.unconsumed: set[Any] = set()
         self.consumed: set[Any] = set()
 
-    def recall(self, store: LinkStore) -> list[Delivery]:
+    def recall(self, store: LinkStore) -> list[ReceiverDelivery]:
         """Return what an earlier connection left in the store."""
         unbound: Any = None  # to a link, until it is attached
         deliveries = []
         for each in store.load():  # it is not known whether the sender has the outcome
-            delivery = Delivery(unbound, unbound, each.tag, b"", False)
+            delivery = ReceiverDelivery(unbound, unbound, each.tag, b"", False)
             delivery.state = each.outcome
             deliveries.append(delivery)
         return deliveries

@@ -23,7 +23,7 @@ from ...types import encode
 from .._errors import busy, fresh
 from .consumer import YIELD_AFTER_MESSAGES
 from .core import ReceiverCore
-from .delivery import Delivery, is_stale, not_data, wake_if_settled
+from .delivery import ReceiverDelivery, is_stale, not_data, wake_if_settled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -35,7 +35,7 @@ STREAM_WINDOW: Final = 64
 """Transfer frames that a streaming receiver's own session takes ahead: 8 MiB of the largest frames, 128 KiB each."""
 
 
-class StreamedDelivery(Delivery):
+class StreamedDelivery(ReceiverDelivery):
     """A delivery of a streaming receiver. See `Delivery`, whose every method it has."""
 
     __slots__ = ("_arrival", "_decoder", "_ended", "_failure", "_given_up", "_since_yield")
@@ -163,10 +163,6 @@ class StreamedDelivery(Delivery):
             receiver.wake()
             self.wake_reader()
 
-    def __dir__(self) -> list[str]:
-        """List what programs use, without what only the receiver uses."""
-        return [each for each in super().__dir__() if each not in {"has_head", "next_piece", "wake_reader"}]
-
     def __repr__(self) -> str:
         how = "settled" if self.local_settled else "unsettled"
         came = f"{self.stream.size} bytes{'' if self.stream.whole else ' so far'}"
@@ -200,7 +196,7 @@ class StreamReceiverCore(ReceiverCore):
         deferred: outcomes to be told when the deliveries are whole.
     """
 
-    delivery_type: type[Delivery] = StreamedDelivery
+    delivery_type: type[ReceiverDelivery] = StreamedDelivery
 
     def __init__(
         self,

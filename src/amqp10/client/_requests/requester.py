@@ -18,9 +18,9 @@ from ...types import Symbol
 from .._core.faces import core_of
 from .._errors import fresh
 from .._receiving.core import ReceiverCore
-from .._receiving.delivery import Delivery, settle_quietly
+from .._receiving.delivery import ReceiverDelivery, settle_quietly
 from .._receiving.receiver import Receiver
-from .._sending.delivery import Repeating, SentDelivery, known_outcome, not_accepted, unknown
+from .._sending.delivery import Repeating, SenderDelivery, known_outcome, not_accepted, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,7 +135,7 @@ class ReplyCore(ReceiverCore):
         if consumer.taken >= consumer.refill_at and link is not None and link.attached:
             self.credit.refill()
 
-    def _asked(self, delivery: Delivery) -> Waiting | None:
+    def _asked(self, delivery: ReceiverDelivery) -> Waiting | None:
         """Return the request of a malformed reply, if its correlation-id can be read."""
         try:
             return self.waiting.get(key_of(delivery.message.correlation_id))
@@ -281,7 +281,7 @@ class Requester:
                 if len(table) == len(keys):
                     sender.expect_answer()
                 delivery = await self.sender.submit(request.replace(reply_to=self.reply_to), transaction=transaction)
-                reply = await self._reply(waiting, delivery)
+                reply = await self._reply(waiting, delivery)  # type: ignore[arg-type] # there is no other kind
                 if reply is not None:
                     return reply
                 await self._lost(waiting)
@@ -302,7 +302,7 @@ class Requester:
         if not replies.open:
             raise replies.gone()
 
-    async def _reply(self, waiting: Waiting, delivery: SentDelivery) -> Message | None:
+    async def _reply(self, waiting: Waiting, delivery: SenderDelivery) -> Message | None:
         """Return the reply; None if the address that it was to come to is gone."""
         sender, replies = core_of(self.sender), core_of(self.replies)
         settled = False

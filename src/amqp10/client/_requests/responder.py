@@ -15,7 +15,7 @@ from ...messaging import Message
 from .._core.faces import core_of
 
 if TYPE_CHECKING:
-    from .._receiving.delivery import Delivery
+    from .._receiving.delivery_face import Delivery
     from .._receiving.receiver import Receiver
     from .._sending.sender import Sender
 

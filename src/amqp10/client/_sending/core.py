@@ -20,7 +20,7 @@ from ...net import Signal, signal_type
 from .._core.faces import core_of
 from .._errors import fresh
 from .._links.link import ClientLink
-from .delivery import SentDelivery, Waiter, not_accepted, outcome_of
+from .delivery import SenderDelivery, Waiter, not_accepted, outcome_of
 from .resumption import SenderResumption
 from .send_queue import SendQueue
 
@@ -114,7 +114,7 @@ class SenderCore(ClientLink):
     def attach_to(self, session: SessionCore) -> SenderLink:
         resuming = self.pending if self.resuming else None
         self.link = link = session.in_engine.attach_sender(self.terms, resuming=resuming)
-        link.delivery_type = SentDelivery
+        link.delivery_type = SenderDelivery
         link.lingers = True  # outcomes that arrive after a detach count, too
         self.use_transport()
         session.add_sender(self, self._window_opened)
@@ -149,7 +149,7 @@ class SenderCore(ClientLink):
         transaction: TransactionFace | None,
         message_format: int = 0,
         tag: bytes | None = None,
-    ) -> SentDelivery:
+    ) -> SenderDelivery:
         """Give an encoded message to the engine, and have it written.
 
         Args:
@@ -194,7 +194,7 @@ class SenderCore(ClientLink):
         self.queue.wake_waiting()
         self.changed()
 
-    def on_outcomes(self, deliveries: Sequence[SentDelivery]) -> None:
+    def on_outcomes(self, deliveries: Sequence[SenderDelivery]) -> None:
         """Act on states that the receiver sent for these deliveries, and wake each waiter once."""
         if self.store is not None:
             self.store.settled(deliveries)
@@ -284,7 +284,7 @@ class SenderCore(ClientLink):
             self.resumption = SenderResumption(self)
         return self.resumption
 
-    def recalled(self) -> list[SentDelivery]:
+    def recalled(self) -> list[SenderDelivery]:
         assert self.store is not None
         return self._resumption().recall(self.store)
 

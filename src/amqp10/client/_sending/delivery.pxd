@@ -2,5 +2,5 @@
 from amqp10.engine._deliveries cimport OutgoingDelivery
 
 
-cdef class SentDelivery(OutgoingDelivery):
+cdef class SenderDelivery(OutgoingDelivery):
     pass

@@ -1,6 +1,7 @@
 """One message as a sender holds it (§2.6.12, §3.4).
 
-It is the engine's own object, extended: one object a message, and the engine's view of it is the user's.
+It is the engine's own object, extended: one object a message. Programs know it as a `SentDelivery`, which has no
+attribute of the engine's.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ...messaging import (
 )
 from ...profiles import Profile
 from .._errors import fresh
+from .delivery_face import SentDelivery
 
 if TYPE_CHECKING:
     from ...net import Pump, Signal
@@ -89,35 +91,14 @@ class DeliverySender(Protocol):
     def report(self, delivery: OutgoingDelivery) -> None: ...
 
 
-class SentDelivery(OutgoingDelivery):
-    """A message that was sent, and the promise of its outcome.
-
-    The link keeps it even if the program does not: closing the sender waits for unsettled deliveries.
-    """
+class SenderDelivery(OutgoingDelivery, SentDelivery):
+    """The object behind a `SentDelivery`: the engine's own, with what programs call."""
 
     __slots__ = ()
 
     waiter: Waiter | None
 
     async def outcome(self) -> Outcome:
-        """Wait for the receiver's outcome: Accepted, Rejected, Released or Modified (§3.4).
-
-        A message that was sent settled is Accepted at once, as the receiver sends no outcome. A receiver that settles
-        without an outcome has used the source's default outcome (§3.5.3), else it may or may not have processed the
-        message, which is Modified(delivery_failed=True).
-
-        Does not yield to other tasks when the outcome is known already.
-
-        Raises:
-            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link ended first; whether the message
-                was processed is not known.
-            DeliveryUncertain: the link was lost, and it is not known either, and it is not to be sent again
-                (`Reconnect.on_uncertain`).
-            anyio.ClosedResourceError: the sender was closed here first, and did not get the outcome in time.
-            LocalProtocolError: the connection was opened in another event loop; the message may be on its way.
-
-        Cancelling: only stops the waiting; the outcome is not lost, ask again.
-        """
         if self.remote_state is None and not (self.remote_settled or self.local_settled):
             sender: DeliverySender = self.link.owner  # type: ignore[assignment]
             sender.connection.check_loop()
@@ -125,16 +106,16 @@ class SentDelivery(OutgoingDelivery):
             return outcome
         return await outcome_of(self)
 
-    def __dir__(self) -> list[str]:
-        """List what programs use, without the attributes that only the engine and the sender use."""
-        internal = {"link", "on_wire", "past", "payload", "waiter"}
-        return [each for each in super().__dir__() if each not in internal]
-
     def __repr__(self) -> str:
         return f"<SentDelivery {self.delivery_id} tag={self.tag.hex()} {known_outcome(self) or 'in flight'}>"
 
 
-async def outcome_of(delivery: SentDelivery) -> Outcome:
+def sender_delivery(delivery: SentDelivery) -> SenderDelivery:
+    """Return the same object, with what the client and the engine know of it."""
+    return delivery  # type: ignore[return-value] # there is no other kind
+
+
+async def outcome_of(delivery: SenderDelivery) -> Outcome:
     """Wait for an outcome as `SentDelivery.outcome`, in the connection's event loop."""
     while True:
         sender: DeliverySender = delivery.link.owner  # type: ignore[assignment]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ...errors import AmqpError, DeliveryUncertain, LocalProtocolError, TransactionRolledBack
 from ...messaging import TransactionalState
 from .._links.link import MessagesRepeated, MessagesUncertain
-from .delivery import Repeating, SentDelivery, Unknown
+from .delivery import Repeating, SenderDelivery, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -49,15 +49,15 @@ class SenderResumption:
 
     def __init__(self, sender: ResumableSender) -> None:
         self._sender = sender
-        self.recovered: tuple[SentDelivery, ...] = ()
+        self.recovered: tuple[SenderDelivery, ...] = ()
         self.unreported: set[OutgoingDelivery] = set()
 
-    def recall(self, store: LinkStore) -> list[SentDelivery]:
+    def recall(self, store: LinkStore) -> list[SenderDelivery]:
         """Return what an earlier connection left in the store."""
         unbound: Any = None  # to a link, until it is attached
         deliveries = []
         for each in store.load():  # the peer may have had all of it
-            delivery = SentDelivery(unbound, each.tag, each.payload, False, each.message_format)
+            delivery = SenderDelivery(unbound, each.tag, each.payload, False, each.message_format)
             delivery.past = 2
             deliveries.append(delivery)
         self.recovered = tuple(deliveries)

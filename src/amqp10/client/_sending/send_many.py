@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ...engine import OutgoingDelivery, SenderLink
     from ...messaging import Outcome
     from .core import SenderCore
-    from .delivery import SentDelivery
+    from .delivery import SenderDelivery
 
 
 def check_messages(messages: object) -> None:
@@ -80,7 +80,7 @@ class Pipeline(OutcomeCounter):
     async def run(
         self,
         messages: Iterable[object] | AsyncIterable[object],
-        submit: Callable[[object], Awaitable[SentDelivery]] | None,
+        submit: Callable[[object], Awaitable[SenderDelivery]] | None,
     ) -> int:
         """Send the messages and wait for their outcomes; return how many were accepted: all.
 
@@ -105,7 +105,7 @@ class Pipeline(OutcomeCounter):
     async def _send_all(
         self,
         messages: Iterable[object] | AsyncIterable[object],
-        submit: Callable[[object], Awaitable[SentDelivery]] | None,
+        submit: Callable[[object], Awaitable[SenderDelivery]] | None,
     ) -> None:
         try:
             if isinstance(messages, AsyncIterable):
@@ -130,7 +130,7 @@ class Pipeline(OutcomeCounter):
             raise
         await self._flow_out()
 
-    async def _send_one(self, message: object, submit: Callable[[object], Awaitable[SentDelivery]] | None) -> None:
+    async def _send_one(self, message: object, submit: Callable[[object], Awaitable[SenderDelivery]] | None) -> None:
         if submit is not None:
             self.add(await submit(message))
         elif not self._post(message):
@@ -187,7 +187,7 @@ class Pipeline(OutcomeCounter):
 
     # Counting
 
-    def add(self, delivery: SentDelivery) -> None:
+    def add(self, delivery: SenderDelivery) -> None:
         """Take a delivery that was just sent."""
         if delivery.local_settled:
             self.accepted += 1

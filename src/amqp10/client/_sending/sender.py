@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Awaitable, Iterable
 from contextlib import aclosing
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ...errors import Unsupported
 from ...messaging import Message, Target
@@ -20,7 +20,8 @@ from .._errors import fresh
 from .._links.link import Link
 from .body_writer import BodyWriter
 from .core import SenderCore
-from .delivery import SentDelivery, unknown
+from .delivery import unknown
+from .delivery_face import SentDelivery
 from .encoding import encoded_body
 from .send_many import Pipeline, check_messages
 
@@ -203,7 +204,7 @@ class Sender(Link):
         if transaction is None and core.store is None:
             return await pipeline.run(messages, None)
 
-        def submit(message: object) -> Awaitable[SentDelivery]:
+        def submit(message: object) -> Awaitable[Any]:
             # Not that of a subclass, which might report each message as an operation of its own.
             return Sender.submit(self, message, settled=settled, transaction=transaction)
 

@@ -50,7 +50,7 @@ from .._core.transaction_work import AcquiringCore, TransactionCore, Transaction
 from .._errors import fresh
 from .._receiving.delivery import settle_committed
 from .._sending.core import SenderCore
-from .._sending.delivery import SentDelivery, known_outcome, not_accepted, unknown
+from .._sending.delivery import SenderDelivery, known_outcome, not_accepted, sender_delivery, unknown
 from .._sending.sender import Sender
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class ClientTransaction(TransactionCore):
         try:
             self._declared(await declaring.outcome())
         except anyio.get_cancelled_exc_class():
-            await self._undeclare(declaring)
+            await self._undeclare(sender_delivery(declaring))
             raise
         return self
 
@@ -107,7 +107,7 @@ class ClientTransaction(TransactionCore):
         # The same as released, but applied in a transaction by every broker.
         self.released_state = TransactionalState(self.id, Modified())
 
-    async def _undeclare(self, declaring: SentDelivery) -> None:
+    async def _undeclare(self, declaring: SenderDelivery) -> None:
         """Roll back as soon as it has a name: nobody wants it now."""
         with self._bounded(), suppress(AmqpError, anyio.ClosedResourceError):
             self._declared(await declaring.outcome())
@@ -239,7 +239,7 @@ class ClientTransaction(TransactionCore):
             if link.generation != generation and link.loss is not None:
                 raise fresh(link.loss)
 
-    async def _outcome_of(self, delivery: SentDelivery) -> Outcome:
+    async def _outcome_of(self, delivery: SenderDelivery) -> Outcome:
         """Wait for an outcome; not by `delivery.outcome()`, where a user may wait. Sent settled, it is still to go."""
         if delivery.on_wire and (outcome := known_outcome(delivery)) is not None:
             return outcome  # on a link, perhaps, that its sender has left for another
@@ -264,13 +264,13 @@ class ClientTransaction(TransactionCore):
             raise sender.lost()
         return outcome
 
-    async def _discharge(self, *, fail: bool) -> SentDelivery:
+    async def _discharge(self, *, fail: bool) -> SenderDelivery:
         """Ask for the end."""
         # What is settled waits to be merged; it has to be said before.
         core_of(self._coordinator).connection.in_engine.flush()
-        return await self._coordinator.submit(Message(AmqpValue(Discharge(self.posted.txn_id, fail))))
+        return sender_delivery(await self._coordinator.submit(Message(AmqpValue(Discharge(self.posted.txn_id, fail)))))
 
-    async def _verdict(self, discharge: SentDelivery) -> None:
+    async def _verdict(self, discharge: SenderDelivery) -> None:
         """Act on the coordinator's answer to a commit."""
         try:
             outcome = await discharge.outcome()
@@ -295,7 +295,7 @@ class ClientTransaction(TransactionCore):
             raise rolled_back
         self._end("committed")
 
-    async def _found_out(self, discharge: SentDelivery) -> Outcome | None:
+    async def _found_out(self, discharge: SenderDelivery) -> Outcome | None:
         """Return what became of it, where the next connection can tell; None: nobody knows."""
         connection = core_of(self._coordinator).connection
         if "find-outcomes" in connection.capabilities:

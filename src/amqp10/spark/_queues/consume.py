@@ -16,7 +16,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from ...client import Connection, Delivery
-from ...client.internals import ended_cleanly
+from ...client.internals import ended_cleanly, receiver_delivery
 from ...errors import AmqpError, ConnectionLost
 from .._connection.connect import connection, run_with_retries
 from .._connection.receive import receive_available
@@ -159,7 +159,7 @@ class SegmentAttempt:
                 async for deliveries in batches:
                     append_deliveries(columns, deliveries, address)
                     size += columns.size
-                    for delivery in deliveries:
+                    for delivery in map(receiver_delivery, deliveries):
                         delivery.payload = b""  # frees the memory: the delivery is kept until it is settled
                     held += deliveries
                     draft.append(columns.take())
