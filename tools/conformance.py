@@ -46,13 +46,14 @@ PARTS = {
 INTRODUCTION = """\
 # Conformance
 
-What the specifications demand, clause by clause, with the test that proves it, and where we deviate on purpose, with
-the reason. The page is written from the tests by `python tools/conformance.py`; every test in it runs in `make test`.
+This page lists the clauses of each specification, and the test that proves each one. It also lists where we
+deviate on purpose, and why. `python tools/conformance.py` writes the page from the tests. Every test on it runs in
+`make test`.
 """
 
 KNOWN_FAULTS = """\
-What the issue trackers of AMQP clients and brokers report again and again, and the tests that it does not happen here.
-Numbers that are missing belong to what this release does not do.
+The issue trackers of AMQP clients and brokers report these faults again and again. The tests prove that this package
+does not have them. Missing numbers belong to features that this package does not have.
 """
 
 FAULTS = {

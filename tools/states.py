@@ -23,11 +23,14 @@ TITLES = {"v1_0": "AMQP 1.0", "v0_9": "AMQP 0-9-1", "v0_10": "AMQP 0-10", "fast"
 INTRODUCTION = """\
 # States
 
-Where a connection, a session or a link can be, and what moves it on: the frames that this side sends, and those that
-it receives. What is not in a table is illegal: sending it raises `LocalProtocolError`, and a peer that sends it
-has broken the protocol. Client and server use the same tables. Calls of the client wait by the states in
-`client/_core/lifecycle.py`, which are the same in all dialects.
-The page is written from the tables in `amqp10.dialects` by `python tools/states.py`.
+These tables show the states of connections, sessions and links in each dialect. A frame that this side sends or
+receives leads from one state to the next. A frame that is not in the row of the present state is illegal. If this side
+tries to send it, `LocalProtocolError` is raised. If the peer sends it, the peer has broken the protocol.
+
+Client and server use the same tables. For the calls that wait, the client has states of its own, in
+`client/_core/lifecycle.py`. They are the same in all dialects.
+
+`python tools/states.py` writes this page from the tables in `amqp10.dialects`.
 """
 
 
@@ -53,8 +56,8 @@ def render(kind: type[Machine[Any]]) -> list[str]:
     """Return one machine's part of the page."""
     table = kind.transitions
     ways = [way for way in (SENT, RECEIVED, HAPPENED) if any(step.way == way for _, step in table)]
-    heads = {SENT: "we send", RECEIVED: "we receive", HAPPENED: "it happens"}
-    lines = [f"### {kind.noun.capitalize()}", "", f"| state | | {' | '.join(heads[way] for way in ways)} |"]
+    heads = {SENT: "we send", RECEIVED: "we receive", HAPPENED: "other event"}
+    lines = [f"### {kind.noun.capitalize()}", "", f"| state | meaning | {' | '.join(heads[way] for way in ways)} |"]
     lines.append("|---" * (2 + len(ways)) + "|")
     for state in type(next(iter(table))[0]):
         steps: dict[str, list[str]] = {way: [] for way in ways}
