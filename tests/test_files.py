@@ -139,7 +139,7 @@ def test_foreign_definitions(tmp_path: Path, opened: Open, named: str) -> None:
     with closing(sqlite3.connect(path)) as other:
         other.executescript(FOREIGN[named])
     before = path.read_bytes()
-    with pytest.raises(StoreError, match=f"with what this program does not make: {named}"):
+    with pytest.raises(StoreError, match=f"with contents that this program never writes: {named}"):
         opened(path).__enter__()
     assert path.read_bytes() == before
 

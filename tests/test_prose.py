@@ -31,6 +31,8 @@ def prose() -> ModuleType:
         ("value = 1  # of which nobody knows", [1]),
         ('text = "of which"', []),
         ("value is None", []),
+        ('raise ValueError(f"size is {least} at least, not {size}")', [1]),
+        ('raise ValueError(f"size must be at least 1, not {size}")', []),
     ],
 )
 def test_faults(prose: ModuleType, source: str, lines: list[int]) -> None:

@@ -1,6 +1,7 @@
 """Check the prose of the source by two simple measures.
 
-A function's docstring begins with a verb. No comment or docstring has a turn of phrase that took readers two readings.
+A function's docstring begins with a verb. No comment, docstring or raised error has a turn of phrase that took readers
+two readings.
 Each fault is printed with its place, and the exit code is 1.
 """
 
@@ -40,6 +41,12 @@ TURNS = {
 }
 PATTERNS = {name: re.compile(pattern, re.MULTILINE) for name, pattern in TURNS.items()}
 
+ERROR_TURNS = {
+    **PATTERNS,
+    "at most": re.compile(r"\bat (?:least|most)(?=$|[,;:.]| not\b)"),
+}
+"""Those of an error: "must be at least 1, not 0" names a rule, "is 1 at least" only a state."""
+
 
 def texts(source: str) -> Iterator[tuple[int, str]]:
     """Yield the line and the text of each docstring and comment."""
@@ -49,6 +56,19 @@ def texts(source: str) -> Iterator[tuple[int, str]]:
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
+
+
+def raised(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of each string in a `raise` statement; a value in it is an `X`."""
+    for statement in ast.walk(ast.parse(source)):
+        if isinstance(statement, ast.Raise):
+            joined = [each for each in ast.walk(statement) if isinstance(each, ast.JoinedStr)]
+            within = {id(part) for each in joined for part in ast.walk(each) if part is not each}
+            for each in ast.walk(statement):
+                if isinstance(each, ast.JoinedStr) and id(each) not in within:
+                    yield each.lineno, "".join(p.value if isinstance(p, ast.Constant) else "X" for p in each.values)
+                elif isinstance(each, ast.Constant) and isinstance(each.value, str) and id(each) not in within:
+                    yield each.lineno, each.value
 
 
 def is_property(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -69,10 +89,12 @@ def faults(source: str) -> Iterator[tuple[int, str]]:
             word = re.split(r"\W", text, maxsplit=1)[0]
             if not word.istitle() or word.lower() in NO_VERBS:
                 yield node.lineno, f"the docstring of {node.name} begins with {word!r}, not with a verb"
-    for line, text in texts(source):
-        for name, pattern in PATTERNS.items():
-            for found in pattern.finditer(text):
-                yield line + text.count("\n", 0, found.start()), f"say it otherwise than by {name!r}: {found.group()!r}"
+    for found_in, patterns in ((texts(source), PATTERNS), (raised(source), ERROR_TURNS)):
+        for line, text in found_in:
+            for name, pattern in patterns.items():
+                for found in pattern.finditer(text):
+                    place = line + text.count("\n", 0, found.start())
+                    yield place, f"say it otherwise than by {name!r}: {found.group()!r}"
 
 
 def main() -> int:

@@ -96,7 +96,7 @@ class Rule:
         _check_text("action", self.action)
         if not isinstance(self.filter, RuleFilter):
             raise TypeError(
-                "filter is a SqlFilter, CorrelationFilter, TrueFilter or FalseFilter, not the "
+                "filter must be a SqlFilter, CorrelationFilter, TrueFilter or FalseFilter, not the "
                 f"{type(self.filter).__name__} {self.filter!r:.200}: SqlFilter(\"color = 'red'\") takes SQL"
             )
 
@@ -104,9 +104,9 @@ class Rule:
 def _check_parameters(parameters: Mapping[str, Any]) -> None:
     for name in parameters:
         if not name.startswith("@"):
-            raise ValueError(f'the name of a parameter begins with "@", unlike {name!r:.200}')
+            raise ValueError(f'the name of a parameter must begin with "@", unlike {name!r:.200}')
 
 
 def _check_text(argument: str, value: object) -> None:
     if not isinstance(value, str):
-        raise TypeError(f"{argument} is a str, not the {type(value).__name__} {value!r:.200}")
+        raise TypeError(f"{argument} must be a str, not the {type(value).__name__} {value!r:.200}")

@@ -36,7 +36,7 @@ class ServiceBlock:
             LocalProtocolError: the service was begun before.
         """
         if self._block is not None:
-            raise LocalProtocolError(f"a {self._noun} is begun by `async with` once; make a new one")
+            raise LocalProtocolError(f"a {self._noun} can be entered by `async with` only once; make a new one")
         self._block = block
         await block.__aenter__()
         self._entered = True
@@ -60,7 +60,7 @@ class ServiceBlock:
         """
         if not self._entered:
             raise LocalProtocolError(
-                f"this {self._noun} handles nothing: begin it by `async with {self._maker} as {self._noun}:`, and call "
+                f"this {self._noun} is not running: enter it by `async with {self._maker} as {self._noun}:`, and call "
                 "until_signal() inside the block"
             )
         with anyio.open_signal_receiver(*(signals or (signal.SIGINT, signal.SIGTERM))) as received:

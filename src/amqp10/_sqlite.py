@@ -126,8 +126,8 @@ class Database:
         if foreign or (version == form.version and ours):
             missing = [f"{kind} {name!r} is missing" for kind, name in ours] if not foreign else []
             raise StoreError(
-                f"{path}: {form.name}, but with what this program does not make: {', '.join(foreign + missing)}; "
-                "it was changed by something else, or made to deceive"
+                f"{path}: {form.name}, but with contents that this program never writes: "
+                f"{', '.join(foreign + missing)}; it was changed by something else, or made to deceive"
             )
 
     def _definitions(self) -> dict[tuple[str, str], str]:

@@ -98,7 +98,7 @@ async def ask(source: TokenSource, scope: str) -> Token:
     value = getattr(given, "token", None)
     if not isinstance(value, str):
         kind = type(given).__name__
-        raise TypeError(f"a source of tokens gives a Token, a str or an object with `token`, not a {kind}")
+        raise TypeError(f"a source of tokens must return a Token, a str or an object with `token`, not a {kind}")
     end = getattr(given, "expires_on", None)
     return Token(value, float(end)) if isinstance(end, int | float) else Token.read(value)
 

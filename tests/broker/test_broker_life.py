@@ -192,7 +192,7 @@ async def test_closed_by_another_task(tmp_path: Path) -> None:
             await sender.send(Message("x", durable=True))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(close, broker)
-        assert "a broker is closed by the task that opened it" in str(caught[0])
+        assert "a broker must be closed by the task that opened it" in str(caught[0])
         with pytest.raises(RuntimeError, match="inside `async with`"):
             broker.connect()
         with anyio.fail_after(60):

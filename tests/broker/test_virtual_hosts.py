@@ -83,7 +83,7 @@ async def test_in_one_breath() -> None:
             await stream.send(link.session.engine.data_to_send())
             said = b""
             with anyio.fail_after(60):
-                while b"of one connection: 1 at most" not in said:
+                while b"of one connection: the limit is 1" not in said:
                     said += await stream.receive()
 
 
@@ -135,7 +135,7 @@ async def test_none_given(dialect: str) -> None:
 def test_refused_settings() -> None:
     """The usual one is always there."""
     for hosts in ([], ["staging"], "/"):
-        with pytest.raises(ValueError, match="virtual_hosts are names"):
+        with pytest.raises(ValueError, match="virtual_hosts must be names"):
             Broker(virtual_hosts=hosts)
 
 

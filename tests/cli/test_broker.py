@@ -90,7 +90,7 @@ def test_service_bus(amqp10: Commands, other_broker: Starter, tmp_path: Path) ->
             assert [str(message) for message in receiver.peek_messages()] == ["hello"]
     assert process.stdout.readline().startswith("administration at http://127.0.0.1:")
     refused = amqp10("broker", "--azure-administration-port", "0")
-    assert (refused.code, "goes with --azure" in refused.err) == (2, True)
+    assert (refused.code, "needs --azure" in refused.err) == (2, True)
     path.write_text("{}")
     refused = amqp10("broker", "--azure", str(path))
     assert (refused.code, "lacks the member UserConfig" in refused.err) == (2, True)
@@ -206,4 +206,4 @@ def test_spans_of_dead_letters(other_broker: Starter, monkeypatch: pytest.Monkey
 def test_an_exporter_that_is_not_there(amqp10: Commands) -> None:
     result = amqp10("broker", "--port", "0", "--otel", "nowhere")
     assert result.code == 2
-    assert "no exporter 'nowhere' is installed, but console" in result.err
+    assert "the exporter 'nowhere' is not installed; installed are console" in result.err

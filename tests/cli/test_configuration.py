@@ -155,7 +155,7 @@ def test_a_wrong_file(amqp10: Commands, tmp_path: Path) -> None:
     (tmp_path / "broker.toml").write_text("port = 'x'")
     wrong = amqp10("broker", "--config", str(tmp_path / "broker.toml"))
     assert wrong.code == 2
-    assert "port: is a whole number, not str" in " ".join(wrong.err.split())
+    assert "port: must be a whole number, not str" in " ".join(wrong.err.split())
 
 
 def test_options_come_before_the_file(amqp10: Commands, tmp_path: Path) -> None:

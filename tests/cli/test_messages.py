@@ -142,7 +142,7 @@ def test_too_few_messages_is_an_error(amqp10: Commands, broker_url: str, address
     amqp10("send", broker_url, address, "only")
     result = amqp10("receive", broker_url, address, "-n", "2", "--wait", "0.2")
     assert (result.code, result.out) == (1, "only\n")
-    assert "1 of 2 messages came" in result.err
+    assert "only 1 of 2 messages arrived" in result.err
 
 
 def test_settled_and_anonymous(amqp10: Commands, broker_url: str, address: str) -> None:

@@ -33,8 +33,8 @@ STARTUP = Path(__file__).parent.parent / "spark" / "startup"
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--to", "parquet"), "--to is FORMAT:PLACE"),
-        (("--to", "amqp://localhost"), "--checkpoint is needed with amqp"),
+        (("--to", "parquet"), "--to must be FORMAT:PLACE"),
+        (("--to", "amqp://localhost"), "amqp needs --checkpoint"),
         (("--to", "paper:x", "--checkpoint", "/c"), "there is no sink 'paper'"),
         (("--to", "parquet:x", "--option", "walocation=/x"), "did you mean 'walLocation'"),
         (("--to", "parquet:x", "--option", "walLocation"), "is not NAME=VALUE"),
@@ -75,7 +75,7 @@ def test_urls_from_the_environment(amqp10: Commands, monkeypatch: pytest.MonkeyP
     assert "there is no sink 'paper'" in result.err
     monkeypatch.setenv("AMQP10_TO", "parquet:x")
     result = amqp10("pipeline", "--address", "orders", "--checkpoint", "/c")
-    assert "option 'url': an AMQP URL begins with" in result.err
+    assert "option 'url': an AMQP URL must begin with" in result.err
 
 
 @pytest.mark.parametrize(

@@ -67,10 +67,10 @@ def test_which_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert with_password("amqp://ann:own@h", None, "P") == "amqp://ann:own@h"
     assert with_password("amqp://h", None, "P") == "amqp://h"
     for url in ("amqp://h", "amqp://ann:own@h"):
-        with pytest.raises(ValueError, match="goes with a URL that has a user and no password"):
+        with pytest.raises(ValueError, match="needs a URL that has a user and no password"):
             with_password(url, str(secret), "P")
     secret.write_text("")
-    with pytest.raises(ValueError, match="is empty"):
+    with pytest.raises(ValueError, match="the first line must have the secret, but is empty"):
         with_password("amqp://ann@h", str(secret), "P")
 
 
@@ -80,4 +80,4 @@ def test_no_users_file(amqp10: Commands, tmp_path: Path) -> None:
     users.write_text("{}")
     ended = amqp10("broker", "--users-file", str(users))
     assert ended.code == 2
-    assert "a file of users is" in ended.err
+    assert "a file of users must have the form" in ended.err

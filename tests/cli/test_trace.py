@@ -506,7 +506,7 @@ def test_from_a_file(amqp10: Commands, tmp_path: Path) -> None:
     trace.write_text("no trace\n")
     result = amqp10("trace", "--from", str(trace), "--output", str(output))
     assert result.code == 1
-    assert "line 1 is not of a trace file" in result.err
+    assert "line 1 is not from a trace file" in result.err
 
 
 def test_wrong_usage(amqp10: Commands) -> None:

@@ -60,7 +60,7 @@ def test_what_they_say() -> None:
         ("amqp://u:secret@h?reconnect=perhaps", "reconnect must be true or false, not 'perhaps'"),
         ("amqp://u:secret@h?channel_max=", "channel_max must be a whole number, not ''"),
         ("amqp://u:secret@h?hostname=a&hostname=b", "the parameter hostname twice"),
-        ("amqp://u:secret@h?tls_key=k.pem", "a key goes with a certificate"),
+        ("amqp://u:secret@h?tls_key=k.pem", "a key needs a certificate"),
         ("amqp://u:1?secret@h", "not a URL"),
     ],
 )

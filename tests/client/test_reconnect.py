@@ -110,7 +110,7 @@ def test_redirects() -> None:
     assert there({"hostname": "c"}) == "amqps://c:5671"
     with pytest.raises(RedirectRefused, match="has no TLS"):
         there({"network-host": "b", "scheme": "amqp"})
-    with pytest.raises(RedirectRefused, match=r"'h\\r\\nX: y' is no host"):
+    with pytest.raises(RedirectRefused, match=r"'h\\r\\nX: y' is not a host"):
         there({"network-host": "h\r\nX: y"})
     assert there({"network-host": "b", "scheme": "http"}) is None
     assert there({"port": 5}) is None

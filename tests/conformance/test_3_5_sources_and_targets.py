@@ -163,7 +163,7 @@ def test_coordinator() -> None:
 def test_dynamic_has_no_address() -> None:
     """A client refuses both together before anything is sent; the peer's answer has both."""
     connection = Connection("amqp://localhost")
-    reason = "the peer names a dynamic node; leave out the address 'mine', or dynamic"
+    reason = "the peer chooses the address of a dynamic node: leave out the address 'mine', or dynamic"
     with pytest.raises(ValueError, match=reason):
         connection.receiver(Source("mine", dynamic=True))
     with pytest.raises(ValueError, match=reason):
@@ -175,7 +175,7 @@ def test_dynamic_has_no_address() -> None:
 def test_properties_of_no_dynamic_node() -> None:
     """A client refuses both together before anything is sent."""
     connection, properties = Connection("amqp://localhost"), {"lifetime-policy": DeleteOnClose()}
-    reason = "dynamic_node_properties are those of a node to make; say dynamic=True, too"
+    reason = "dynamic_node_properties need dynamic=True, for they describe a node to make"
     with pytest.raises(ValueError, match=f"Source: {reason}"):
         connection.receiver(Source("mine", dynamic_node_properties=properties))
     with pytest.raises(ValueError, match=f"Target: {reason}"):

@@ -105,7 +105,7 @@ def test_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=["infinite", "no number", "infinite connection", "no connection", "deep", "no object"],
 )
 def test_files_that_are_none(line: str) -> None:
-    with pytest.raises(Failure, match="line 1 is not of a trace file"):
+    with pytest.raises(Failure, match="line 1 is not from a trace file"):
         read_trace(io.StringIO(line + "\n"))
 
 

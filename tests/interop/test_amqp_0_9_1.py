@@ -332,7 +332,7 @@ async def test_a_transaction_of_two_receivers(peer: Peer) -> None:
             for name in (one, two):
                 await sender.send(Message(b"m", to=f"/queues/{name}"))
         async with connection.receiver(one) as first, connection.receiver(two) as second:
-            with pytest.raises(Exception, match="one receiver only"):
+            with pytest.raises(Exception, match="only one receiver"):
                 async with connection.transaction() as transaction:
                     (await first.receive()).accept(transaction=transaction)
                     (await second.receive()).accept(transaction=transaction)

@@ -259,7 +259,7 @@ def topics_and_subscriptions(client: ServiceBusAdministrationClient, emulator: E
     brief, picky = client.get_topic("brief"), client.get_topic("picky")
     assert (brief.filtering_messages_before_publishing, brief.auto_delete_on_idle) == (False, timedelta(hours=1))
     assert picky.filtering_messages_before_publishing is True  # the SDK tells of it, and leaves it out when it creates
-    with pytest.raises(HttpResponseError, match="300 seconds at least"):
+    with pytest.raises(HttpResponseError, match="at least 300 seconds"):
         client.create_queue("hasty", auto_delete_on_idle=timedelta(minutes=4))
     made.dead_lettering_on_filter_evaluation_exceptions = True
     client.update_subscription("news", made)

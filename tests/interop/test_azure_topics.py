@@ -354,7 +354,7 @@ def forwarded(client: ServiceBusClient, clock: Clock) -> None:
     with client.get_queue_receiver("target", receive_mode=DELETE) as receiver:
         found = [(str(each), each.sequence_number, each.enqueued_sequence_number) for each in receive(receiver, 3)]
         assert found == [("by subscription", 1, 1), ("by queue", 2, 1), ("by queue too", 3, 2)]
-    with pytest.raises(ServiceBusError, match="receive where they go"):
+    with pytest.raises(ServiceBusError, match="receive from the entity that gets them"):
         client.get_queue_receiver("first").receive_messages(max_wait_time=WAIT)
 
 
@@ -388,7 +388,7 @@ def closed_addresses(client: ServiceBusClient, clock: Clock) -> None:
     with pytest.raises(ServiceBusError, match="receive from its subscriptions"):
         client.get_queue_receiver("events").receive_messages(max_wait_time=WAIT)
     for address in ("events/Subscriptions/one", "target/$DeadLetterQueue"):
-        with pytest.raises(ServiceBusError, match="takes no messages from senders"):
+        with pytest.raises(ServiceBusError, match="accepts no messages from senders"):
             client.get_queue_sender(address).__enter__()
     with pytest.raises(MessagingEntityNotFoundError):
         subscription(client, "events", "three").receive_messages(max_wait_time=WAIT)

@@ -83,7 +83,7 @@ async def test_secure_websocket(artemis: Server, address: str) -> None:
 async def test_a_subprotocol_that_they_do_not_know(artemis: Server, broker_j: Server) -> None:
     """Broker-J answers with an HTTP error, Artemis with no subprotocol: one error for each, at once."""
     draft = WebSocket("AMQPWSB10")
-    with pytest.raises(ConnectionLost, match="does not take the subprotocol AMQPWSB10"):
+    with pytest.raises(ConnectionLost, match="does not accept the subprotocol AMQPWSB10"):
         async with Connection(artemis.url("ws"), websocket=draft):
             pass
     with pytest.raises(HandshakeRefused) as caught:

@@ -37,7 +37,7 @@ def test_from_credentials() -> None:
 @pytest.mark.parametrize(("user", "password"), [("", "p"), ("", None), (None, "p"), (None, "")])
 def test_half_credentials(user: str | None, password: str | None) -> None:
     """Half a login is an error, and not ANONYMOUS."""
-    with pytest.raises(ValueError, match="user name is empty"):
+    with pytest.raises(ValueError, match="user name must not be empty"):
         from_credentials(user, password)
 
 
@@ -81,7 +81,8 @@ def test_tokens_need_a_secure_transport(mechanism: Mechanism) -> None:
 def test_never_anonymous_in_place_of_credentials() -> None:
     """Credentials do not fall back to ANONYMOUS: not when nothing else is offered, nor when the rest is insecure."""
     with pytest.raises(
-        AuthenticationFailed, match=r"offers ANONYMOUS; we can do SCRAM-SHA-512.*PLAIN: .* leave the user out"
+        AuthenticationFailed,
+        match=r"offers ANONYMOUS, and this side can use SCRAM-SHA-512.*PLAIN: .* leave the user out",
     ):
         choose(["ANONYMOUS"], USER, secure=True)
     with pytest.raises(InsecureTransport):

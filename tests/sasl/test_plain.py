@@ -38,7 +38,7 @@ def test_anonymous_and_external_messages() -> None:
 @pytest.mark.parametrize("arguments", [("u\0", "p"), ("u", "p\0"), ("u", "\udcff"), ("", "p")])
 def test_plain_refuses(arguments: tuple[str, str]) -> None:
     """What PLAIN cannot carry is refused when the mechanism is made, without quoting it."""
-    with pytest.raises(ValueError, match=r"login|empty"):
+    with pytest.raises(ValueError, match=r"must not have NUL|must not be empty"):
         Plain(*arguments)
 
 

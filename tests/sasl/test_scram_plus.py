@@ -295,7 +295,7 @@ def test_one_by_name() -> None:
     assert isinstance(log_in(bound(ScramSha256("user", "pencil"))), Success)
     both = (ScramSha256Plus("user", "pencil"), ScramSha256("user", "pencil"))
     assert offered(RULES, both) == ("SCRAM-SHA-256", b"n")
-    with pytest.raises(AuthenticationFailed, match="we can do SCRAM-SHA-256-PLUS"):
+    with pytest.raises(AuthenticationFailed, match="this side can use SCRAM-SHA-256-PLUS"):
         offered(RULES, both[:1])
     with pytest.raises(InsecureTransport, match=r"SCRAM-SHA-256-PLUS.*amqps"):
         choose(BOUND.mechanisms(), bind_channel(both[:1], None), secure=True).exchange()

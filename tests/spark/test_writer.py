@@ -21,5 +21,7 @@ async def test_a_row_that_is_too_large() -> None:
     batch = pa.RecordBatch.from_pydict({"body": ["small", "x" * 2000], "message_id": ["a", "large"]})
     async with Broker(max_message_size=1000) as broker:
         options = Options.parse({"url": broker.url, "address": "orders"})
-        with pytest.raises(LocalProtocolError, match=r"amqp: row 1 of the task, message-id 'large': .* takes 1000"):
+        with pytest.raises(
+            LocalProtocolError, match=r"amqp: row 1 of the task, message-id 'large': .* max-message-size of 1000"
+        ):
             await anyio.to_thread.run_sync(send, options, iter([batch]), "p")

@@ -92,7 +92,7 @@ def test_mismatch_names_the_frame(client: Engine) -> None:
         script.expect(Close)
     with pytest.raises(PeerMismatch, match="expected SessionBegun"):
         script.expect_event(SessionBegun)
-    with pytest.raises(PeerMismatch, match="what came is not AMQP"):
+    with pytest.raises(PeerMismatch, match="the received data is not AMQP"):
         script.transcript.feed(b"\0\0\0\1\2\0\0\0")
 
 

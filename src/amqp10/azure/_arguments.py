@@ -15,10 +15,10 @@ def check_time(name: str, value: object) -> None:
     """
     if not isinstance(value, datetime):
         raise TypeError(
-            f"{name} is a datetime with a time zone, as datetime.now(UTC) + timedelta(hours=1), not {value!r}"
+            f"{name} must be a datetime with a time zone, such as datetime.now(UTC) + timedelta(hours=1), not {value!r}"
         )
     if value.tzinfo is None:
-        raise ValueError(f"{name} is a time with a time zone: {value!r} has none; datetime.now(UTC) has one")
+        raise ValueError(f"{name} must have a time zone, unlike {value!r}; datetime.now(UTC) has one")
 
 
 def check_text(name: str, value: object) -> None:
@@ -29,13 +29,15 @@ def check_text(name: str, value: object) -> None:
         ValueError: it is empty, or has lone surrogates, which UTF-8 does not have.
     """
     if not isinstance(value, str):
-        raise TypeError(f"{name} is a str, not {value!r:.200}")
+        raise TypeError(f"{name} must be a str, not {value!r:.200}")
     if not value:
-        raise ValueError(f"{name} is not empty")
+        raise ValueError(f"{name} must not be empty")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"{name} has no lone surrogates, as UTF-8 has none, but {value!r:.200} has one") from None
+        raise ValueError(
+            f"{name} must not have lone surrogates, which UTF-8 cannot encode, unlike {value!r:.200}"
+        ) from None
 
 
 def check_seconds(name: str, value: object) -> None:
@@ -45,7 +47,7 @@ def check_seconds(name: str, value: object) -> None:
         TypeError: it is of another type.
     """
     if not isinstance(value, int | float):
-        raise TypeError(f"{name} is a number of seconds, not {value!r}; a timedelta has it as total_seconds()")
+        raise TypeError(f"{name} must be a number of seconds, not {value!r}; timedelta.total_seconds() returns one")
 
 
 def numbers_of(arguments: Iterable[int | Iterable[int]]) -> list[int]:
@@ -60,9 +62,9 @@ def numbers_of(arguments: Iterable[int | Iterable[int]]) -> list[int]:
         numbers += [each] if isinstance(each, int | str) or not isinstance(each, Iterable) else each
     for number in numbers:
         if not isinstance(number, int):
-            raise TypeError(f"a sequence number is an int, as delivery.sequence_number, not {number!r}")
+            raise TypeError(f"a sequence number must be an int, such as delivery.sequence_number, not {number!r}")
         if not -1 << 63 <= number < 1 << 63:
-            raise ValueError(f"a sequence number has 64 bits at most, as delivery.sequence_number, not {number}")
+            raise ValueError(f"a sequence number must fit in 64 bits, unlike {number}")
     return numbers
 
 
@@ -74,9 +76,11 @@ def partition_id(value: str | int) -> str:
         ValueError: it is empty, or less than 0.
     """
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise TypeError(f"partition is an id such as '0', or its number, not {value!r}: hub.properties() lists all ids")
+        raise TypeError(
+            f"partition must be an id such as '0', or its number, not {value!r}: hub.properties() lists all ids"
+        )
     if value == "" or (isinstance(value, int) and value < 0):
         raise ValueError(
-            f"partition is an id such as '0', or its number, not {value!r}: hub.properties() lists all ids"
+            f"partition must be an id such as '0', or its number, not {value!r}: hub.properties() lists all ids"
         )
     return str(value)

@@ -45,7 +45,7 @@ class MessageBatch:
         prepared: Callable[[Message], Message] = lambda message: message,
     ) -> None:
         if max_size is not None and max_size < 1:
-            raise ValueError(f"max_size is at least 1, not {max_size}")
+            raise ValueError(f"max_size must be at least 1, not {max_size}")
         self.max_size = max_size
         self.max_count = max_count
         self.size: int = 0
@@ -72,7 +72,9 @@ class MessageBatch:
         size = beside + len(payload) + (_LONG if len(payload) > 255 else _SHORT)
         if self.max_size is not None and size > self.max_size:
             if not self._payloads:
-                raise ValueError(f"a batch has {self.max_size} octets at most, and with this message alone {size}")
+                raise ValueError(
+                    f"a batch must have at most {self.max_size} octets, and this message alone makes it {size}"
+                )
             return False
         self._outer, self.size = outer, size
         self._payloads.append(payload)
@@ -88,7 +90,7 @@ class MessageBatch:
             ValueError: it is empty.
         """
         if not self._payloads:
-            raise ValueError("a batch that is sent has one message at least")
+            raise ValueError("a batch must have at least one message to be sent")
         return self._outer.replace(body=Data(*self._payloads)).encode()
 
     def __repr__(self) -> str:

@@ -21,7 +21,7 @@ class NamespaceClient:
         self, namespace: Namespace, profile: str, request_timeout: float, settings: ConnectionSettings
     ) -> None:
         if "tokens" in settings or "sasl" in settings:
-            raise ValueError("tokens and sasl follow from the credential: leave them out")
+            raise ValueError("the credential determines tokens and sasl: leave both out")
         if not request_timeout > 0:
             raise ValueError(f"request_timeout must be more than 0 seconds, not {request_timeout}")
         all_settings: dict[str, Any] = {"reconnect": Reconnect(), "profile": profile, **settings}
@@ -79,7 +79,7 @@ class NamespaceSender:
         limits = [each for each in (self.sender.remote.max_message_size, *said) if isinstance(each, int) and each]
         largest = min(limits, default=None)
         if max_size is not None and largest is not None and max_size > largest:
-            raise ValueError(f"the service takes batches of {largest} octets at most, and max_size is {max_size}")
+            raise ValueError(f"max_size must be {largest} or less, the service's limit for a batch, not {max_size}")
         return max_size if max_size is not None else largest
 
     async def __aexit__(

@@ -49,19 +49,21 @@ class ConnectionString:
             name = name.strip().lower()
             if not separator or name in said:
                 what = f"has two parts {name!r}" if separator else "has a part without '='"
-                raise ValueError(f"a connection string is NAME=VALUE;NAME=VALUE, and this one {what}")
+                raise ValueError(f"a connection string must have the form NAME=VALUE;NAME=VALUE, but this one {what}")
             if name in _FIELDS:  # others are of other clients
                 said[name] = value.strip()
         endpoint = said.get("endpoint", "")
         if not endpoint:
-            raise ValueError("a connection string begins with Endpoint=sb://NAMESPACE.servicebus.windows.net/")
+            raise ValueError("a connection string must begin with Endpoint=sb://NAMESPACE.servicebus.windows.net/")
         emulator = said.get("usedevelopmentemulator", "").lower() == "true"
         name, key = said.get("sharedaccesskeyname", ""), said.get("sharedaccesskey", "")
         signature = said.get("sharedaccesssignature", "")
         if bool(name) is not bool(key):
-            raise ValueError("a connection string has SharedAccessKeyName and SharedAccessKey together, or neither")
+            raise ValueError(
+                "a connection string must have SharedAccessKeyName and SharedAccessKey together, or neither"
+            )
         if key and signature:
-            raise ValueError("a connection string has a SharedAccessKey or a SharedAccessSignature, not both")
+            raise ValueError("a connection string must not have both a SharedAccessKey and a SharedAccessSignature")
         source = SasKey(name, key) if key else _given(signature) if signature else None
         url = url_of(endpoint, secure=not emulator)
         return cls(url, source, said.get("entitypath") or None, emulator)
@@ -107,7 +109,7 @@ class Namespace:
         """
         if not isinstance(where, str):
             raise TypeError(
-                "where is a connection string, or NAME.servicebus.windows.net, not "
+                "where must be a connection string, or NAME.servicebus.windows.net, not "
                 f"{'None: is the environment variable set?' if where is None else type(where).__name__}"
             )
         entity, emulator = None, False
@@ -118,11 +120,11 @@ class Namespace:
             url, found = url_of(where), _in_url(where)
         if credential is None and found is None and "endpoint=" in where.lower():
             raise ValueError(
-                "this connection string has no key: copy one with SharedAccessKeyName=...;SharedAccessKey=..., or say "
-                "who comes: credential=DefaultAzureCredential() of azure-identity"
+                "this connection string has no key: copy one with SharedAccessKeyName=...;SharedAccessKey=..., or "
+                "give a credential: credential=DefaultAzureCredential() of azure-identity"
             )
         if credential is not None and found is not None:
-            raise ValueError("there is a key in the connection string or URL already: leave out one of the credentials")
+            raise ValueError("the connection string or URL already has a key: leave out one of the two credentials")
         source, by_audience = _source(credential if found is None else found)
         host = urlsplit(url).hostname
         tokens = CbsTokens(
@@ -150,8 +152,8 @@ def url_of(where: str, *, secure: bool = True) -> str:
     if scheme is None or not parts.hostname or " " in where:
         known = ", ".join(f"{each}://" for each in _SCHEMES if each)
         raise ValueError(
-            f"a namespace is NAME.servicebus.windows.net, or a URL that begins with {known}; or it is a connection "
-            "string, which has Endpoint=sb://..."
+            f"a namespace must be NAME.servicebus.windows.net, or a URL that begins with {known}; or it is a "
+            "connection string, which has Endpoint=sb://..."
         )
     if not secure and scheme == "amqps":
         scheme = "amqp"
@@ -172,8 +174,8 @@ def _source(credential: Any) -> tuple[TokenSource, bool]:
     """Return what gives tokens, and whether it is asked by the audience."""
     if credential is None:
         raise ValueError(
-            "say who comes: credential=DefaultAzureCredential() of azure-identity, credential=SasKey(name, key), or a "
-            "connection string with a SharedAccessKey"
+            "give a credential: credential=DefaultAzureCredential() of azure-identity, credential=SasKey(name, key), "
+            "or a connection string with a SharedAccessKey"
         )
     named = getattr(credential, "named_key", None)
     if named is not None:

@@ -69,14 +69,14 @@ class Bridge:
         self._target = Target(target[1]) if isinstance(target[1], str) else target[1]
         addresses = self._source.address, self._target.address if self._target is not None else None
         if "" in addresses:
-            raise ValueError("an address is empty")
+            raise ValueError("an address must not be empty")
         if source[0] == target[0] and _meant(addresses[0]) == _meant(addresses[1]):
             raise ValueError("a bridge from an address to itself would move its messages for ever")
         if settings.exactly_once:
             check_stores(source[0], target[0], delivery_store)
             name = name if name is not None else f"amqp10-bridge {addresses[0]} {addresses[1]}"
         elif delivery_store is not None or name is not None:
-            raise ValueError("a store of deliveries, and a name, are of use for exactly_once only")
+            raise ValueError("delivery_store and name need exactly_once=True")
         self._name = name
         self._mover: Mover | None = None
         self._links: list[Ending | Outlet] = []
@@ -133,7 +133,7 @@ class Bridge:
         Cancelling: no message has moved; what was opened is closed.
         """
         if self._entered:
-            raise LocalProtocolError("a bridge is begun by `async with` once; make a new one")
+            raise LocalProtocolError("a bridge can be entered by `async with` only once; make a new one")
         self._entered = True
         try:
             source, target = await self._connections(self._stack)

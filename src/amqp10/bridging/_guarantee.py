@@ -34,9 +34,11 @@ def check_stores(source: Connection | str, target: Connection | str, given: Deli
     """Raise ValueError unless what both ends have in flight is kept in the same place, or at none of them."""
     stores = [delivery_store(end) if isinstance(end, Connection) else given for end in (source, target)]
     if given is not None and isinstance(source, Connection) and isinstance(target, Connection):
-        raise ValueError("a connection that is given has a store of deliveries of its own: give it to that")
+        raise ValueError("an open connection has its own delivery_store: give the store to that connection")
     if stores[0] is not stores[1]:
-        raise ValueError("both ends need the same store of deliveries: what one has is told to the other in one step")
+        raise ValueError(
+            "both ends must have the same delivery_store, for both sides of a message are recorded in one step"
+        )
 
 
 def way_of(source: Connection, target: Connection) -> Way:
@@ -51,7 +53,7 @@ def way_of(source: Connection, target: Connection) -> Way:
         return "transactions"
     if lacking:
         together = "" if source is target else "; nor are both ends the same connection to a broker with transactions"
-        raise Unsupported(f"exactly once cannot be: {', and '.join(lacking)}{together}")
+        raise Unsupported(f"exactly once is not possible: {', and '.join(lacking)}{together}")
     return "resume"
 
 
@@ -79,11 +81,15 @@ def check_kept(link: Link) -> None:
         _check_session_kept(link)
         return
     if link.receiver_settle_mode != "second":
-        raise Unsupported(f"exactly once cannot be: the {_end(link)} does not settle in two steps (mode 'second')")
+        raise Unsupported(
+            f"exactly once is not possible: the {_end(link)} does not settle in two steps (mode 'second')"
+        )
     terminus = link.remote.source if isinstance(link, Receiver) else link.remote.target
     if not isinstance(terminus, Source | Target) or not (terminus.expiry_policy == "never" or terminus.timeout):
         advice = "" if restores(link.connection) or link_store(link) else " (give it reconnect=, or a delivery_store)"
-        raise Unsupported(f"exactly once cannot be: the {_end(link)} does not keep the link while it is away{advice}")
+        raise Unsupported(
+            f"exactly once is not possible: the {_end(link)} does not keep a link whose connection is lost{advice}"
+        )
 
 
 def _check_session_kept(link: Link) -> None:
@@ -94,14 +100,16 @@ def _check_session_kept(link: Link) -> None:
     if not session_is_kept(link):
         advice = "" if restores(link.connection) else " (give it reconnect=)"
         raise Unsupported(
-            f"exactly once cannot be: the {_end(link)} does not keep the session while it is away{advice}"
+            f"exactly once is not possible: the {_end(link)} does not keep a session whose connection is lost{advice}"
         )
 
 
 def check_unsettled(source: Receiver) -> None:
     """Raise Unsupported if the source sends settled: what is on its way would be lost with this process."""
     if source.settle_mode == "settled":
-        raise Unsupported("the source sends its messages settled: it keeps none until the target has accepted it")
+        raise Unsupported(
+            "the source sends its messages settled, so that it does not keep them until the target has accepted them"
+        )
 
 
 def check_copying(source: Connection) -> None:
@@ -110,13 +118,15 @@ def check_copying(source: Connection) -> None:
         raise Unsupported(f"dialect {source.dialect!r} does not browse: it would take the messages")
     if not source.profile.copies:
         title = source.profile.title
-        raise Unsupported(f"{title} does not browse: it would lend all messages, and have them back at the end only")
+        raise Unsupported(f"{title} does not browse: it would lock all messages until the end of the copy")
 
 
 def check_rejecting(source: Connection) -> None:
     """Raise Unsupported if nothing can be rejected at the source."""
     if "rejected" not in source.capabilities:
-        raise Unsupported(f"dialect {source.dialect!r} has no outcome rejected: what is refused cannot be told so")
+        raise Unsupported(
+            f"dialect {source.dialect!r} has no outcome rejected: the source cannot be told what the target refused"
+        )
 
 
 def check_streaming(source: Connection, target: Connection) -> None:

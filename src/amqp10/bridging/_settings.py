@@ -32,21 +32,21 @@ class Settings:
 
     def __post_init__(self) -> None:
         if not 1 <= self.window <= MOST_IN_FLIGHT or self.max_bytes < 1:
-            raise ValueError(f"window is 1 to {MOST_IN_FLIGHT} messages, max_bytes at least 1")
+            raise ValueError(f"window must be 1 to {MOST_IN_FLIGHT} messages, and max_bytes at least 1")
         if self.count is not None and self.count < 1:
-            raise ValueError("count is at least 1, or None for no end")
+            raise ValueError("count must be at least 1, or None for no limit")
         if self.rate is not None and not 0 < self.rate < float("inf"):
-            raise ValueError("rate is a positive number of messages a second")
+            raise ValueError("rate must be a positive number of messages a second")
         if self.on_refused not in get_args(OnRefused):
-            raise ValueError(f"on_refused is one of {', '.join(get_args(OnRefused))}, not {self.on_refused!r}")
+            raise ValueError(f"on_refused must be one of {', '.join(get_args(OnRefused))}, not {self.on_refused!r}")
         if self.refused_to is not None and self.on_refused != "stop":
-            raise ValueError("refused messages go to refused_to, or are handled as on_refused says: not both")
+            raise ValueError("refused_to and on_refused exclude each other: give one of them")
         if self.stream and (self.copy or self.exactly_once or self.refused_to is not None):
             raise ValueError(
                 "stream excludes copy, exactly_once and refused_to, for a streamed body can be read only once"
             )
         if self.exactly_once and (self.copy or self.on_refused != "stop" or self.refused_to is not None):
-            raise ValueError("exactly once goes neither with copy nor with on_refused and refused_to")
+            raise ValueError("exactly_once excludes copy, on_refused and refused_to")
 
     @property
     def most(self) -> int:

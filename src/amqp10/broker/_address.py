@@ -48,7 +48,9 @@ def exchange_in(address: str) -> Address | None:
         return None
     parsed = _parsed(address)
     if not parsed.exchange:
-        raise Refused("amqp:invalid-field", f"{address!r:.200} names no exchange; a queue is /queues/NAME")
+        raise Refused(
+            "amqp:invalid-field", f"{address!r:.200} does not name an exchange; the address of a queue is /queues/NAME"
+        )
     return parsed
 
 

@@ -270,7 +270,7 @@ class Broker:
         limits = limits if limits is not None else BrokerLimits()
         hosts = list(dict.fromkeys(virtual_hosts))
         if USUAL not in hosts or isinstance(virtual_hosts, str):
-            raise ValueError(f"virtual_hosts are names, {USUAL!r} among them, not {virtual_hosts!r:.200}")
+            raise ValueError(f"virtual_hosts must be names that include {USUAL!r}, not {virtual_hosts!r:.200}")
         self._routers = {
             name: Router(
                 clock=anyio.current_time,
@@ -366,7 +366,7 @@ class Broker:
         Cancelling: nothing is left open.
         """
         if self._entered:
-            raise RuntimeError("a Broker is opened by `async with` once; make a new one")
+            raise RuntimeError("a Broker can be opened by `async with` only once; make a new one")
         self._entered = True
         self._open_stores()
         try:
@@ -556,7 +556,7 @@ class Broker:
             LookupError: this broker does not emulate Azure.
         """
         if self._azure is None:
-            raise LookupError("the broker has no entities of Azure: Broker(azure=AzureConfig(...)) has")
+            raise LookupError("the broker has no Azure entities: make it with Broker(azure=AzureConfig(...))")
         return self._azure
 
     @property
@@ -567,7 +567,7 @@ class Broker:
             LookupError: it listens nowhere, or not yet; `connect` needs no URL.
         """
         if not self._entrance.urls:
-            raise LookupError("the broker listens nowhere: use connect()")
+            raise LookupError("the broker does not listen: use connect()")
         return self._entrance.urls[0]
 
     @property
@@ -585,7 +585,7 @@ class Broker:
         for url in self._entrance.urls:
             if url.startswith("ws"):
                 return url
-        raise LookupError("the broker answers no WebSockets: Broker(websocket=True) does")
+        raise LookupError("the broker does not accept WebSockets: make it with Broker(websocket=True)")
 
     @property
     def connections(self) -> int:
@@ -671,7 +671,7 @@ class Broker:
             self._entrance.remove_socket()
             self._background.cancel()
             raise LocalProtocolError(
-                "a broker is closed by the task that opened it: keep its `async with` in one task, such as the "
+                "a broker must be closed by the task that opened it: keep its `async with` in one task, such as the "
                 "lifespan of a web application or an anyio fixture"
             ) from exc
         self._shield.shield = True

@@ -126,7 +126,7 @@ class _File:
         except RecursionError:
             raise ValueError(f"{self._path}: nested too deeply") from None
         if not isinstance(said, dict):
-            raise ValueError(f"{self._path}: a configuration is an object of names and values")
+            raise ValueError(f"{self._path}: a configuration must be an object of names and values")
         return said
 
     def _wrong(self, where: str, rule: str) -> ValueError:
@@ -135,22 +135,22 @@ class _File:
     def _check(self, said: Any, kinds: Mapping[str, type | tuple[type, ...]], where: str) -> None:
         """Refuse a table with other keys, or values of other kinds."""
         if not isinstance(said, dict):
-            raise self._wrong(where, f"is a table, not {type(said).__name__}")
+            raise self._wrong(where, f"must be a table, not {type(said).__name__}")
         for name, value in said.items():
             key = f"{where}.{name}" if where else name
             if name not in kinds:
-                raise self._wrong(f"{key:.160}", f"there is no such key; there are {', '.join(kinds)}")
+                raise self._wrong(f"{key:.160}", f"unknown key; the known keys are {', '.join(kinds)}")
             kind = kinds[name]
             allowed = kind if isinstance(kind, tuple) else (kind,)
             # True is an int to Python.
             if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
                 words = " or ".join(_WORDS[each] for each in allowed)
-                raise self._wrong(key, f"is {words}, not {type(value).__name__}")
+                raise self._wrong(key, f"must be {words}, not {type(value).__name__}")
 
     def _check_texts(self, said: Any, where: str) -> None:
         for number, each in enumerate(said):
             if not isinstance(each, str):
-                raise self._wrong(f"{where}[{number}]", f"is text, not {type(each).__name__}")
+                raise self._wrong(f"{where}[{number}]", f"must be text, not {type(each).__name__}")
 
     def _file(self, name: str) -> str:
         return str(self._path.parent / name)
@@ -168,7 +168,7 @@ class _File:
         try:
             secret = file.read_text().partition("\n")[0].rstrip("\r")
         except UnicodeDecodeError:
-            raise self._wrong(where, f"{file} is no text") from None
+            raise self._wrong(where, f"{file} is not UTF-8 text") from None
         except OSError as error:
             raise self._wrong(where, f"cannot be read: {error}") from None
         if not secret:
@@ -179,14 +179,14 @@ class _File:
         if isinstance(said, dict) and isinstance(said.get("password_file"), str):
             said = dict(said)
             if "password" in said:
-                raise self._wrong(where, "has password and password_file, and needs one of them")
+                raise self._wrong(where, "must have password or password_file, not both")
             said["password"] = self._secret(said, where)
         return read_user(said, f"{self._path}: {where}", also=("password_file",))
 
     def _tls(self, said: dict[str, Any]) -> TLS:
         self._check(said, dict.fromkeys(_TLS_FILES, str), "tls")
         if "certificate" not in said and "pkcs12" not in said:
-            raise self._wrong("tls", 'a server shows a certificate: give "certificate" and "key", or "pkcs12"')
+            raise self._wrong("tls", 'a server needs a certificate: give "certificate" and "key", or "pkcs12"')
         said = dict(said)
         password = self._secret(said, "tls") if "password_file" in said else None
         files: dict[str, Any] = {name: self._file(each) for name, each in said.items()}

@@ -230,7 +230,7 @@ def check_key(key: str) -> None:
     """
     octets = len(key.encode(errors="surrogatepass"))
     if octets > LONGEST_KEY:
-        raise Refused("amqp:invalid-field", f"a binding key has {LONGEST_KEY} octets at most, not {octets}")
+        raise Refused("amqp:invalid-field", f"a binding key must have at most {LONGEST_KEY} octets, not {octets}")
 
 
 def check_name(what: str, name: str, most: int) -> None:
@@ -240,7 +240,7 @@ def check_name(what: str, name: str, most: int) -> None:
         Refused: it is.
     """
     if len(name) * 4 > most and (octets := len(name.encode(errors="surrogatepass"))) > most:
-        raise Refused("amqp:invalid-field", f"{what} has {most} octets at most, not {octets}")
+        raise Refused("amqp:invalid-field", f"{what} must have at most {most} octets, not {octets}")
 
 
 def check_count(what: str, there: int, most: int) -> None:
@@ -251,4 +251,6 @@ def check_count(what: str, there: int, most: int) -> None:
             limits, which ends the channel and not the connection.
     """
     if there >= most:
-        raise Refused("amqp:resource-limit-exceeded", f"{what}: {most} at most, and {there} are there", reply_code=406)
+        raise Refused(
+            "amqp:resource-limit-exceeded", f"{what}: the limit is {most}, and {there} are in use", reply_code=406
+        )

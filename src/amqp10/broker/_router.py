@@ -231,7 +231,7 @@ class Router:
             Refused: it is there and of the other kind, the name is empty or too long, or there are too many nodes.
         """
         if not name:
-            raise Refused("amqp:invalid-field", "an address may not be empty")
+            raise Refused("amqp:invalid-field", "an address must not be empty")
         if name == self._dead_letter_name and kind == "topic":
             # A topic keeps nothing: dead letters would be lost in silence.
             raise Refused("amqp:precondition-failed", f"{name!r} is the queue of dead letters, not a topic")
@@ -273,7 +273,7 @@ class Router:
             Refused: another node has the name.
         """
         if node.name in self.nodes:
-            raise Refused("amqp:precondition-failed", f"there is a node {node.name!r} already")
+            raise Refused("amqp:precondition-failed", f"a node {node.name!r} exists already")
         self._add(node)
 
     def resolve(
@@ -566,7 +566,7 @@ class Router:
             if node is None or node.deleted:
                 node = self.nodes.get(message.node)
             if node is None:
-                raise ValueError(f"there is no queue {message.node!r} any more: say by `to` where the message is to go")
+                raise ValueError(f"the queue {message.node!r} no longer exists: set `to` to the address of another")
             nodes: tuple[Node, ...] = (node,)
         else:
             nodes = self._nodes_for(message, to)

@@ -79,7 +79,7 @@ def peer_of(end: str, url: str, options: dict[str, Any]) -> Peer:
         url = str(bare)
         endpoint = parse_url(url)
         if said["tls_key"] and not said["tls_certificate"]:
-            raise ValueError(f"--{end}-tls-key goes with --{end}-tls-certificate")
+            raise ValueError(f"--{end}-tls-key needs --{end}-tls-certificate")
         peer = Peer(
             url,
             ca=said["tls_ca"],
@@ -223,7 +223,7 @@ def bridge(
     """
     ends = peer_of("from", source[0], options), peer_of("to", target[0], options)
     if (store or name) and not exactly_once:
-        raise click.UsageError("--store and --name go with --exactly-once")
+        raise click.UsageError("--store and --name need --exactly-once")
     name = name or f"amqp10-bridge {source[1]} {target[1]}"
 
     def connect(peer: Peer, role: Role, kept: DeliveryStore | None) -> Connection:

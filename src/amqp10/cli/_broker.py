@@ -31,7 +31,7 @@ def users_of(pairs: tuple[str, ...]) -> dict[str, str]:
     for pair in pairs:
         name, colon, password = pair.partition(":")
         if not colon or not name:
-            raise click.BadParameter("a user is NAME:PASSWORD", param_hint="--user")
+            raise click.BadParameter("a user must be given as NAME:PASSWORD", param_hint="--user")
         users[name] = password
     return users
 
@@ -40,13 +40,13 @@ def users_now(said: Mapping[str, Any]) -> dict[str, Any]:
     """Return the users of a broker's arguments, with those that its file of users has now.
 
     Raises:
-        OSError, ValueError: the file cannot be read, or has a user that is said elsewhere, too.
+        OSError, ValueError: the file cannot be read, or has a user that is given elsewhere, too.
     """
     users = dict(said.get("users") or {})
     if said.get("users_file"):
         in_file = read_users(said["users_file"])
         if twice := in_file.keys() & users.keys():
-            raise ValueError(f"{said['users_file']}: the user {min(twice)!r} is said elsewhere, too")
+            raise ValueError(f"{said['users_file']}: the user {min(twice)!r} is given elsewhere, too")
         users |= in_file
     return users
 
@@ -67,7 +67,7 @@ async def reload_on_hangup(running: Broker, begun: Mapping[str, Any], again: Cal
                 said = again()
                 users, tls = users_now(said), said.get("tls")
                 if users and not has_users:
-                    raise ValueError("this broker was made without users: start it anew to have some")
+                    raise ValueError("this broker was made without users: restart it with users")
                 if tls is not None:
                     running.replace_certificate(tls)  # before the users: with a wrong one all stays as it was
                 closed = running.replace_users(users) if has_users else 0
@@ -255,12 +255,12 @@ def broker(
     Without --user, --users-file and --anonymous it listens on loopback only, and lets everyone in.
     """
     if (tls_key or client_ca) and not tls_certificate:
-        raise click.UsageError("--tls-key and --client-ca go with --tls-certificate")
+        raise click.UsageError("--tls-key and --client-ca need --tls-certificate")
     if origins and not websocket:
-        raise click.UsageError("--websocket-origin goes with --websocket")
+        raise click.UsageError("--websocket-origin needs --websocket")
     log_to_stderr(log_format or "text", logging.WARNING)
     if azure_administration_port is not None and not azure:
-        raise click.UsageError("--azure-administration-port goes with --azure")
+        raise click.UsageError("--azure-administration-port needs --azure")
     try:
         service_bus = AzureConfig.read(azure) if azure else None
     except (OSError, ValueError) as error:
@@ -303,7 +303,7 @@ def broker(
     named = said.get("users") is not None or said.get("users_file") or said.get("anonymous") or certificates
     if not named and not is_loopback(said.get("host", host)):
         raise click.UsageError(
-            f"beyond loopback ({said.get('host', host)}) say who may connect: --user NAME:PASSWORD, --users-file, or "
+            f"beyond loopback ({said.get('host', host)}) name who may connect: --user NAME:PASSWORD, --users-file, or "
             "--anonymous"
         )
     try:

@@ -28,7 +28,7 @@ def hash_password(iterations: int) -> None:
     else:
         password = sys.stdin.readline().rstrip("\r\n")
     if not password:
-        raise click.UsageError("the password is empty")
+        raise click.UsageError("the password must not be empty")
     try:
         click.echo(str(StoredKeys.from_password(password, iterations=iterations)))
     except ValueError as error:

@@ -107,7 +107,7 @@ def from_json(line: str) -> Message:
     except RecursionError:
         raise EncodeError("the JSON is nested too deeply") from None
     if not isinstance(form, dict):
-        raise EncodeError("a message is a JSON object with the fields of a message, 'body' among them")
+        raise EncodeError("a message must be a JSON object with the fields of a message, 'body' among them")
     fields = form
     body = fields.pop("body", None)
     unknown = sorted(set(fields) - set(FIELDS))

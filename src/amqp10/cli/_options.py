@@ -64,7 +64,7 @@ def with_password(url: str, file: str | None, variable: str) -> str:
     endpoint = parse_url(str(bare))
     if file is not None:
         if endpoint.user is None or endpoint.password is not None:
-            raise ValueError("a password file goes with a URL that has a user and no password, amqp://user@host")
+            raise ValueError("a password file needs a URL that has a user and no password, amqp://user@host")
         return password_added(url, first_line(file))
     if endpoint.user is None or endpoint.password is not None:
         return url
@@ -213,7 +213,7 @@ def with_peer(argument: bool = True) -> Callable[[Callable[..., Any]], Callable[
                     if url == FROM_ENVIRONMENT:
                         [url, *more], settings = from_environment()
                         if more:
-                            raise ValueError("AMQP10_URL has several URLs, and a command takes one")
+                            raise ValueError("AMQP10_URL has several URLs, but the command takes one")
                     url = with_password(url, password_file, "AMQP10_PASSWORD")
                     bare, said = url_settings(url)
                     url = str(bare)
@@ -225,7 +225,7 @@ def with_peer(argument: bool = True) -> Callable[[Callable[..., Any]], Callable[
                 except ValueError as error:
                     raise click.BadParameter(str(error), param_hint="URL") from None
                 if tls_key and not tls_certificate:
-                    raise click.UsageError("--tls-key goes with --tls-certificate")
+                    raise click.UsageError("--tls-key needs --tls-certificate")
                 peer = Peer(
                     url,
                     tls_ca,

@@ -105,10 +105,10 @@ def pipeline(
         raise Failure(str(error), 2) from None
     sink, place, written = _sink(target, to_address, to_options)
     if sink not in job.SINKS:
-        raise click.UsageError(f"--to: there is no sink {sink!r}; there are {', '.join(job.SINKS)}")
+        raise click.UsageError(f"--to: there is no sink {sink!r}; the sinks are {', '.join(job.SINKS)}")
     if checkpoint is None:
         if sink not in job.FILES:
-            raise click.UsageError(f"--checkpoint is needed with {sink}")
+            raise click.UsageError(f"{sink} needs --checkpoint")
         checkpoint = f"{place.rstrip('/')}.checkpoint"
     stop_file = next((value for name, value in options.items() if name.lower() == "stopfile"), "")
     read = {
@@ -145,7 +145,7 @@ def _sink(target: str, to_address: str | None, options: Mapping[str, str]) -> tu
     if "://" in target and kind in PORTS:
         return "amqp", "", {"url": target, **({"address": to_address} if to_address else {}), **options}
     if not colon:
-        raise click.UsageError("--to is FORMAT:PLACE, such as parquet:DIR, or the URL of a broker")
+        raise click.UsageError("--to must be FORMAT:PLACE, such as parquet:DIR, or the URL of a broker")
     return kind, place, dict(options)
 
 

@@ -233,7 +233,7 @@ def receive(
     if printer.malformed:
         raise Failure(f"{printer.malformed} could not be decoded and were rejected", 7)
     if count is not None and printer.count < count:
-        raise Failure(f"{printer.count} of {count} messages came")
+        raise Failure(f"only {printer.count} of {count} messages arrived")
 
 
 @click.command()

@@ -45,7 +45,7 @@ def handler_named(context: click.Context, parameter: click.Parameter, value: str
     except AttributeError as error:
         raise click.BadParameter(str(error)) from None
     if not callable(found):
-        raise click.BadParameter(f"{value} is no function, but {found!r}")
+        raise click.BadParameter(f"{value} is not a function, but {found!r}")
     return found  # type: ignore[no-any-return]
 
 
@@ -69,8 +69,8 @@ def check_together(sessions: int | None) -> None:
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
             option = f"--{name.replace('_', '-')}"
             if sessions is None:
-                raise click.UsageError(f"{option} goes with --sessions")
-            raise click.UsageError(f"{option} does not go with --sessions: of each, one message is handled at a time")
+                raise click.UsageError(f"{option} needs --sessions")
+            raise click.UsageError(f"{option} excludes --sessions: the messages of a session are handled one at a time")
 
 
 def first_delay(delay: float, max_delay: float) -> float:
@@ -82,7 +82,7 @@ def first_delay(delay: float, max_delay: float) -> float:
     said = click.get_current_context().get_parameter_source("delay") is not ParameterSource.DEFAULT
     if said and delay > max_delay:
         raise click.BadParameter(
-            f"no more than --max-delay, which is {max_delay} s, not {delay} s", param_hint="--delay"
+            f"must be no more than --max-delay, which is {max_delay} s, not {delay} s", param_hint="--delay"
         )
     return min(delay, max_delay)
 

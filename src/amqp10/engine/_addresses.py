@@ -52,7 +52,7 @@ def parse_address(text: str) -> Address:
         name, slash, key = text[len(EXCHANGES) :].partition("/")
         return Address(_decoded(text, name), _decoded(text, key) if slash else None)
     if not text:
-        raise ValueError("an address may not be empty")
+        raise ValueError("an address must not be empty")
     return Address("", text)
 
 
@@ -66,8 +66,10 @@ def route_address(exchange: str, key: str | None) -> str:
 
 def _decoded(text: str, part: str) -> str:
     if "/" in part or (not part and not text.startswith(EXCHANGES)):
-        raise ValueError(f"{text!r} is no address: /queues/NAME, /exchanges/NAME/KEY, /exchanges/NAME or a plain name")
+        raise ValueError(
+            f"{text!r} is not an address: use /queues/NAME, /exchanges/NAME/KEY, /exchanges/NAME or a plain name"
+        )
     try:
         return unquote(part, errors="strict")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{text!r} is no address: it is not UTF-8 in percent-encoding") from error
+        raise ValueError(f"{text!r} is not an address: it must be percent-encoded UTF-8") from error

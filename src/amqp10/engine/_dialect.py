@@ -145,7 +145,7 @@ def register_dialect(name: str, where: str) -> None:
         ValueError: the name is taken, or `where` is not of the form "module:NAME".
     """
     if name in _MODULES or ":" not in where:
-        raise ValueError(f"the dialect {name!r} is there already, or {where!r} is not module:NAME")
+        raise ValueError(f"the dialect {name!r} is registered already, or {where!r} is not module:NAME")
     _MODULES[name] = where
 
 
@@ -158,7 +158,7 @@ def dialect(name: str) -> Dialect:
     try:
         module, _, attribute = _MODULES[name].partition(":")
     except KeyError:
-        raise Unsupported(f"no dialect {name!r}; there is {', '.join(map(repr, _MODULES))}") from None
+        raise Unsupported(f"there is no dialect {name!r}; the dialects are {', '.join(map(repr, _MODULES))}") from None
     found: Dialect = getattr(import_module(module), attribute)
     return found
 

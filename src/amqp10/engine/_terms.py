@@ -25,7 +25,7 @@ _ULONG_MAX = 0xFFFF_FFFF_FFFF_FFFF
 
 def _check(name: str, value: float, least: int, most: int) -> None:
     if not least <= value <= most:
-        raise ValueError(f"{name} is {least} to {most}, not {value}")
+        raise ValueError(f"{name} must be in {least}..{most}, not {value}")
 
 
 class Role(Enum):
@@ -160,7 +160,7 @@ class LinkTerms:
                 _check_terminus(terminus)
         for name, modes in (("settle_mode", SenderSettleMode), ("receiver_settle_mode", ReceiverSettleMode)):
             if getattr(self, name) not in get_args(modes):
-                raise ValueError(f"{name} is one of {', '.join(get_args(modes))}, not {getattr(self, name)!r}")
+                raise ValueError(f"{name} must be one of {', '.join(get_args(modes))}, not {getattr(self, name)!r}")
         _check("max_message_size", self.max_message_size or 0, 0, _ULONG_MAX)
         return self
 
@@ -176,9 +176,11 @@ def _check_terminus(terminus: Source | Target) -> None:
     if not isinstance(address, str | None):
         raise ValueError(f"{kind}: address must be a str, not {address!r:.60}")
     if terminus.dynamic and address is not None:
-        raise ValueError(f"{kind}: the peer names a dynamic node; leave out the address {address!r}, or dynamic")
+        raise ValueError(
+            f"{kind}: the peer chooses the address of a dynamic node: leave out the address {address!r}, or dynamic"
+        )
     if terminus.dynamic_node_properties and not terminus.dynamic:
-        raise ValueError(f"{kind}: dynamic_node_properties are those of a node to make; say dynamic=True, too")
+        raise ValueError(f"{kind}: dynamic_node_properties need dynamic=True, for they describe a node to make")
     for name, each in ((terminus.filter or {}) if isinstance(terminus, Source) else {}).items():
         if isinstance(each, Described) and type(each.descriptor) not in (Symbol, ULong):
             raise ValueError(

@@ -69,7 +69,7 @@ async def accept(
     if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
         if address is None:
             await anyio.aclose_forcefully(stream)
-            raise ConnectionLost("a peer was gone before it was served")
+            raise ConnectionLost("a peer disconnected before it was served")
         set_options(stream)
         host, port = str(address[0]), address[1]
         local, peer = is_loopback(host), f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -86,7 +86,7 @@ async def accept(
     except BaseException as error:
         await anyio.aclose_forcefully(stream)
         if isinstance(error, STREAM_ERRORS):
-            raise ConnectionLost(f"no TLS with {peer}: {describe(error)}") from error
+            raise ConnectionLost(f"the TLS handshake with {peer} failed: {describe(error)}") from error
         raise
     secured.transport = stream  # what was read ahead is used up
     certificate = secured.extra(TLSAttribute.peer_certificate, None)
@@ -125,7 +125,7 @@ async def accept_websocket(
     except BaseException as error:
         await anyio.aclose_forcefully(stream)
         if isinstance(error, STREAM_ERRORS):
-            raise ConnectionLost(f"{facts.peer} was gone before it was served: {describe(error)}") from error
+            raise ConnectionLost(f"{facts.peer} disconnected before it was served: {describe(error)}") from error
         if isinstance(error, Refused):
-            raise ConnectionLost(f"no WebSocket for {facts.peer}: {error}") from error
+            raise ConnectionLost(f"the WebSocket handshake with {facts.peer} failed: {error}") from error
         raise

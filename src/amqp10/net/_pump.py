@@ -359,7 +359,7 @@ class Pump:
         # An answer is about as long as what it answers: more is a message that was waiting for this, ours to send.
         self._answers += min(engine.output_size - before, 4 * len(data))
         if self._answers > MOST_ANSWERS:
-            self._lose(ConnectionLost("the peer goes on sending and takes none of the answers"))
+            self._lose(ConnectionLost("the peer keeps sending and does not read the answers"))
 
     async def _pause(self) -> None:
         """Read no more until the engine is ready for it, which is so after some call of its owner's, or is over."""

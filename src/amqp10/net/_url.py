@@ -126,8 +126,8 @@ def check_host(host: str, what: str = "host") -> None:
                 return
     shown = host if len(host) <= 254 else host[:64] + "..."
     raise ValueError(
-        f"the {what} {shown!r} is no host: give a name of letters, digits, '-', '_' and '.', or an IP address, without "
-        "port, brackets or blanks"
+        f"the {what} {shown!r} is not a host: give a name of letters, digits, '-', '_' and '.', or an IP address, "
+        "without port, brackets or blanks"
     )
 
 
@@ -185,17 +185,19 @@ def parse_url(url: str) -> Endpoint:
     """
     if "sb://" in url and "endpoint=" in url.lower():
         raise ValueError(
-            "that is a connection string of Azure, not a URL: ServiceBus and EventHub of amqp10.azure take it; or "
+            "this is an Azure connection string, not a URL: use it with ServiceBus and EventHub of amqp10.azure; or "
             "connect to amqps://NAMESPACE.servicebus.windows.net, with tokens=CbsTokens(SasKey(NAME, KEY))"
         )
     if "://" not in url:
-        raise ValueError("an AMQP URL begins with amqp://, amqps://, amqp+unix://, ws:// or wss://")
+        raise ValueError("an AMQP URL must begin with amqp://, amqps://, amqp+unix://, ws:// or wss://")
     parts, host, port = _split(url)
     if parts.scheme not in PORTS:
         raise ValueError(f"the scheme {parts.scheme!r} is not one of {', '.join(PORTS)}")
     websocket = parts.scheme in ("ws", "wss")
     if (parts.query and not websocket) or parts.fragment:
-        raise ValueError("no query (but for WebSockets) and no fragment is taken in this URL; settings are arguments")
+        raise ValueError(
+            "this URL must not have a fragment, or a query unless it is for WebSockets; give settings as arguments"
+        )
     user = unquote(parts.username) if parts.username is not None else None
     password = unquote(parts.password) if parts.password is not None else None
     if user == "":

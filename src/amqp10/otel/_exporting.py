@@ -36,8 +36,8 @@ def exporting_broker(exporter: str) -> Iterator[None]:
     found = {each.name: each for each in entry_points(group="opentelemetry_traces_exporter")}
     if exporter not in found:
         raise LookupError(
-            f"no exporter {exporter!r:.80} is installed, but {', '.join(sorted(found))}: otlp is in the package "
-            "opentelemetry-exporter-otlp"
+            f"the exporter {exporter!r:.80} is not installed; installed are {', '.join(sorted(found))}: otlp is in the "
+            "package opentelemetry-exporter-otlp"
         )
     resource = Resource.create()
     if str(resource.attributes["service.name"]).startswith("unknown_service"):

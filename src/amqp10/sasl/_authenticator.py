@@ -50,7 +50,7 @@ class Users:
             except ValueError as error:
                 raise ValueError(f"user {name!r}: {error}") from None
             if not prepared:
-                raise ValueError("the user name is empty")
+                raise ValueError("the user name must not be empty")
             self._users[prepared] = name, digest, keys
         # What strangers' keys are made up to look like, and whether they have to look so after a restart, too.
         self._kinds = [(keys, digest is None) for _, digest, keys in self._users.values()]

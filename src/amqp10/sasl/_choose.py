@@ -22,7 +22,7 @@ def from_credentials(user: str | None, password: str | None, *, allow_insecure: 
     if user is None and password is None:
         return (Anonymous(),)
     if not user:
-        raise ValueError("the user name is empty")
+        raise ValueError("the user name must not be empty")
     secret = password if password is not None else ""
     return (
         *(mechanism(user, secret) for mechanism in SCRAM_MECHANISMS),
@@ -71,7 +71,9 @@ def choose(offered: Iterable[str], mechanisms: Sequence[Mechanism], *, secure: b
                 "know that it does not, name a mechanism without -PLUS"
             )
         offer = ", ".join(sorted(names)) or "nothing"
-        raise AuthenticationFailed(f"the server offers {offer}; we can do {ours}{hint}")
+        raise AuthenticationFailed(
+            f"no common mechanism: the server offers {offer}, and this side can use {ours}{hint}"
+        )
     refused = None
     for one in fitting:
         if one.needs_tls and not secure:
@@ -80,6 +82,6 @@ def choose(offered: Iterable[str], mechanisms: Sequence[Mechanism], *, secure: b
             return one
     assert refused is not None
     raise InsecureTransport(
-        f"{refused.name} would send a secret readable to others, for there is no TLS, or TLS with verify=False, which "
-        "lets anybody be the server: use amqps:// and have the server checked, or say allow_insecure=True"
+        f"{refused.name} would send a secret that others can read, for there is no TLS, or TLS with verify=False, "
+        "which lets anybody be the server: use amqps:// and have the server checked, or set allow_insecure=True"
     )

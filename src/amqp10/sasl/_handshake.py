@@ -80,7 +80,7 @@ class ClientHandshake(_Handshake):
             RemoteProtocolError: nothing was chosen yet.
         """
         if self._exchange is None:
-            raise RemoteProtocolError("the server's word on a login that has not begun", "amqp:illegal-state")
+            raise RemoteProtocolError("the server sent an outcome before a login began", "amqp:illegal-state")
         self._exchange.finish(additional)
 
 

@@ -34,7 +34,7 @@ class _Bearer(ClientExchange):
 
     def finish(self, additional: bytes | None) -> None:
         if self._refused:
-            raise AuthenticationFailed("the server refused the token, and then said that it did not")
+            raise AuthenticationFailed("the server refused the token, and then reported success")
 
 
 class XOAuth2(Mechanism):
@@ -49,7 +49,7 @@ class XOAuth2(Mechanism):
 
     def __init__(self, user: str, token: str, *, allow_insecure: bool = False) -> None:
         if not user:
-            raise ValueError("the user name is empty")
+            raise ValueError("the user name must not be empty")
         _check(user, token)
         self.user = user
         self._message = encode(f"user={user}\1auth=Bearer {token}\1\1")

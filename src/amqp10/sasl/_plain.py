@@ -74,7 +74,7 @@ class Plain(Mechanism):
 
     def __init__(self, user: str, password: str, *, authzid: str = "", allow_insecure: bool = False) -> None:
         if not user:
-            raise ValueError("the user name is empty")
+            raise ValueError("the user name must not be empty")
         self.user = user
         self._message = b"\0".join((encode(authzid), encode(user), encode(password)))
         self._allow_insecure = allow_insecure

@@ -52,5 +52,5 @@ def encode(text: str) -> bytes:
     """
     # Not left to `str.encode`: its error keeps the whole text, which may be a password.
     if any(char == "\0" or "\ud800" <= char <= "\udfff" for char in text):
-        raise ValueError("a login must not have NUL or lone surrogates")
+        raise ValueError("a user name or password must not have NUL or lone surrogates")
     return text.encode()

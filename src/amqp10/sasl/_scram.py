@@ -178,7 +178,7 @@ class ScramClient(ClientExchange):
             signature = b""
         if self._server_signature is None or not hmac.compare_digest(signature, self._server_signature):
             raise AuthenticationFailed(
-                "the server could not prove that it knows the user: not the server it says it is"
+                "the server could not prove that it knows the user: it is not the server that it claims to be"
             )
         self._verified = True
 
@@ -195,7 +195,7 @@ class Scram(Mechanism):
     def __init__(self, user: str, password: str) -> None:
         prepared = prepare(user)
         if not prepared:
-            raise ValueError("the user name is empty")
+            raise ValueError("the user name must not be empty")
         self.user = user
         self._prepared = prepared
         self._password = prepare(password)
@@ -258,8 +258,8 @@ class ScramPlus(Scram):
     def exchange(self, hostname: str | None = None) -> ClientExchange:
         if not self._end_point:
             raise InsecureTransport(
-                f"{self.name} binds a login to the server's TLS certificate: there is no TLS, or its certificate has "
-                f"no hash for this (Ed25519); use amqps://, or a mechanism without -PLUS"
+                f"{self.name} binds the login to the server's TLS certificate, but there is no TLS, or its certificate "
+                "has no hash for this (Ed25519); use amqps://, or a mechanism without -PLUS"
             )
         return super().exchange(hostname)
 

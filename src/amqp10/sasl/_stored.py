@@ -63,7 +63,7 @@ class StoredKeys:
             salt, stored, server = (base64.b64decode(part, validate=True) for part in read.groups()[2:])
             keys[read[1]] = ScramKeys(salt, int(read[2]), b"", stored, server)
         if keys.keys() != DIGESTS.keys():
-            raise ValueError(f"the keys of a password are those for {', '.join(DIGESTS)}")
+            raise ValueError(f"the keys of a password must be for one of {', '.join(DIGESTS)}")
         return cls(keys)
 
     def fits(self, password: str) -> bool:

@@ -58,7 +58,7 @@ class FaultProxy:
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         if not parts.hostname or not parts.port:
-            raise ValueError("a FaultProxy stands in front of a URL with a host and a port")
+            raise ValueError("a FaultProxy needs a URL with a host and a port")
         self._server = parts.hostname, parts.port
         self._parts = parts
         self._port = 0

@@ -86,7 +86,7 @@ def exact(value: Any) -> Any:
         return "timestamp", (value - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
     if python is Timestamp:
         return "timestamp", int(value)
-    raise TypeError(f"a {python.__qualname__} is no AMQP value")
+    raise TypeError(f"a {python.__qualname__} is not an AMQP value")
 
 
 # Scalars

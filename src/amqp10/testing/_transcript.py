@@ -93,7 +93,7 @@ class Transcript:
                 self._items.append(item)
                 self.lines.append(f"< {HEADERS.get(item, item) if isinstance(item, bytes) else item}")
         except AmqpError as error:
-            raise self.mismatch(f"what came is not AMQP 1.0: {error}") from error
+            raise self.mismatch(f"the received data is not AMQP 1.0: {error}") from error
 
     def _next(self) -> bytes | Frame | None:
         if self._header_due:

@@ -59,7 +59,7 @@ class Field:
         if self.requires is not None and self.choices:
             raise ValueError(f"the field {self.name} cannot have both requires and choices")
         if self.keys is not None and self.type != "map":
-            raise ValueError(f"the field {self.name} is no map, and has no keys")
+            raise ValueError(f"keys need a field of type map, which {self.name} is not")
 
     @property
     def wire_name(self) -> str:

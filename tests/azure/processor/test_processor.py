@@ -396,7 +396,7 @@ async def test_until_signal_outside_of_the_block() -> None:
     """A processor that handles nothing says so, and does not wait for ever."""
     async with emulated() as hub:
         processor = EventProcessor(hub, Handled(), store=MemoryLeases(), **QUICK)
-        with pytest.raises(LocalProtocolError, match=r"this processor handles nothing.*inside the block"):
+        with pytest.raises(LocalProtocolError, match=r"this processor is not running.*inside the block"):
             await processor.until_signal()
         async with processor:
             processor.stop()
@@ -480,19 +480,23 @@ async def test_start() -> None:
     ("settings", "error", "words"),
     [
         ({"interval": 10, "expiry": 15}, ValueError, "expiry at least twice as much, not 10 and 15"),
-        ({"interval": 0}, ValueError, "interval is more than 0"),
-        ({"concurrency": 0}, ValueError, "concurrency is 1 at least, not 0"),
-        ({"attempts": 0}, ValueError, "attempts is 1 at least"),
-        ({"checkpoint_events": 0}, ValueError, "checkpoint_events is 1 at least"),
-        ({"checkpoint_interval": -1}, ValueError, "seconds from 0 on"),
+        ({"interval": 0}, ValueError, "interval must be more than 0"),
+        ({"concurrency": 0}, ValueError, "concurrency must be at least 1, not 0"),
+        ({"attempts": 0}, ValueError, "attempts must be at least 1"),
+        ({"checkpoint_events": 0}, ValueError, "checkpoint_events must be at least 1"),
+        ({"checkpoint_interval": -1}, ValueError, "must be 0 seconds or more"),
         ({"initial_delay": 2, "max_delay": 1}, ValueError, "initial_delay <= max_delay, not 2 and 1"),
         ({"after_failure": "retry"}, ValueError, "one of raise, stop, skip, not 'retry'"),
-        ({"group": ""}, ValueError, "group is not empty"),
-        ({"name": ""}, ValueError, "name is not empty"),
-        ({"name": "a\udc80"}, ValueError, r"name has no lone surrogates, as UTF-8 has none, but 'a\\udc80' has one"),
-        ({"name": b"a"}, TypeError, "name is a str"),
-        ({"start": "@latest"}, TypeError, "start is an EventPosition"),
-        ({"handler": None}, TypeError, "handler is a function"),
+        ({"group": ""}, ValueError, "group must not be empty"),
+        ({"name": ""}, ValueError, "name must not be empty"),
+        (
+            {"name": "a\udc80"},
+            ValueError,
+            r"name must not have lone surrogates, which UTF-8 cannot encode, unlike 'a\\udc80'",
+        ),
+        ({"name": b"a"}, TypeError, "name must be a str"),
+        ({"start": "@latest"}, TypeError, "start must be an EventPosition"),
+        ({"handler": None}, TypeError, "handler must be a function"),
     ],
 )
 async def test_wrong(settings: dict[str, Any], error: type[Exception], words: str) -> None:
@@ -508,7 +512,7 @@ async def test_once() -> None:
     async with emulated() as hub:
         async with EventProcessor(hub, Handled(), store=MemoryLeases(), **QUICK) as processor:
             assert "4 partitions, 0 handled" in repr(processor)
-            with pytest.raises(LocalProtocolError, match="begun by `async with` once"):
+            with pytest.raises(LocalProtocolError, match="entered by `async with` only once"):
                 await processor.__aenter__()
 
 
@@ -520,5 +524,5 @@ async def test_other_file(tmp_path: Path) -> None:
     for path, words in ((tmp_path / "other", "name another file"), (tmp_path / "no" / "such", "unable to open")):
         with pytest.raises(StoreError, match=words):
             await SQLiteLeases(path).leases(ConsumerGroup("host", "hub", "group"))
-    with pytest.raises(ValueError, match="timeout is more than 0"):
+    with pytest.raises(ValueError, match="timeout must be more than 0"):
         SQLiteLeases("x", timeout=0)

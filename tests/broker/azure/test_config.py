@@ -106,13 +106,13 @@ class TestRead:
             ({"LockDuration": "1 minute"}, ".LockDuration is a duration such as .*, not '1 minute'"),
             ({"LockDuration": "P"}, "LockDuration is a duration"),
             ({"LockDuration": "PT0S"}, "LockDuration is longer than nothing, not 'PT0S'"),
-            ({"LockDuration": "PT6M"}, "LockDuration is PT5M at most, not 'PT6M'"),
+            ({"LockDuration": "PT6M"}, "LockDuration must be PT5M or less, not 'PT6M'"),
             ({"LockDuration": 60}, "LockDuration is a duration .*, not 60"),
-            ({"MaxDeliveryCount": 0}, "MaxDeliveryCount is a number of 1 at least, not 0"),
-            ({"MaxDeliveryCount": True}, "MaxDeliveryCount is a number of 1 at least, not True"),
-            ({"RequiresDuplicateDetection": "yes"}, "RequiresDuplicateDetection is true or false, not 'yes'"),
+            ({"MaxDeliveryCount": 0}, "MaxDeliveryCount must be a number of 1 or more, not 0"),
+            ({"MaxDeliveryCount": True}, "MaxDeliveryCount must be a number of 1 or more, not True"),
+            ({"RequiresDuplicateDetection": "yes"}, "RequiresDuplicateDetection must be true or false, not 'yes'"),
             ({"ForwardTo": 3}, "ForwardTo is a string, not 3"),
-            ({"RequiresSession": 1}, "RequiresSession is true or false, not 1"),
+            ({"RequiresSession": 1}, "RequiresSession must be true or false, not 1"),
             ({"LockDuraton": "PT1M"}, "Properties has the members .*LockDuration.*, not 'LockDuraton'"),
         ],
     )
@@ -138,7 +138,7 @@ class TestRead:
             ),
             (
                 document({"Name": "q", "Properties": {"ForwardTo": "other"}}),
-                "'q' forwards to 'other', which is no queue",
+                "'q' forwards to 'other', which is not a queue",
             ),
             (document({"Name": "q"}, Topics=[{"Name": "Q"}]), r"Topics\[0\].Name differs from that of .*Queues\[0\]"),
             (
@@ -152,7 +152,7 @@ class TestRead:
             ),
             (
                 topics({"Name": "r", "Properties": {"FilterType": "Correlation", "CorrelationFilter": {}}}),
-                r"Rules\[0\]: a correlation filter compares one field or property at least",
+                r"Rules\[0\]: a correlation filter must compare at least one field or property",
             ),
             (
                 topics({"Name": "r", "Properties": {"FilterType": "Correlation", "CorrelationFilter": {"Color": "x"}}}),
@@ -177,14 +177,17 @@ class TestPython:
     @pytest.mark.parametrize(
         ("settings", "said"),
         [
-            ({"lock_duration": 301.0}, "lock_duration is more than 0 seconds and 300 at most: 301"),
-            ({"lock_duration": 0.0}, "lock_duration is more than 0"),
-            ({"max_delivery_count": 0}, "max_delivery_count is 1 or more, not 0"),
-            ({"ttl": 0.0}, "ttl is more than 0 seconds, or None, not 0"),
-            ({"ttl": float("inf")}, "ttl is more than 0 seconds, or None, not inf"),
-            ({"duplicate_window": -1.0}, "duplicate_window is more than 0 seconds, or None, not -1"),
-            ({"requires_session": True, "forward_to": "p"}, "queue 'q' passes all on: it has no sessions"),
-            ({"max_size": 0}, "max_size is 1 or more, not 0"),
+            ({"lock_duration": 301.0}, "lock_duration must be more than 0 and at most 300 seconds, not 301"),
+            ({"lock_duration": 0.0}, "lock_duration must be more than 0"),
+            ({"max_delivery_count": 0}, "max_delivery_count must be 1 or more, not 0"),
+            ({"ttl": 0.0}, "ttl must be more than 0 seconds, or None, not 0"),
+            ({"ttl": float("inf")}, "ttl must be more than 0 seconds, or None, not inf"),
+            ({"duplicate_window": -1.0}, "duplicate_window must be more than 0 seconds, or None, not -1"),
+            (
+                {"requires_session": True, "forward_to": "p"},
+                "queue 'q' forwards all its messages, so it cannot require sessions",
+            ),
+            ({"max_size": 0}, "max_size must be 1 or more, not 0"),
         ],
     )
     def test_wrong_settings(self, settings: dict[str, Any], said: str) -> None:
@@ -211,36 +214,45 @@ class TestPython:
     @pytest.mark.parametrize(
         ("make", "said"),
         [
-            (lambda: untyped.AzureConfig("orders"), r"queues is a list, not a str: write queues=\['orders'\]"),
+            (lambda: untyped.AzureConfig("orders"), r"queues must be a list, not a str: write queues=\['orders'\]"),
             (lambda: untyped.AzureConfig(topics="t"), r"write topics=\[TopicConfig\('t'\)\]"),
             (lambda: untyped.AzureConfig(event_hubs="h"), r"write event_hubs=\['h'\]"),
-            (lambda: untyped.AzureConfig(untyped.QueueConfig("q")), r"queues is a list, not QueueConfig\(name='q'"),
-            (lambda: untyped.AzureConfig([5]), r"queues\[0\] is an amqp10\.broker\.azure\.QueueConfig, not the int 5"),
+            (
+                lambda: untyped.AzureConfig(untyped.QueueConfig("q")),
+                r"queues must be a list, not QueueConfig\(name='q'",
+            ),
+            (
+                lambda: untyped.AzureConfig([5]),
+                r"queues\[0\] must be an amqp10\.broker\.azure\.QueueConfig, not the int 5",
+            ),
             (
                 lambda: untyped.AzureConfig(["q"], ["t"]),
-                r"topics\[0\] is an amqp10.broker.azure.TopicConfig, not the str 't'",
+                r"topics\[0\] must be an amqp10.broker.azure.TopicConfig, not the str 't'",
             ),
             (
                 lambda: untyped.AzureConfig([untyped.TopicConfig("t")]),
-                r"queues\[0\] is an .*QueueConfig, not the .*\.TopicConfig",
+                r"queues\[0\] must be an .*QueueConfig, not the .*\.TopicConfig",
             ),
             (lambda: untyped.TopicConfig("t", "all"), r"write subscriptions=\['all'\]"),
-            (lambda: untyped.TopicConfig("t", [5]), r"subscriptions\[0\] is an .*\.SubscriptionConfig, not the int 5"),
+            (
+                lambda: untyped.TopicConfig("t", [5]),
+                r"subscriptions\[0\] must be an .*\.SubscriptionConfig, not the int 5",
+            ),
             (lambda: untyped.EventHubConfig("h", 2, "kitchen"), r"write consumer_groups=\['kitchen'\]"),
-            (lambda: untyped.EventHubConfig("h", 2, [5]), r"consumer_groups\[0\] is a str, not the int 5"),
+            (lambda: untyped.EventHubConfig("h", 2, [5]), r"consumer_groups\[0\] must be a str, not the int 5"),
             (
                 lambda: untyped.SubscriptionConfig("s", rules="a = 1"),
                 r"write rules=\[Rule\(\"NAME\", SqlFilter\('a = 1'\)\)\]",
             ),
             (
                 lambda: untyped.SubscriptionConfig("s", rules=["a"]),
-                r"rules\[0\] is an amqp10.broker.azure.Rule, not the str 'a'",
+                r"rules\[0\] must be an amqp10.broker.azure.Rule, not the str 'a'",
             ),
-            (lambda: untyped.Rule("r", "a = 1"), "filter is a SqlFilter, .* or FalseFilter, not the str 'a = 1'"),
-            (lambda: untyped.Rule(5), "the name of a rule is a str, not the int 5"),
-            (lambda: untyped.Rule("r", action=5), "action is a str, not the int 5"),
-            (lambda: untyped.SqlFilter(5), "expression is a str, not the int 5"),
-            (lambda: untyped.QueueConfig(5), "the name of a queue is a str, not the int 5"),
+            (lambda: untyped.Rule("r", "a = 1"), "filter must be a SqlFilter, .* or FalseFilter, not the str 'a = 1'"),
+            (lambda: untyped.Rule(5), "the name of a rule must be a str, not the int 5"),
+            (lambda: untyped.Rule("r", action=5), "action must be a str, not the int 5"),
+            (lambda: untyped.SqlFilter(5), "expression must be a str, not the int 5"),
+            (lambda: untyped.QueueConfig(5), "the name of a queue must be a str, not the int 5"),
         ],
     )
     def test_wrong_kinds(self, make: Any, said: str) -> None:
@@ -255,7 +267,7 @@ class TestPython:
 
     def test_no_other_queue_of_the_name(self) -> None:
         """What a broker begins with cannot be an entity and a queue of its own kind."""
-        with pytest.raises(ValueError, match="there is a node 'orders' already"):
+        with pytest.raises(ValueError, match="a node 'orders' exists already"):
             Broker(azure=AzureConfig(["orders"]), queues=["orders"])
 
 
@@ -265,7 +277,7 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     path.write_text("{}", encoding="utf-16")
     with pytest.raises(ValueError, match=r"Config\.json: 'utf-8' codec"):
         AzureConfig.read(path)
-    with pytest.raises(ValueError, match="ttl is more than 0 seconds"):
+    with pytest.raises(ValueError, match="ttl must be more than 0 seconds"):
         QueueConfig("q", ttl=float("nan"))
 
 
@@ -291,10 +303,13 @@ class TestHubs:
         ("text", "words"),
         [
             (hubs({"Name": "eh"}), r"Entities\[0\] lacks the member PartitionCount"),
-            (hubs({"Name": "eh", "PartitionCount": "x"}), r"PartitionCount is a number of 1 at least, not 'x'"),
-            (hubs({"Name": "eh", "PartitionCount": "0"}), r"PartitionCount is a number of 1 at least, not 0"),
-            (hubs({"Name": "eh", "PartitionCount": "2000"}), r"Entities\[0\]: partitions is 1 to 1024, not 2000"),
-            (hubs({"Name": "a/b", "PartitionCount": "1"}), r"Entities\[0\]: the name of an event hub has no '/'"),
+            (hubs({"Name": "eh", "PartitionCount": "x"}), r"PartitionCount must be a number of 1 or more, not 'x'"),
+            (hubs({"Name": "eh", "PartitionCount": "0"}), r"PartitionCount must be a number of 1 or more, not 0"),
+            (hubs({"Name": "eh", "PartitionCount": "2000"}), r"Entities\[0\]: partitions must be 1 to 1024, not 2000"),
+            (
+                hubs({"Name": "a/b", "PartitionCount": "1"}),
+                r"Entities\[0\]: the name of an event hub must not have a '/'",
+            ),
             (hubs(*[{"Name": "eh", "PartitionCount": "1"}] * 2), r"differs from that of"),
             (hubs(Type="Kafka"), "Type is EventHub, not 'Kafka'"),
             (
@@ -311,10 +326,10 @@ class TestHubs:
     @pytest.mark.parametrize(
         ("make", "words"),
         [
-            (lambda: EventHubConfig("hub", 0), "partitions is 1 to 1024"),
+            (lambda: EventHubConfig("hub", 0), "partitions must be 1 to 1024"),
             (lambda: EventHubConfig("hub", consumer_groups=["a", "A"]), "two consumer groups have the name 'A'"),
-            (lambda: EventHubConfig("hub", consumer_groups=["a/b"]), "no '/' in it"),
-            (lambda: EventHubConfig("hub", retention=0), "retention is more than 0 seconds"),
+            (lambda: EventHubConfig("hub", consumer_groups=["a/b"]), "must not have a '/'"),
+            (lambda: EventHubConfig("hub", retention=0), "retention must be more than 0 seconds"),
             (lambda: AzureConfig(["hub"], event_hubs=["Hub"]), "two entities have the name 'Hub'"),
             (lambda: AzureConfig(["Hub/Partitions/0"], event_hubs=["hub"]), "is an address of the event hub 'hub'"),
         ],

@@ -15,5 +15,5 @@ def test_connection_string() -> None:
     assert connection_string("amqps://me:it@host/", SasRule("r", "k")) == (
         "Endpoint=sb://host;SharedAccessKeyName=r;SharedAccessKey=k;"
     )
-    with pytest.raises(ValueError, match="begins with amqp:// or amqps://, not to 'ws://host'"):
+    with pytest.raises(ValueError, match="begins with amqp:// or amqps://, not 'ws://host'"):
         connection_string("ws://host")

@@ -151,11 +151,14 @@ async def test_the_answer_says_exactly_what_is_applied(given: Filter) -> None:
 
 REFUSED: list[tuple[dict[Any, Any], str]] = [
     ({"s": Selector("region = ").described}, "character 10: expected a value or a name: region = >>>"),
-    ({"s": Described(Symbol("apache.org:selector-filter:string"), 5)}, "a selector is a string"),
+    ({"s": Described(Symbol("apache.org:selector-filter:string"), 5)}, "a selector must be a string"),
     ({"s": SqlFilter("a BETWEEN 1 AND 2").described}, "SQL filter, character 3"),
     ({"s": SqlFilter("").described}, "SQL filter, character 1"),
-    ({"s": "region = 'eu'"}, "no described value"),
-    ({"s": PropertiesFilter(subject="x").described, "t": Described(Symbol("amqp:properties-filter"), [])}, "no map"),
+    ({"s": "region = 'eu'"}, "must be a described value"),
+    (
+        {"s": PropertiesFilter(subject="x").described, "t": Described(Symbol("amqp:properties-filter"), [])},
+        "must be a map",
+    ),
     ({"e": EventPosition.latest().described}, "character 1: amqp has no field"),
     ({f"f{n}": Selector("a = 1").described for n in range(17)}, "more than 16 filters"),
 ]

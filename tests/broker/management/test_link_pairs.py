@@ -145,14 +145,14 @@ def test_too_large_an_answer(wire: Wire) -> None:
 def test_not_paired(wire: Wire, sends: bool) -> None:
     """A link to the node that says of no pair is refused, and why; nothing is made of that name."""
     _ = wire.send_to("/management", settle_mode="settled") if sends else wire.receive_from("/management")
-    assert str(wire.refusal()) == "amqp:invalid-field: a link to /management has the property paired: true"
+    assert str(wire.refusal()) == "amqp:invalid-field: a link to /management must have the property paired: true"
     assert "/management" not in wire.router.nodes
 
 
 def test_unsettled(wire: Wire) -> None:
-    """Requests are sent settled; a link that says otherwise is refused."""
+    """Requests must be sent settled; a link that says otherwise is refused."""
     wire.send_to("/management", settle_mode="unsettled", properties=PAIRED)
-    assert str(wire.refusal()) == "amqp:invalid-field: requests to /management are sent settled"
+    assert str(wire.refusal()) == "amqp:invalid-field: requests to /management must be sent settled"
 
 
 def test_nobody_answers_at_the_drafts_node(wire: Wire) -> None:

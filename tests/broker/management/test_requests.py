@@ -254,5 +254,5 @@ class Sing(Request[None]):
 
 def test_unknown(ask: Asking) -> None:
     """A request that is some dialect's own is refused by its name."""
-    with pytest.raises(Refused, match="no Sing here"):
+    with pytest.raises(Refused, match="does not support the request Sing"):
         ask(Sing())

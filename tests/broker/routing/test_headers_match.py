@@ -46,7 +46,7 @@ def test_kinds_of_numbers() -> None:
 @pytest.mark.parametrize("kind", ["none", 1, ["all"], True])
 def test_no_such_match(kind: Any) -> None:
     """Another x-match is refused when it is bound."""
-    with pytest.raises(NoMatch, match="x-match is one of all, any"):
+    with pytest.raises(NoMatch, match="x-match must be one of all, any"):
         header_match({"x-match": kind})
 
 

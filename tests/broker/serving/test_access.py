@@ -49,7 +49,7 @@ def test_open_to_all_only_on_demand(host: str) -> None:
 def test_no_host(host: str) -> None:
     """A URL where a host belongs is said to be one, without its password, and where its parts go."""
     with pytest.raises(
-        ValueError, match=r"host=\.\.\.\) is a name or address .* such as '127.0.0.1', not .* port="
+        ValueError, match=r"host=\.\.\.\) must be a name or address .* such as '127.0.0.1', not .* port="
     ) as error:
         Broker(host, users={"ann": "secret"})
     assert "secret" not in str(error.value)

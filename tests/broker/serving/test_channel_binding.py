@@ -135,7 +135,7 @@ async def test_foreign_context(authority: CertificateAuthority, files: Certifica
     async with Broker(users={"ann": "secret"}, tls=context) as broker:
         async with Connection(with_login(broker.url), tls=ours) as connection:
             assert connection.mechanism == "SCRAM-SHA-512"
-        with pytest.raises(AuthenticationFailed, match="we can do SCRAM-SHA-256-PLUS"):
+        with pytest.raises(AuthenticationFailed, match="this side can use SCRAM-SHA-256-PLUS"):
             async with Connection(broker.url, tls=ours, sasl=ScramSha256Plus("ann", "secret")):
                 pass
 
@@ -149,6 +149,6 @@ async def test_insists(authority: CertificateAuthority, files: CertificateFiles)
             async with Connection(broker.url, tls=TLS(ca=authority.ca), sasl=insisting):
                 pass
     async with Broker(users={"ann": "secret"}) as broker:
-        with pytest.raises(AuthenticationFailed, match="we can do SCRAM-SHA-256-PLUS"):
+        with pytest.raises(AuthenticationFailed, match="this side can use SCRAM-SHA-256-PLUS"):
             async with Connection(broker.url, sasl=ScramSha256Plus("ann", "secret")):
                 pass

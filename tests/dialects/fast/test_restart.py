@@ -162,7 +162,7 @@ def test_other_content() -> None:
     assert lines == ["< handle-ready(handle_id=1)"]
     lines = said(pair, encode_command(HandleSend(handle_id=1, fragment_size=5, recovery=True), b"hello"))
     assert len(lines) == 1
-    assert lines[0].startswith("< handle-close(handle_id=1, reply_code=542, reply_text='a body is not what its hash")
+    assert lines[0].startswith("< handle-close(handle_id=1, reply_code=542, reply_text='a body does not match its hash")
     assert not theirs.incoming
 
 

@@ -88,7 +88,7 @@ def test_many_that_are_not_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     (refused,) = served.says(part(numbers[4], head + PART))
     assert isinstance(refused, HandleClose)
     assert (refused.handle_id, refused.reply_code) == (numbers[4], 506)
-    assert "not whole" in refused.reply_text
+    assert "incomplete messages" in refused.reply_text
     # A whole message is none of them; and when another is whole, there is room again.
     small = MessageHead(body_size=1).write() + b"x"
     assert served.says(part(1, small, partial=False, tag=1)) == [done(1)]

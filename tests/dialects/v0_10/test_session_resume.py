@@ -140,7 +140,7 @@ def test_what_is_said_meanwhile() -> None:
 
 
 def test_forgotten() -> None:
-    """A server that does not have the session any more: links and session end, as by a loss."""
+    """A server that no longer has the session any more: links and session end, as by a loss."""
     client, server, line = pair()
     client.on_open = lambda engine: (client.begin(timeout=100), client.sender())  # type: ignore[assignment]
     line.run()
@@ -150,7 +150,7 @@ def test_forgotten() -> None:
     errors = [each.error for each in client.ended if isinstance(each, SessionUnmapped)]
     assert len(errors) == 1
     assert isinstance(errors[0], ConnectionLost)
-    assert "does not have the session" in str(errors[0])
+    assert "no longer has the session" in str(errors[0])
     assert client.engine.opened
 
 

@@ -167,7 +167,7 @@ def test_required() -> None:
 
 def test_unknown_flags() -> None:
     """A flag of no field cannot be skipped, so it is an error."""
-    with pytest.raises(DecodeError, match="of no field"):
+    with pytest.raises(DecodeError, match="of unknown fields"):
         decode_control(bytes.fromhex("02010004"))
 
 

@@ -102,7 +102,7 @@ async def test_a_port_of_tls(answer: bytes) -> None:
 async def test_says_nothing() -> None:
     """Who hangs up on every header may be a gateway whose broker is away: no connection, and not another protocol."""
     async with serving({}) as url:
-        with pytest.raises(ConnectionLost, match="answers no header of AMQP: if that port speaks TLS"):
+        with pytest.raises(ConnectionLost, match="does not answer any AMQP header: if that port speaks TLS"):
             await chosen([V1_0, OLDER], url)
 
 
@@ -137,11 +137,11 @@ async def test_an_answer_that_is_kept_back(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("amqp10.net._connecting.probe.ask", counting)
     async with serving({OLDER.headers[0]: b"\x01"}) as url:
         assert await chosen([V1_0, OLDER], url) == "0-9-1"
-        with pytest.raises(ConnectionLost, match=r"says nothing to the header of 1\.0"):
+        with pytest.raises(ConnectionLost, match=r"does not answer the header of 1\.0"):
             await chosen([V1_0, OLDER], url, secret=True)
         monkeypatch.setattr("amqp10.net._connecting.probe.connect", with_tls)
         asked.clear()
-        with pytest.raises(ConnectionLost, match=r"says nothing to the header of 1\.0"):
+        with pytest.raises(ConnectionLost, match=r"does not answer the header of 1\.0"):
             await chosen([V1_0, OLDER], url)
         assert asked == [SASL, SASL, SASL, OLDER.headers[0]]
 

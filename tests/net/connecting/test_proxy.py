@@ -132,7 +132,7 @@ async def test_the_proxy_cannot_reach_it() -> None:
         (b"HTTP/1.0 599 Odd\r\n\r\n", r"answered 599 \(a status of its own\)"),
         (b"HTTP/1.1 407\r\nProxy-Authenticate: Negotiate\r\n\r\n", "answered 407"),
         (b"HTTP/1.1 302 Found\r\nLocation: http://login?token=x\r\n\r\n", r"answered 302 \(Found\)$"),
-        (b"HTTP/1.1 200 OK\r\n\r\nAMQP\0\1\0\0", "words of its own"),
+        (b"HTTP/1.1 200 OK\r\n\r\nAMQP\0\1\0\0", "data of its own"),
         (b"HTTP/1.1 200 OK\r\nX: ", "closed the connection"),
         (b"HTTP/1.1 200", "closed the connection"),
         (b"", "closed the connection"),

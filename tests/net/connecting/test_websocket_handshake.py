@@ -151,7 +151,7 @@ async def test_redirected() -> None:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (lambda key: switching(key, subprotocol=None), "does not take the subprotocol amqp"),
+        (lambda key: switching(key, subprotocol=None), "does not accept the subprotocol amqp"),
         (lambda key: switching(key, subprotocol="mqtt"), "unrecognized subprotocol mqtt"),
         (
             lambda key: switching(key, extra="Sec-WebSocket-Extensions: permessage-deflate\r\n"),
@@ -369,7 +369,7 @@ async def test_bad_requests(data: bytes, status: int) -> None:
     """HTTP that asks for no WebSocket, or is none: answered with its status, in bounded memory, and closed."""
     result, peer = await served(data)
     assert isinstance(result, ConnectionLost)
-    assert "no WebSocket for the peer" in str(result)
+    assert "the WebSocket handshake with the peer failed" in str(result)
     head = await peer.head()
     assert head.startswith(f"HTTP/1.1 {status} ")
     assert headers_of(head)["connection"] == "close"
@@ -380,7 +380,7 @@ async def test_gone_within_its_request() -> None:
     ours, theirs = memory_streams()
     await theirs.send(b"GET / HTTP/1.1\r\nHost")
     await theirs.aclose()
-    with pytest.raises(ConnectionLost, match="gone before it was served"):
+    with pytest.raises(ConnectionLost, match="disconnected before it was served"):
         await accept_websocket(ours, (), LOCAL)
 
 

@@ -124,7 +124,7 @@ async def test_unix(tmp_path: Path, authority: CertificateAuthority) -> None:
         assert facts.secure
         await round_trip(stream)
         assert echo.facts == [StreamFacts(secure=True, peer="a local socket")]
-        with pytest.raises(ValueError, match="no TLS"):
+        with pytest.raises(ValueError, match="cannot use TLS"):
             await connect(endpoint, TLS())
 
 
@@ -204,7 +204,7 @@ async def test_client_certificates_refused(
             await round_trip(stream)
         await echo.served.wait()
         assert not echo.facts
-        assert str(echo.errors[0]).startswith("no TLS with 127.0.0.1:")
+        assert str(echo.errors[0]).startswith("the TLS handshake with 127.0.0.1:")
         assert isinstance(echo.errors[0].__cause__, ssl.SSLError)
 
 

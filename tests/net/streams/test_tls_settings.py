@@ -128,7 +128,7 @@ def test_contradictions(authority: CertificateAuthority) -> None:
     """Two sources of a certificate, or a key without one."""
     with pytest.raises(ValueError, match="not both"):
         TLS(certificate="a", pkcs12="b")
-    with pytest.raises(ValueError, match="goes with a certificate"):
+    with pytest.raises(ValueError, match="needs a certificate"):
         TLS(key="a")
 
 

@@ -80,7 +80,7 @@ async def test_a_key_in_the_url() -> None:
         async with opened_by("k%2F%2B%3D") as opened, opened.sender("orders"):
             pass
         async with opened_by("wrong") as opened:
-            with pytest.raises(AuthenticationFailed, match="not signed with the key of a rule"):
+            with pytest.raises(AuthenticationFailed, match="not signed with the key of a known rule"):
                 await opened.sender("orders").__aenter__()
 
 

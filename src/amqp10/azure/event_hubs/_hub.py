@@ -67,7 +67,9 @@ class EventHub(NamespaceClient):
         namespace = Namespace.read(where, credential, scope=_SCOPE, entity_of=lambda address: self.name, clock=clock)
         hub = name if name is not None else namespace.entity
         if not hub or "/" in hub:
-            raise ValueError(f"say the name of the hub, as the connection string has no EntityPath: not {hub!r:.200}")
+            raise ValueError(
+                f"hub must be the name of an event hub, for the connection string has no EntityPath, not {hub!r:.200}"
+            )
         if namespace.entity is not None and hub.casefold() != namespace.entity.casefold():
             raise ValueError(
                 f"the connection string is for {namespace.entity!r} alone (EntityPath), and {hub!r} is asked for: "
@@ -91,7 +93,7 @@ class EventHub(NamespaceClient):
             ValueError: a partition and a publisher are given, or an empty name, or a number less than 0.
         """
         if (partition is not None and publisher is not None) or publisher == "":
-            raise ValueError("a sender is to one partition, or of one publisher, or neither: None is for neither")
+            raise ValueError("a sender can be for a partition or for a publisher, not for both: leave one out")
         address = self.name
         if partition is not None:
             address += f"/Partitions/{partition_id(partition)}"
@@ -128,16 +130,16 @@ class EventHub(NamespaceClient):
         """
         partition = partition_id(partition)
         if not group:
-            raise ValueError("group is the name of a consumer group, as '$Default', and not empty")
+            raise ValueError("group must be the name of a consumer group, such as '$Default', and not empty")
         if not isinstance(start, EventPosition):
             raise TypeError(
-                f"start is an EventPosition, not {start!r}: EventPosition.first() is the oldest event, "
-                "EventPosition.offset(...) goes on behind a checkpoint"
+                f"start must be an EventPosition, not {start!r}: EventPosition.first() is the oldest event, "
+                "EventPosition.offset(...) continues after a checkpoint"
             )
         if owner_level is not None and not 0 <= owner_level < 1 << 63:
-            raise ValueError(f"owner_level is 0 or more, or None, not {owner_level}")
+            raise ValueError(f"owner_level must be 0 or more, or None, not {owner_level}")
         if prefetch < 1:
-            raise ValueError(f"prefetch is 1 or more, not {prefetch}")
+            raise ValueError(f"prefetch must be 1 or more, not {prefetch}")
         source = Source(
             f"{self.name}/ConsumerGroups/{group}/Partitions/{partition}", filter={POSITION: start.described}
         )

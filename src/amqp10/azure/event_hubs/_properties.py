@@ -79,7 +79,7 @@ class HubManagement:
         said = await self._read("com.microsoft:eventhub")
         found = said.get("partition_ids")
         if not isinstance(found, list) or not found:
-            raise RemoteProtocolError(f"the node {_NODE} does not say which partitions {self._hub!r} has")
+            raise RemoteProtocolError(f"the answer of the node {_NODE} lacks the partitions of {self._hub!r}")
         partitions = tuple(str(each) for each in found)
         return HubProperties(str(said.get("name") or self._hub), moment(said.get("created_at")), partitions)
 
@@ -88,7 +88,7 @@ class HubManagement:
         said = await self._read("com.microsoft:partition", partition=partition)
         first, last = said.get("begin_sequence_number"), said.get("last_enqueued_sequence_number")
         if not isinstance(first, int) or not isinstance(last, int):
-            raise RemoteProtocolError(f"the node {_NODE} does not say which events partition {partition!r} has")
+            raise RemoteProtocolError(f"the answer of the node {_NODE} lacks the events of partition {partition!r}")
         return PartitionProperties(
             partition,
             int(first),

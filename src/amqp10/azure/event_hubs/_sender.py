@@ -85,7 +85,7 @@ class EventSender(NamespaceSender):
         """
         if isinstance(event, MessageBatch):
             if key is not None:
-                raise ValueError("a batch has its key from the beginning: sender.batch(key=...)")
+                raise ValueError("a batch gets its key when it is made: sender.batch(key=...)")
         else:
             event = _keyed(event, self._checked(key))
         await self._send(event)
@@ -128,9 +128,9 @@ class EventSender(NamespaceSender):
 
     def _checked(self, key: str | None) -> str | None:
         if key is not None and not isinstance(key, str):
-            raise TypeError(f"key is a str, not {key!r}: key=str(...)")
+            raise TypeError(f"key must be a str, not {key!r}: use key=str(...)")
         if key is not None and not self._keyed:
-            raise ValueError(f"a sender to one partition, or of a publisher, takes no key: {key!r:.200}")
+            raise ValueError(f"a sender for a partition or publisher accepts no key: {key!r:.200}")
         if key is not None and not 1 <= len(key) <= _LONGEST_KEY:
             raise ValueError(f"a key must have 1 to {_LONGEST_KEY} characters, not {len(key)}")
         return key

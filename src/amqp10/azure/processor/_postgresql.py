@@ -63,7 +63,7 @@ class PostgreSQLLeases:
             text = f"PostgreSQLLeases needs psycopg ({error}): pip install 'amqp10[azure-postgresql]' 'psycopg[binary]'"
             raise Unsupported(text) from error
         if not isinstance(pool, Pool):
-            raise TypeError(f"pool is a psycopg_pool.ConnectionPool, not {pool!r}")
+            raise TypeError(f"pool must be a psycopg_pool.ConnectionPool, not {pool!r}")
         self._pool = pool
         self._tuples = tuple_row
         self._failed: type[Exception] = Error

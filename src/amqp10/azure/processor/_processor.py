@@ -180,9 +180,11 @@ class EventProcessor:
         drain_timeout: float = 30.0,
     ) -> None:
         if not callable(handler):
-            raise TypeError(f"handler is a function that takes an event, such as `async def`, not {handler!r:.200}")
+            raise TypeError(
+                f"handler must be a function that takes an event, such as `async def`, not {handler!r:.200}"
+            )
         if not isinstance(start, EventPosition):
-            raise TypeError(f"start is an EventPosition, as EventPosition.latest(), not {start!r:.200}")
+            raise TypeError(f"start must be an EventPosition, such as EventPosition.latest(), not {start!r:.200}")
         for what, number in (
             ("concurrency", concurrency),
             ("batch_size", batch_size),
@@ -191,17 +193,19 @@ class EventProcessor:
             ("checkpoint_events", checkpoint_events),
         ):
             if number is not None and number < 1:
-                raise ValueError(f"{what} is 1 at least, not {number}")
+                raise ValueError(f"{what} must be at least 1, not {number}")
         if not 0 <= initial_delay <= max_delay < math.inf:
-            raise ValueError(f"0 <= initial_delay <= max_delay, not {initial_delay} and {max_delay}")
+            raise ValueError(
+                f"the delays must satisfy 0 <= initial_delay <= max_delay, not {initial_delay} and {max_delay}"
+            )
         if not max_wait >= 0 or not drain_timeout >= 0 or not checkpoint_interval >= 0:
-            raise ValueError("max_wait, drain_timeout and checkpoint_interval are seconds from 0 on")
+            raise ValueError("max_wait, drain_timeout and checkpoint_interval must be 0 seconds or more")
         if after_failure not in get_args(AfterFailure):
-            raise ValueError(f"after_failure is one of {', '.join(get_args(AfterFailure))}, not {after_failure!r}")
+            raise ValueError(f"after_failure must be one of {', '.join(get_args(AfterFailure))}, not {after_failure!r}")
         if not 0 < interval <= expiry / 2:
             raise ValueError(
-                f"interval is more than 0, and expiry at least twice as much, not {interval} and {expiry}: a lease "
-                "that is renewed late must not be lost"
+                f"interval must be more than 0, and expiry at least twice as much, not {interval} and {expiry}: a "
+                "lease that is renewed late must not be lost"
             )
         check_text("group", group)
         if name is not None:

@@ -46,7 +46,7 @@ class SQLiteLeases:
 
     def __init__(self, path: str | PathLike[str], *, timeout: float = 10.0) -> None:
         if not timeout > 0:
-            raise ValueError(f"timeout is more than 0 seconds, not {timeout}")
+            raise ValueError(f"timeout must be more than 0 seconds, not {timeout}")
         self._path = fspath(path)
         self._timeout = timeout
 
@@ -167,7 +167,7 @@ def _opened(path: str, timeout: float) -> Iterator[Callable[..., sqlite3.Cursor]
                 run(statement)
             run(f"PRAGMA application_id = {_APPLICATION}")
         elif application != _APPLICATION:
-            raise StoreError(f"{path}: a database, but none of the leases of event hubs: name another file")
+            raise StoreError(f"{path}: a database without the leases of event hubs: name another file")
         yield run
         run("COMMIT")
 

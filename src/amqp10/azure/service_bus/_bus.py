@@ -142,9 +142,9 @@ class ServiceBus(NamespaceClient):
             ValueError: no name is given, or the session id, the mode or prefetch makes no sense.
         """
         if not isinstance(session_id, str):
-            raise TypeError(f"session_id is a str, not {session_id!r}: give a session id, or use next_session()")
+            raise TypeError(f"session_id must be a str, not {session_id!r}: give a session id, or use next_session()")
         if len(session_id) > _LONGEST_SESSION:
-            raise ValueError(f"session_id has {_LONGEST_SESSION} characters at most, not {len(session_id)}")
+            raise ValueError(f"session_id must have at most {_LONGEST_SESSION} characters, not {len(session_id)}")
         return self._session(self._address(entity, subscription), session_id, mode, prefetch, None)
 
     def next_session(
@@ -168,7 +168,7 @@ class ServiceBus(NamespaceClient):
         """
         check_seconds("max_wait", max_wait)
         if not 0 < max_wait < 4_294_967:
-            raise ValueError(f"max_wait is more than 0 seconds, and less than 50 days, not {max_wait}")
+            raise ValueError(f"max_wait must be more than 0 seconds and less than 50 days, not {max_wait}")
         return self._session(self._address(entity, subscription), None, mode, prefetch, max_wait)
 
     def rules(self, topic: str, subscription: str) -> SubscriptionRules:
@@ -179,7 +179,7 @@ class ServiceBus(NamespaceClient):
             TypeError: the subscription is no str.
         """
         if not isinstance(subscription, str):
-            raise TypeError(f"subscription is the name of one of the topic's, a str, not {subscription!r}")
+            raise TypeError(f"subscription must be the name of a subscription of the topic, not {subscription!r}")
         return SubscriptionRules(self._node(self._address(topic, subscription)))
 
     async def list_sessions(
@@ -220,7 +220,7 @@ class ServiceBus(NamespaceClient):
     def _address(self, entity: str | None, subscription: str | None = None) -> str:
         name = entity if entity is not None else self._entity
         if not name or subscription == "":
-            raise ValueError("say which queue or topic: the connection string has no EntityPath, or a name is empty")
+            raise ValueError("name the queue or topic: the connection string has no EntityPath, or the name is empty")
         if self._entity is not None and not f"{name}/".casefold().startswith(f"{self._entity}/".casefold()):
             raise ValueError(
                 f"the connection string is for {self._entity!r} alone (EntityPath), and {name!r} is asked for: take a "

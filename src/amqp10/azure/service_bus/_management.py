@@ -122,7 +122,7 @@ def listed(answer: Mapping[Any, Any], name: str) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise ServiceBusError(None, f"{name!r} of an answer is a list, not {value!r:.100}")
+        raise ServiceBusError(None, f"{name!r} in an answer must be a list, not {value!r:.100}")
     return value
 
 

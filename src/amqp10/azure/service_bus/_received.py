@@ -214,14 +214,14 @@ class ServiceBusDelivery(ReceivedMessage):
 
     def _token(self) -> UUID:
         if self._place.session_id is not None:
-            raise LocalProtocolError("in a session the lock is the session's: session.keep_locked()")
+            raise LocalProtocolError("in a session the lock belongs to the session: use session.keep_locked()")
         return self._locked()
 
     def _locked(self) -> UUID:
         """Return the token of the lock, or raise that there never was one."""
         if self.lock_token is None:
             raise LocalProtocolError(
-                "a message that is received and deleted has no lock, and is not settled: mode='peek-lock' has both"
+                "a message that is received and deleted has no lock and cannot be settled: use mode='peek-lock'"
             )
         return self.lock_token
 
@@ -377,8 +377,8 @@ class ServiceBusDelivery(ReceivedMessage):
             if not uncertain:
                 raise
             raise DeliveryUncertain(
-                "the link was lost before the service confirmed the outcome, and the lock is gone: the outcome came "
-                "first, or the lock had ended"
+                "the link was lost before the service confirmed the outcome, and the lock is gone: either the outcome "
+                "arrived in time, or the lock had expired"
             ) from error
         except (EndpointError, ConnectionLost, ServerBusy, TimeoutError, LocalProtocolError, TransactionError):
             self.settled = False  # it may be tried again
@@ -436,7 +436,7 @@ class ServiceBusDelivery(ReceivedMessage):
         Raises:
             TypeError: always.
         """
-        raise TypeError("a message of Service Bus is settled by `async with delivery as message:`: use async with")
+        raise TypeError("a message of Service Bus needs `async with delivery as message:`, not `with`")
 
     def __exit__(self, *exc_info: object) -> None: ...
 

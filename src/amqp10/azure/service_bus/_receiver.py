@@ -206,7 +206,7 @@ class ServiceBusReceiver:
     def _deferred(self, said: Any) -> ServiceBusDelivery:
         token = said.get("lock-token") if isinstance(said, dict) else None
         if self.mode == "peek-lock" and not isinstance(token, UUID):
-            raise ServiceBusError(None, f"a message is locked, and its lock-token is no UUID but {token!r:.100}")
+            raise ServiceBusError(None, f"the lock-token of a message must be a UUID, not {token!r:.100}")
         return ServiceBusDelivery(_message(said), self._place, self._node, token, None)
 
     async def peek(self, size: int = 100, *, from_sequence: int = 0) -> list[ReceivedMessage]:
@@ -226,7 +226,7 @@ class ServiceBusReceiver:
         Cancelling: nothing has happened.
         """
         if size < 1:
-            raise ValueError(f"size is at least 1, not {size}")
+            raise ValueError(f"size must be at least 1, not {size}")
         asked = {"from-sequence-number": from_sequence, "message-count": Int(size)}
         answer = await self._ask("peek-message", asked, repeat=True)
         return [ReceivedMessage(_message(each)) for each in listed(answer, "messages")]
@@ -251,7 +251,7 @@ class ServiceBusReceiver:
         Cancelling: they may be deleted.
         """
         if size < 1:
-            raise ValueError(f"size is at least 1, not {size}")
+            raise ValueError(f"size must be at least 1, not {size}")
         if before is not None:
             check_time("before", before)
         now = datetime.fromtimestamp(self._clock(), UTC)
@@ -306,7 +306,7 @@ class ServiceBusSession(ServiceBusReceiver):
         session_id = getattr(found, "value", found)
         if not isinstance(session_id, str):
             await self.receiver.__aexit__(None, None, None)
-            raise ServiceBusError(None, f"the service does not say which session it is: {found!r:.200}")
+            raise ServiceBusError(None, f"the service does not name the session that it locked: {found!r:.200}")
         ticks = remote.properties.get(_LOCKED_UNTIL)
         self._until = _day_of(ticks)
         self._place = replace(self._place, session_id=session_id)
@@ -392,9 +392,11 @@ def link_on(connection: Connection, address: str | Source, mode: Mode, prefetch:
         ValueError: the mode or prefetch makes no sense.
     """
     if mode not in ("peek-lock", "receive-and-delete"):
-        raise ValueError(f"mode is 'peek-lock' or 'receive-and-delete', not {mode!r}")
+        raise ValueError(f"mode must be 'peek-lock' or 'receive-and-delete', not {mode!r}")
     if prefetch < 0:
-        raise ValueError(f"prefetch is 0 or more messages, not {prefetch}; 0: each is asked for when you ask")
+        raise ValueError(
+            f"prefetch must be 0 or more messages, not {prefetch}; with 0 each message is fetched on demand"
+        )
     if mode == "peek-lock":
         return connection.receiver(address, credit=prefetch, receiver_settle_mode="second", **how)
     return connection.receiver(address, credit=prefetch, settle_mode="settled", **how)
@@ -433,7 +435,7 @@ def _message(said: Any) -> Message:
     """
     payload = said.get("message") if isinstance(said, dict) else None
     if not isinstance(payload, bytes):
-        raise ServiceBusError(None, f"a message of an answer is binary, not {payload!r:.100}")
+        raise ServiceBusError(None, f"a message in an answer must be binary, not {payload!r:.100}")
     return Message.decode(payload)
 
 

@@ -34,9 +34,12 @@ class SubscriptionRules:
         Cancelling: it may be added.
         """
         if not isinstance(rule, Rule):
-            raise TypeError(f'rule is a Rule, not {rule!r:.200}: Rule("red", SqlFilter("color = \'red\'"))')
+            raise TypeError(f'rule must be a Rule, not {rule!r:.200}: Rule("red", SqlFilter("color = \'red\'"))')
         if rule.action_parameters or (isinstance(rule.filter, SqlFilter) and rule.filter.parameters):
-            raise ValueError(f"AMQP has no place for the parameters of the rule {rule.name!r:.200}: write their values")
+            raise ValueError(
+                f"the rule {rule.name!r:.200} has parameters, which AMQP cannot carry: write their values into the "
+                "expression"
+            )
         said: dict[str, Any] = dict(_said(rule.filter))
         if rule.action:
             said["sql-rule-action"] = {"expression": rule.action}
@@ -96,7 +99,9 @@ def _read(said: Any) -> Rule:
     """
     values = _values(said.get("rule-description") if isinstance(said, dict) else None)
     if len(values) < 3:
-        raise ServiceBusError(None, f"a rule of an answer has a filter, an action and a name, unlike {said!r:.200}")
+        raise ServiceBusError(
+            None, f"a rule in an answer must have a filter, an action and a name, unlike {said!r:.200}"
+        )
     rule_filter, action, name, *rest = values
     changes = _values(action)
     return Rule(

@@ -146,7 +146,7 @@ class ServiceBusSender(NamespaceSender):
         )
         numbers = listed(answer, "sequence-numbers")
         if len(numbers) != len(asked) or not all(isinstance(each, int) for each in numbers):
-            raise ServiceBusError(None, f"an answer has {len(asked)} sequence numbers, and not {numbers!r:.200}")
+            raise ServiceBusError(None, f"the answer must have {len(asked)} sequence numbers, not {numbers!r:.200}")
         return [int(each) for each in numbers]
 
     async def cancel_scheduled(self, *sequence_numbers: int | Iterable[int]) -> None:

@@ -75,7 +75,7 @@ def read_filters(asked: Mapping[Any, Any] | None, connection: int) -> tuple[dict
         if described is None:
             continue
         if type(name) is not Symbol or type(described) is not Described:
-            raise _refusal(f"the filter {name!r:.60} is no described value under a symbol")
+            raise _refusal(f"the filter {name!r:.60} must be a described value under a symbol")
         descriptor = described.descriptor
         make = _MAKERS.get(descriptor) if type(descriptor) in (Symbol, ULong) else None  # §1.5: others mean nothing
         if make is None:
@@ -124,7 +124,7 @@ def _all(tests: list[Test]) -> Callable[[QueuedMessage, dict[str, Any]], bool]:
 def _condition(grammar: Grammar) -> Callable[[Any, int], Test]:
     def make(value: Any, connection: int) -> Test:
         if not isinstance(value, str):
-            raise Malformed("a selector is a string")
+            raise Malformed("a selector must be a string")
         # An empty selector lets everything pass (Jakarta Messaging 3.8.1).
         return parse(value, grammar) if value.strip() or grammar is SQL else lambda candidate: True
 

@@ -55,7 +55,7 @@ def topic_binding(value: Any) -> Test:
 
 def _key(value: Any) -> str:
     if not isinstance(value, str) or len(value) > _LONGEST_KEY:
-        raise Malformed(f"a binding is a string of up to {_LONGEST_KEY} characters")
+        raise Malformed(f"a binding must be a string of at most {_LONGEST_KEY} characters")
     return value
 
 
@@ -147,12 +147,12 @@ def _matches(field: Value, wanted: Any) -> Test:
 def _map(value: Any) -> dict[str, Any]:
     """Return a filter's value, if it is a map of names to simple values."""
     if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
-        raise Malformed("its value is no map with names for keys")
+        raise Malformed("its value must be a map whose keys are names")
     if len(value) > _MOST_FIELDS:
-        raise Malformed(f"it has more than {_MOST_FIELDS} fields")
+        raise Malformed(f"it must have at most {_MOST_FIELDS} fields")
     for name, wanted in value.items():
         if not isinstance(wanted, _SIMPLE | None):
-            raise Malformed(f"the value of {name!r:.60} is not of a simple type")
+            raise Malformed(f"the value of {name!r:.60} must have a simple type")
     return value
 
 

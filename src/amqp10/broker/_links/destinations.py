@@ -40,7 +40,7 @@ def further_keys(payload: bytes) -> list[str]:
         return []
     keys = read_annotations(payload).get(_CC, [])
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
-        raise Refused("amqp:invalid-field", f"the message annotation {_CC} is a list of strings, not {keys!r:.60}")
+        raise Refused("amqp:invalid-field", f"the message annotation {_CC} must be a list of strings, not {keys!r:.60}")
     return keys
 
 

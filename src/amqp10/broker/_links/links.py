@@ -186,10 +186,10 @@ class PeerLinks:
             kept = subscriptions.find(self._peer.owner, link.name, remote.desired_capabilities)
             source, key = kept.source, kept.key
         if not isinstance(source, Source):
-            raise Refused("amqp:invalid-field", "to receive, a link needs a source")
+            raise Refused("amqp:invalid-field", "a receiving link needs a source")
         node = self._node_of(link, source)
         if node is None:
-            raise Refused("amqp:invalid-field", "to receive, a source needs an address")
+            raise Refused("amqp:invalid-field", "the source of a receiving link needs an address")
         check_owner(node, self._peer)
         try:
             asked = ConsumerRequest.read(remote, source, node, key, self._peer)
@@ -272,7 +272,7 @@ class PeerLinks:
         if not gone and before is not None and before.node is node and remote.unsettled is not None:
             return before
         if remote.properties.get(ONLY_TO_RESUME):
-            raise Refused("amqp:not-found", f"nothing is kept of the link {remote.name!r}")
+            raise Refused("amqp:not-found", f"the broker has no state of the link {remote.name!r}")
         return None
 
     def _keep(
@@ -313,9 +313,9 @@ class PeerLinks:
             self.producers[link] = link.owner = coordinator
             return
         if target is not None and not isinstance(target, Target):
-            raise Refused("amqp:not-implemented", f"a target of type {type(target).__name__}")
+            raise Refused("amqp:not-implemented", f"the target has the unsupported type {type(target).__name__}")
         if target is None:
-            raise Refused("amqp:invalid-field", "to send, a link needs a target")
+            raise Refused("amqp:invalid-field", "a sending link needs a target")
         address = address_of(target)
         exchange = None if target.dynamic or address is None else exchange_in(address)
         if exchange is not None:
@@ -396,7 +396,7 @@ class PeerLinks:
             Refused: it has an address, too, or asks for a node that cannot be.
         """
         if terminus.address is not None:
-            raise Refused("amqp:invalid-field", "a dynamic terminus asks for an address, and cannot have one already")
+            raise Refused("amqp:invalid-field", "a dynamic terminus must not have an address, for the broker makes one")
         check_dynamic(terminus)
         kept_by = self._kept_by(link, terminus, "out" if isinstance(terminus, Source) else "in")
         before = self._claim(link, kept_by[0]) if kept_by is not None else None

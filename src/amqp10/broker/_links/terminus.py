@@ -40,7 +40,7 @@ def address_of(terminus: Source | Target) -> str | None:
     address = terminus.address
     if address is None or isinstance(address, str):
         return address
-    raise Refused("amqp:invalid-field", f"an address of type {type(address).__name__}")
+    raise Refused("amqp:invalid-field", f"an address must be a string, not of type {type(address).__name__}")
 
 
 def default_outcome(source: Source, node: Node) -> Outcome:
@@ -84,7 +84,7 @@ def check_dynamic(terminus: Source | Target) -> None:
     wanted = modes if isinstance(modes, list | tuple) else [] if modes is None else [modes]
     there = _modes("topic" if split_address("", terminus.capabilities)[1] == "topic" else "queue")
     if not all(isinstance(mode, str) and mode in there for mode in wanted):
-        raise Refused("amqp:not-implemented", f"a node of the supported-dist-modes {modes!r:.60}")
+        raise Refused("amqp:not-implemented", f"no node has the supported-dist-modes {modes!r:.60}")
 
 
 def _modes(kind: Kind) -> tuple[Symbol, ...]:

@@ -114,7 +114,7 @@ class Management:
             steps = [unquote(step, errors="strict") for step in path.split("/")]
             said = dict(parse_qsl(query, keep_blank_values=True, errors="strict"))
         except ValueError:
-            raise Refusal(400, f"{request.to!r:.200} is not UTF-8 in percent-encoding") from None
+            raise Refusal(400, f"{request.to!r:.200} is not percent-encoded UTF-8") from None
         match steps:
             case ["", "queues", name]:
                 methods = {"PUT": self._declare_queue, "GET": self._queue, "DELETE": self._delete_queue}
@@ -133,7 +133,7 @@ class Management:
             case ["", "bindings", _]:
                 name, methods = path.rpartition("/")[2], {"DELETE": self._unbind}
             case _:
-                raise Refusal(404, f"there is no {path!r:.200}")
+                raise Refusal(404, f"there is no resource {path!r:.200}")
         if steps[1] == "quarantine":
             self._check_administrator("the quarantine")
         if request.subject not in methods:
@@ -162,10 +162,10 @@ class Management:
     def _renew_login(self, name: str, body: object) -> tuple[int, object]:
         token = body.value if isinstance(body, AmqpValue) else None
         if not isinstance(token, bytes):
-            raise Refusal(400, "a token is binary, the value of an amqp-value section")
+            raise Refusal(400, "a token must be binary, in an amqp-value section")
         tokens = self._peer.tokens
         if tokens is None:
-            raise Refusal(404, "no tokens are taken here")
+            raise Refusal(404, "this broker accepts no tokens")
         try:
             why = tokens.renew(token.decode())
         except UnicodeDecodeError:
@@ -185,7 +185,7 @@ class Management:
         durable, exclusive = fields.get("durable", True), fields.get("exclusive", False)
         there = name in self._router.nodes
         if not there and arguments.get("x-queue-type") in _LASTING and (exclusive or not durable):
-            raise Refusal(400, f"a {arguments['x-queue-type']} queue is durable, and not exclusive")
+            raise Refusal(400, f"a {arguments['x-queue-type']} queue must be durable and not exclusive")
         auto_delete = fields.get("auto_delete", False)
         facts = self._do(DeclareQueue(name, durable, exclusive, auto_delete, arguments=arguments))
         return 200 if there else 201, self._told(facts)
@@ -218,7 +218,7 @@ class Management:
 
     def _purge_queue(self, name: str, body: object) -> tuple[int, object]:
         if isinstance(self._router.nodes.get(name), Stream):
-            raise Refusal(400, f"queue {name!r} is a stream: nothing is purged from it")
+            raise Refusal(400, f"queue {name!r} is a stream, which cannot be purged")
         return 200, {"message_count": ULong(self._do(PurgeQueue(name)))}
 
     # Exchanges
@@ -269,7 +269,7 @@ class Management:
         kind = "queue" if "dstq" in said else "exchange"
         source, destination, key = said.get("src"), said.get(f"dst{kind[0]}"), said.get("key")
         if source is None or destination is None or key is None:
-            raise Refusal(400, "bindings are asked for by src, dstq or dste, and key")
+            raise Refusal(400, "a query for bindings needs src, dstq or dste, and key")
         self._check_ends(source, kind, destination)
         return 200, [_told_binding(each, kind) for each in self._found(source, kind, destination, key)]
 
@@ -330,7 +330,7 @@ class Management:
 def _fields(what: str, body: object, known: Mapping[str, type]) -> dict[str, Any]:
     """Return the body of a request, if it is a map of these fields."""
     if not isinstance(body, Mapping):
-        raise Refusal(400, f"the body of this request is a map: the {what}")
+        raise Refusal(400, f"the body of this request must be a map: the {what}")
     for name, value in body.items():
         if not isinstance(name, str) or not isinstance(value, known.get(name, ())):
             raise Refusal(400, f"bad {what} property {name!r:.60}: {value!r:.60}")
@@ -346,7 +346,7 @@ def _arguments(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 19):
-        raise Refusal(400, f"{text!r:.60} is no number")
+        raise Refusal(400, f"{text!r:.60} is not a number")
     return int(text)
 
 

@@ -103,9 +103,9 @@ class LinkPairs:
         if not isinstance(node, Source | Target) or node.address != NODE:
             return False
         if remote.properties.get(PAIRED) is not True:
-            raise Refused("amqp:invalid-field", f"a link to {NODE} has the property {PAIRED!s}: true")
+            raise Refused("amqp:invalid-field", f"a link to {NODE} must have the property {PAIRED!s}: true")
         if isinstance(link, ReceiverLink) and remote.settle_mode != "settled":
-            raise Refused("amqp:invalid-field", f"requests to {NODE} are sent settled")
+            raise Refused("amqp:invalid-field", f"requests to {NODE} must be sent settled")
         link.attach(
             LinkTerms(
                 name=link.name,

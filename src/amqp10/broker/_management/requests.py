@@ -62,7 +62,7 @@ def check_owner(node: Node, asking: object) -> None:
         Refused: it is not for this one.
     """
     if node.owner is not None and node.owner is not asking:
-        raise Refused("amqp:resource-locked", f"{node.name!r} is for another connection only")
+        raise Refused("amqp:resource-locked", f"{node.name!r} is exclusive to another connection")
 
 
 class Requests:
@@ -111,7 +111,7 @@ class Requests:
         """
         act = _ACTIONS.get(type(request))
         if act is None:
-            raise Refused("amqp:not-implemented", f"no {type(request).__name__} here")
+            raise Refused("amqp:not-implemented", f"the broker does not support the request {type(request).__name__}")
         return act(self, request, rules)
 
     def end(self) -> None:
@@ -148,7 +148,7 @@ class Requests:
             return 0
         octets, limits = len(encode(dict(arguments))), self._router.peers
         if octets > limits.arguments:
-            raise Refused("amqp:invalid-field", f"arguments have {limits.arguments} octets at most, not {octets}")
+            raise Refused("amqp:invalid-field", f"arguments must have at most {limits.arguments} octets, not {octets}")
         check_count("octets of all arguments", self._topology.argument_octets + octets - 1, limits.all_arguments)
         if self._router.account is not None:
             self._router.account.check_arguments(octets)
@@ -176,7 +176,7 @@ class Requests:
                     self._take(node)
             return _facts(node)
         if asked.name.startswith(RESERVED):
-            raise Refused(rules.reserved, f"names that begin with {RESERVED!r} are the broker's")
+            raise Refused(rules.reserved, f"names that begin with {RESERVED!r} are reserved")
         check_known(asked.arguments, KNOWN, rules)
         self._topology.check_alternate(asked.arguments.get(DEAD_LETTERS), rules)
         check_name("a queue's name", name, LONGEST_KEY)

@@ -86,13 +86,13 @@ class Arguments:
         """
         exchange, key = text(arguments, "x-dead-letter-exchange"), text(arguments, "x-dead-letter-routing-key")
         if exchange is None and key is not None:
-            raise wrong("x-dead-letter-routing-key", "goes with an x-dead-letter-exchange")
+            raise wrong("x-dead-letter-routing-key", "needs an x-dead-letter-exchange")
         overflow = text(arguments, "x-overflow") or "drop-head"
         if overflow not in _OVERFLOWS:
-            raise wrong("x-overflow", f"is one of {', '.join(_OVERFLOWS)}, not {overflow!r:.60}")
+            raise wrong("x-overflow", f"must be one of {', '.join(_OVERFLOWS)}, not {overflow!r:.60}")
         single = arguments.get("x-single-active-consumer", False)
         if not isinstance(single, bool):
-            raise wrong("x-single-active-consumer", f"is true or false, not {single!r:.60}")
+            raise wrong("x-single-active-consumer", f"must be true or false, not {single!r:.60}")
         ttl, expires = number(arguments, "x-message-ttl"), number(arguments, "x-expires", least=1)
         timeout = number(arguments, "x-consumer-timeout")
         least, most = (number(arguments, f"x-delayed-retry-{end}", least=None) or 0 for end in ("min", "max"))
@@ -134,7 +134,7 @@ def queue_type(arguments: Mapping[str, Any]) -> str:
     """
     asked = text(arguments, "x-queue-type") or TYPES[0]
     if asked not in TYPES:
-        raise wrong("x-queue-type", f"is one of {', '.join(TYPES)}, not {asked!r:.60}")
+        raise wrong("x-queue-type", f"must be one of {', '.join(TYPES)}, not {asked!r:.60}")
     return asked
 
 
@@ -147,7 +147,7 @@ def number(
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not (least is None or least <= value) or value > most:
         range_ = "" if least is None else f" of {least} at least"
-        raise wrong(name, f"is a number{range_}, not {value!r:.60}")
+        raise wrong(name, f"must be a number{range_}, not {value!r:.60}")
     return int(value)
 
 
@@ -155,7 +155,7 @@ def text(arguments: Mapping[str, Any], name: str) -> str | None:
     """Return the string of an argument, None where it is not given; raise Refused for any other type."""
     value = arguments.get(name)
     if value is not None and not isinstance(value, str):
-        raise wrong(name, f"is a string, not {value!r:.60}")
+        raise wrong(name, f"must be a string, not {value!r:.60}")
     return value
 
 

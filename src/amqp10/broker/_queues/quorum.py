@@ -51,7 +51,9 @@ class QuorumQueue(DeclaredQueue):
 
     def __init__(self, name: str, terms: QueueDeclaration, arguments: Arguments, **settings: Any) -> None:
         if arguments.priorities:
-            raise Refused("amqp:precondition-failed", "x-max-priority is for classic queues: a quorum queue has 32")
+            raise Refused(
+                "amqp:precondition-failed", "x-max-priority is only for classic queues: a quorum queue always has 32"
+            )
         if settings.get("max_delivery_count") is None:
             settings["max_delivery_count"] = ATTEMPTS + 1
         super().__init__(name, terms, arguments, **settings)

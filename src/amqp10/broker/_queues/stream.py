@@ -278,7 +278,7 @@ class Stream(Queue):
         return self._chunks.latest if self._chunks else None
 
     def purge(self) -> int:
-        raise Refused("amqp:not-implemented", f"{self.name!r} is a stream: it keeps what it keeps", reply_code=540)
+        raise Refused("amqp:not-implemented", f"{self.name!r} is a stream, which cannot be purged", reply_code=540)
 
     def expire(self, now: float) -> float | None:
         self._resume()

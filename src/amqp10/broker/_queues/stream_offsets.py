@@ -72,7 +72,7 @@ def seconds(interval: str) -> int:
     """
     found = _INTERVAL.fullmatch(interval)
     if found is None:
-        raise ValueError(f"is a number and one of Y, M, D, h, m, s, not {interval!r:.60}")
+        raise ValueError(f"must be a number and one of Y, M, D, h, m, s, not {interval!r:.60}")
     return int(found[1]) * _SECONDS[found[2]]
 
 

@@ -161,7 +161,7 @@ class Subscriptions:
         if found is None or found.queue.deleted or not found.links or key.kind == "own":
             return None
         if not found.is_of(topic, filters):
-            raise Refused("amqp:not-allowed", f"others share {key.name!r} with another topic or filter")
+            raise Refused("amqp:not-allowed", f"the shared subscription {key.name!r} has another topic or filter")
         return found.queue
 
     def join(

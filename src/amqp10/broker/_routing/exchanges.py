@@ -129,7 +129,7 @@ class DefaultExchange(Exchange):
         self._nodes = nodes
 
     def _add(self, binding: Binding) -> None:
-        raise TypeError("the bindings of the default exchange are the broker's")
+        raise TypeError("the bindings of the default exchange cannot be changed")
 
     _remove = _add
 

@@ -33,7 +33,7 @@ def header_match(arguments: Mapping[str, Any]) -> Test:
     try:
         combine, with_x = _MATCHES[kind]
     except (KeyError, TypeError):
-        raise NoMatch(f"x-match is one of {', '.join(_MATCHES)}, not {kind!r:.60}") from None
+        raise NoMatch(f"x-match must be one of {', '.join(_MATCHES)}, not {kind!r:.60}") from None
     wanted = [
         (name, plain(value))
         for name, value in arguments.items()

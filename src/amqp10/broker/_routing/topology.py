@@ -157,15 +157,15 @@ class Topology:
         """
         arguments = dict(arguments or {})
         if kind not in KINDS:
-            raise Refused(rules.unknown_type, f"there are no exchanges of type {kind!r:.60}")
+            raise Refused(rules.unknown_type, f"unknown exchange type {kind!r:.60}")
         check_known(arguments, {ALTERNATE}, rules)
         alternate = arguments.get(ALTERNATE)
         if alternate is not None and not isinstance(alternate, str):
-            raise Refused("amqp:precondition-failed", f"{ALTERNATE} names an exchange")
+            raise Refused("amqp:precondition-failed", f"{ALTERNATE} must be the name of an exchange")
         exchange = self.exchanges.get(name)
         if exchange is None:
             if name.startswith(RESERVED):
-                raise Refused(rules.reserved, f"names that begin with {RESERVED!r} are the broker's")
+                raise Refused(rules.reserved, f"names that begin with {RESERVED!r} are reserved")
             self.check_alternate(alternate, rules)
             exchange = KINDS[kind](
                 name, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments
@@ -176,7 +176,7 @@ class Topology:
             self._add(exchange)
             return exchange
         if exchange.name == "":
-            raise Refused(rules.reserved, "the default exchange is the broker's")
+            raise Refused(rules.reserved, "the default exchange cannot be declared")
         there = (exchange.kind, exchange.durable, exchange.auto_delete, exchange.internal, exchange.alternate)
         for word, is_so, asked in zip(
             ("type", "durable", "auto-delete", "internal", ALTERNATE),
@@ -215,7 +215,7 @@ class Topology:
                 raise Refused(rules.absent, f"there is no exchange {name!r}")
             return
         if exchange.predeclared:
-            raise Refused(rules.reserved, f"exchange {name!r} is the broker's")
+            raise Refused(rules.reserved, f"exchange {name!r} is predeclared, and cannot be deleted")
         if rules.needs_alternate and self._is_alternate(name):
             raise Refused("amqp:not-allowed", f"exchange {name!r} is the alternate exchange of a queue or an exchange")
         if if_unused and exchange.bindings:
@@ -305,7 +305,7 @@ class Topology:
 
     def _check_bindable(self, *ends: Node | Exchange, rules: RequestRules) -> None:
         if self.exchanges[""] in ends:
-            raise Refused(rules.reserved, "the bindings of the default exchange are the broker's")
+            raise Refused(rules.reserved, "the bindings of the default exchange cannot be changed")
 
     def _remove(self, binding: Binding) -> None:
         binding.exchange.remove(binding)

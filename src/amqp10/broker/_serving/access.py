@@ -80,7 +80,7 @@ class Access:
         """
         if _NO_HOST.search(host):
             raise ValueError(
-                f"Broker(host=...) is a name or address of this machine to listen on, such as '127.0.0.1', not "
+                "Broker(host=...) must be a name or address of this machine to listen on, such as '127.0.0.1', not "
                 f"{_LOGIN.sub('***@', host)!r:.200}: the port goes into port=, users into users=, and a Unix socket "
                 "into path=; the URL for clients is then broker.url"
             )

@@ -182,7 +182,7 @@ class ConnectionManager:
                 return full
             user, most = visit.user, self._most_of_user
             if user is not None and most is not None and self._of_users[user] >= most:
-                return _no_resources(f"the broker takes no more connections of user {user!r:.80}: {most} at most")
+                return _no_resources(f"the broker takes no more connections of user {user!r:.80}: the limit is {most}")
             self._sockets += 1
             self._of_users[user] += 1
         self._visits[visit] = None

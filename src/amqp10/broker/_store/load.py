@@ -107,7 +107,7 @@ class Loading:
         self._each("nodes", file.nodes(), self._node)
         for number, row in self._declared.items():
             if number not in self._nodes:
-                self._set_aside("declarations", row, LookupError("its queue is not there"))
+                self._set_aside("declarations", row, LookupError("its queue does not exist"))
         self._each("exchanges", file.exchanges(), self._exchange)
         self._each("bindings", file.bindings(), self._bind)
         self._each("subscriptions", file.subscriptions(), self._subscribe)
@@ -199,7 +199,7 @@ class Loading:
     def _node(self, row: NodeRow) -> None:
         self._names[row.number] = row.name
         if not row.name or row.kind not in ("queue", "topic"):
-            raise ValueError(f"{row.name!r:.60} is no name, or {row.kind!r:.60} no kind of node")
+            raise ValueError(f"{row.name!r:.60} is not a name, or {row.kind!r:.60} not a kind of node")
         declared = self._declared.get(row.number)
         node = self._plain_node(row) if declared is None else self._declared_queue(row.name, declared)
         node.journal = StoredQueue(self._store, row.number)
@@ -250,21 +250,21 @@ class Loading:
         topology, name = self._router.topology, row.destination
         to = topology.find(name) if row.to_exchange else self._router.nodes.get(name)
         if to is None:
-            raise LookupError(f"the queue {name!r} is not there")
+            raise LookupError(f"the queue {name!r} does not exist")
         topology.bind(topology.find(row.exchange), to, row.key, _map(row.arguments)).number = row.number
 
     def _subscribe(self, row: SubscriptionRow) -> None:
         self._names[row.number] = row.name
         source, _ = decode_composite(row.source)
         if not isinstance(source, Source) or source.expiry_policy not in EXPIRES:
-            raise TypeError(f"the source of the subscription {row.name!r:.60} is of another type")
+            raise TypeError(f"the source of the subscription {row.name!r:.60} has the wrong type")
         owner = (row.identity, row.container or "") if row.owned else None
         filters, filtering = read_filters(source.filter, _NOBODY)
         key = SubscriptionKey(owner, row.name, "own" if row.kind == "own" else "shared")
         topic = self._router.declare(row.topic, "topic")
         assert isinstance(topic, Topic)
         if any(isinstance(each, Queue) and getattr(each, "key", None) == key for each in self._nodes.values()):
-            raise ValueError(f"the subscription {row.name!r:.60} is there already")
+            raise ValueError(f"the subscription {row.name!r:.60} exists already")
         lasting = self._router.subscriptions.join(key, topic, source, filters, filtering)
         lasting.queue.journal = StoredQueue(self._store, row.number)
         lasting.deadline = self._moment(row.deadline)
@@ -279,7 +279,7 @@ class Loading:
     def _put(self, row: MessageRow) -> None:
         queue = self._nodes.get(row.queue)
         if queue is None:
-            raise LookupError("its queue is not there")
+            raise LookupError("its queue does not exist")
         if not isinstance(queue, Queue):
             raise TypeError(f"{queue.name!r}, where it was, is a topic")
         entry = self._entry(row.payload, row.format, row.failures, row.expires)
@@ -300,7 +300,7 @@ class Loading:
 
     def _entry(self, payload: bytes, message_format: int, failures: int, expires: float | None) -> QueuedMessage:
         if not 0 <= message_format < 1 << 32:
-            raise ValueError(f"{message_format} is no message format")
+            raise ValueError(f"{message_format} is not a message format")
         return QueuedMessage.stored_before(payload, message_format, failures, self._moment(expires), self._now)
 
     def _claim(self, number: int, queue: Node | None) -> QueuedMessage:
@@ -324,23 +324,23 @@ class Loading:
                     f"{row.policy!r:.60} is not an expiry policy, or {row.direction!r:.60} not a direction"
                 )
             if row.node is not None and row.node not in self._nodes:
-                raise LookupError("its queue is not there")
+                raise LookupError("its queue does not exist")
             name = (row.identity, row.container, row.name, row.direction)
             if name in names:
-                raise ValueError(f"the link {row.name!r:.60} is there already")
+                raise ValueError(f"the link {row.name!r:.60} exists already")
             names.add(name)
             links[row.number] = row
 
         def hold(row: DeliveryRow) -> None:
             if row.link not in links:
-                raise LookupError("its link is not there")
+                raise LookupError("its link does not exist")
             if row.message is not None:
                 node = links[row.link].node
                 held[row.link][row.tag] = self._claim(row.message, None if node is None else self._nodes[node])
                 return
             outcome = decode_composite(row.outcome or b"")[0]
             if not isinstance(outcome, OUTCOMES):
-                raise TypeError("its outcome is of another type")
+                raise TypeError("its outcome has the wrong type")
             held[row.link][row.tag] = outcome
 
         self._each("links", self._store.file.links(), read)
@@ -368,13 +368,13 @@ class Loading:
         def read(row: BranchRow) -> None:
             name = (row.identity, row.format, row.global_id, row.branch_id)
             if name in names:
-                raise ValueError("a branch of that name is there already")
+                raise ValueError("a branch of that name exists already")
             names.add(name)
             branches[row.number] = row
 
         def do(row: WorkRow) -> None:
             if row.branch not in branches:
-                raise LookupError("its branch is not there")
+                raise LookupError("its branch does not exist")
             broken[row.branch] += 1  # until this is well
             node = self._nodes.get(row.node)
             if node is None or (row.message is not None and row.message not in self._held):
@@ -385,7 +385,7 @@ class Loading:
             else:
                 outcome = decode_composite(row.outcome or b"")[0]
                 if not isinstance(node, Queue) or not isinstance(outcome, OUTCOMES):
-                    raise TypeError("its outcome is of another type")
+                    raise TypeError("its outcome has the wrong type")
                 work[row.branch].retired.append((node, self._claim(row.message, node), outcome))
             broken[row.branch] -= 1
 
@@ -400,5 +400,5 @@ class Loading:
 def _map(encoded: bytes) -> dict[str, Any]:
     found = decode(encoded)
     if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
-        raise TypeError("arguments that are no map")
+        raise TypeError("its arguments are not a map")
     return found

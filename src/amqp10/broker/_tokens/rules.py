@@ -64,7 +64,7 @@ class SasRule:
     def __post_init__(self) -> None:
         known = get_args(SasRight)
         if isinstance(self.rights, str) or not set(self.rights) <= set(known):
-            raise ValueError(f"rights are some of {', '.join(known)}, not {self.rights!r}")
+            raise ValueError(f"rights must be some of {', '.join(known)}, not {self.rights!r}")
         if not self.name or not self.key:
             raise ValueError("a SAS rule needs a name and a key, and one of them is empty")
 
@@ -95,13 +95,15 @@ class JwtKey:
 
     def __post_init__(self) -> None:
         if self.algorithm not in get_args(JwtAlgorithm):
-            raise ValueError(f"algorithm is one of {', '.join(get_args(JwtAlgorithm))}, not {self.algorithm!r}")
+            raise ValueError(f"algorithm must be one of {', '.join(get_args(JwtAlgorithm))}, not {self.algorithm!r}")
         if not self.key:
-            raise ValueError("the key of a JwtKey is empty")
+            raise ValueError("the key of a JwtKey must not be empty")
         if self.algorithm != "HS256":
             public_key(self)
         elif b"-----BEGIN" in self.octets:  # whoever has the public key could sign with it
-            raise ValueError('the key for HS256 is a secret, and this is PEM: say JwtKey(key, "RS256"), or "ES256"')
+            raise ValueError(
+                'the key for HS256 must be a secret, and this is PEM: use JwtKey(key, "RS256"), or "ES256"'
+            )
 
     @property
     def octets(self) -> bytes:
@@ -230,7 +232,7 @@ class TokenRules:
         object.__setattr__(self, "jwt", tuple(self.jwt))
         names = [rule.name for rule in self.sas]
         if not names and not self.jwt:
-            raise ValueError("TokenRules need a SasRule or a JwtKey at least")
+            raise ValueError("TokenRules need at least one SasRule or JwtKey")
         if twice := {name for name in names if names.count(name) > 1}:
             raise ValueError(f"two SAS rules have the name {min(twice)!r}")
         if not self.grace > 0:
@@ -243,17 +245,17 @@ class TokenRules:
             audience: the URI that it was put for; None: it is the token of a login.
 
         Raises:
-            TokenInvalid: nothing: it is not signed with a key that is known, has ended, or is for something else.
+            TokenInvalid: nothing: it is not signed with a known key, has ended, or is for something else.
         """
         if len(token) > _LONGEST:
-            raise TokenInvalid(f"a token has {_LONGEST} characters at most")
+            raise TokenInvalid(f"a token must have at most {_LONGEST} characters")
         if audience is not None and len(audience) > _LONGEST_AUDIENCE:
-            raise TokenInvalid(f"an audience has {_LONGEST_AUDIENCE} characters at most")
+            raise TokenInvalid(f"an audience must have at most {_LONGEST_AUDIENCE} characters")
         if not _is_unicode(token):
             raise TokenInvalid("a token must not have lone surrogates")
         if token.startswith(SAS_PREFIX):
             if audience is None:
-                raise TokenInvalid("a SAS token is put at $cbs, and is no login")
+                raise TokenInvalid("a SAS token cannot be used to log in: put it at $cbs")
             return self._check_sas(token.removeprefix(SAS_PREFIX), audience)
         return self._check_jwt(token, audience)
 
@@ -285,11 +287,11 @@ class TokenRules:
     def _check_sas(self, token: str, audience: str) -> Grant:
         said = {name: value for name, _, value in (part.partition("=") for part in token.split("&"))}
         if not said.keys() >= {"sr", "sig", "se", "skn"} or not re.fullmatch(r"\d{1,12}", said["se"], re.ASCII):
-            raise TokenInvalid("a SAS token has sr, sig, se and skn")
+            raise TokenInvalid("a SAS token must have sr, sig, se and skn")
         rule = next((rule for rule in self.sas if rule.name == unquote_plus(said["skn"])), None)
         right = sas_signature(rule.key if rule is not None else "nobody's", said["sr"], said["se"])
         if not hmac.compare_digest(right.encode(), unquote_plus(said["sig"]).encode()) or rule is None:
-            raise TokenInvalid("the SAS token is not signed with the key of a rule that is known")
+            raise TokenInvalid("the SAS token is not signed with the key of a known rule")
         self._check_end(float(said["se"]))
         resource, wanted = _resource(unquote_plus(said["sr"])), _resource(audience)
         if wanted[: len(resource)] != resource:
@@ -309,18 +311,18 @@ class TokenRules:
         fits = [each for each in self.jwt if header.get("alg") == each.algorithm]
         key = next((each for each in fits if each.verifies(signed.encode(), signature)), None)
         if key is None:
-            raise TokenInvalid("the JSON Web Token is not signed with a key that is known")
+            raise TokenInvalid("the JSON Web Token is not signed with a known key")
         if "crit" in header:  # what is named there has to be understood (RFC 7515, 4.1.11)
             raise TokenInvalid("the JSON Web Token has a critical header, which is not supported")
         end, begin = _moment(claims.get("exp")), _moment(claims.get("nbf", 0))
         if end is None or begin is None:
-            raise TokenInvalid("the JSON Web Token does not say when it ends")
+            raise TokenInvalid("the JSON Web Token has no expiration time")
         self._check_end(end)
         if begin > self.clock():
             raise TokenInvalid("the JSON Web Token is not valid yet")
         meant = claims.get("aud")
         if key.issuer is not None and claims.get("iss") != key.issuer:
-            raise TokenInvalid("the JSON Web Token is of another issuer")
+            raise TokenInvalid("the JSON Web Token has another issuer")
         if key.audience is not None and key.audience not in (meant if isinstance(meant, list) else [meant]):
             raise TokenInvalid("the JSON Web Token is for another audience")
         user = claims.get(key.user_claim)
@@ -332,7 +334,7 @@ class TokenRules:
         found = [_scope(word) for word in (words if isinstance(words, list) else str(words).split())]
         scopes = tuple(dict.fromkeys(scope for scope in found if scope is not None))
         if len(scopes) > _MOST_SCOPES:  # all of them are looked at for each link and request
-            raise TokenInvalid(f"a JSON Web Token has {_MOST_SCOPES} scopes at most")
+            raise TokenInvalid(f"a JSON Web Token must have at most {_MOST_SCOPES} scopes")
         if audience is not None:  # it counts for that only, and no more than it says
             path = _resource(audience)[1:]
             scopes = tuple(replace(scope, path=path) for scope in scopes)
@@ -340,7 +342,7 @@ class TokenRules:
 
     def _check_end(self, end: float) -> None:
         if end <= self.clock():
-            raise TokenInvalid("the token has ended")
+            raise TokenInvalid("the token has expired")
 
 
 def _actions_of(rule: SasRule) -> frozenset[Action]:
@@ -364,7 +366,7 @@ def _resource(uri: str) -> tuple[str, ...]:
     except ValueError:
         host = None
     if host is None:
-        raise TokenInvalid("an audience is a URI with a host, such as amqps://host/queue")
+        raise TokenInvalid("an audience must be a URI with a host, such as amqps://host/queue")
     path = parts(unquote(split.path))
     for prefix in ("queues", "topics"):  # addresses may spell the kind of the node
         if len(path) > 1 and path[0] == prefix:

@@ -190,7 +190,7 @@ class LocalTransaction:
         """Why it can not be committed."""
         for node, _ in self._posted:
             if node.deleted:
-                return Error(Symbol("amqp:transaction:rollback"), f"there is no {node.name!r} any more")
+                return Error(Symbol("amqp:transaction:rollback"), f"the node {node.name!r} no longer exists")
         for part in self._parts.values():
             if (error := part.obstacle) is not None:
                 return error

@@ -66,7 +66,7 @@ class RestoredBranch:
         """See `LocalTransaction.commit`."""
         if not self._whole or any(node.deleted for node, _ in self._work.posted):
             self.roll_back()
-            return Error(Symbol("amqp:transaction:rollback"), "a queue of it is gone")
+            return Error(Symbol("amqp:transaction:rollback"), "one of its queues no longer exists")
         take_all(self._work.posted, self._quarantine)
         holder = DetachedConsumer()
         attempt_each((queue.settle, entry, holder, outcome) for queue, entry, outcome in self._work.retired)

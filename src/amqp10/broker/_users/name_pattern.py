@@ -145,7 +145,7 @@ class NamePattern:
             group = _GROUP.match(pattern, at)
             if group is None:
                 known = "groups are (...), (?:...) and, right after ^, (?!...) and (?=...)"
-                raise ValueError(f"{pattern[at : at + 4]!r} is not for names: {known}")
+                raise ValueError(f"{pattern[at : at + 4]!r} is not supported in patterns of names: {known}")
             self._at = group.end()
             tree = self._alternatives()
             self._at += 1  # the parenthesis
@@ -155,7 +155,7 @@ class NamePattern:
             return lambda following: self._end(pattern[at], following)
         found = _CLASS.match(pattern, at) if pattern[at] == "[" else _ESCAPE.match(pattern, at)
         if found is None and pattern[at] in "[\\":
-            raise ValueError(f"{pattern[at : at + 2]!r} is not for names")
+            raise ValueError(f"{pattern[at : at + 2]!r} is not supported in patterns of names")
         self._at = found.end() if found is not None else at + 1
         text = pattern[at : self._at]
         test = re.compile(text if len(text) > 1 or text == "." else re.escape(text)).fullmatch
@@ -164,7 +164,7 @@ class NamePattern:
     def _repeat(self, part: Tree, repeat: re.Match[str]) -> Tree:
         sign, first, comma, last, suffix = repeat.groups()
         if suffix == "+":
-            raise ValueError("repeats that give nothing back, such as a++, are not for names")
+            raise ValueError("possessive repeats such as a++ are not supported in patterns of names")
         least, most = _REPEATS[sign] if sign else (int(first or 0), int(last) if last else None)
         if not sign and not comma:
             most = least
@@ -190,7 +190,7 @@ class NamePattern:
 
     def _add(self, test: Callable[[str], object] | None, *following: int) -> int:
         if len(self._tests) >= MOST_PLACES:
-            raise ValueError(f"it has more than {MOST_PLACES} places, counted repeats written out")
+            raise ValueError(f"it must have at most {MOST_PLACES} places, with counted repeats written out")
         self._tests.append(test)
         self._next.append(following)
         return len(self._tests) - 1

@@ -51,7 +51,7 @@ class Permissions:
             try:
                 name_pattern(pattern)
             except (ValueError, TypeError) as error:
-                raise ValueError(f"{each.name} is a regular expression, not {pattern!r:.80}: {error}") from None
+                raise ValueError(f"{each.name} must be a regular expression, not {pattern!r:.80}: {error}") from None
 
     def allows(self, action: Action, name: str) -> bool:
         """Return whether the action is allowed with what has that name."""
@@ -221,7 +221,7 @@ def read_users(path: str | PathLike[str]) -> dict[str, User]:
         raise ValueError(f"{path}: not a JSON file") from None
     users = found.get("users") if isinstance(found, dict) else None
     if not isinstance(users, dict) or len(found) != 1:
-        raise ValueError(f'{path}: a file of users is {{"users": {{NAME: {{...}}, ...}}}}')
+        raise ValueError(f'{path}: a file of users must have the form {{"users": {{NAME: {{...}}, ...}}}}')
     return {name: read_user(said, f"{path}: user {name!r:.80}") for name, said in users.items()}
 
 
@@ -246,7 +246,7 @@ def read_user(said: Any, where: str, *, also: Sequence[str] = ()) -> User:
     """
     _check_fields(said, _KINDS, where, also)
     if "password" in said and "keys" in said:
-        raise ValueError(f'{where}: has "password" and "keys", and needs one of them')
+        raise ValueError(f'{where}: must have "password" or "keys", not both')
     permissions: dict[str, Permissions] | None = None
     if "permissions" in said:
         permissions = {}
@@ -267,9 +267,9 @@ def read_user(said: Any, where: str, *, also: Sequence[str] = ()) -> User:
 
 def _check_fields(said: Any, kinds: Mapping[str, type], where: str, also: Sequence[str] = ()) -> None:
     if not isinstance(said, dict):
-        raise ValueError(f"{where}: is an object, not a {type(said).__name__}")
+        raise ValueError(f"{where}: must be an object, not a {type(said).__name__}")
     for name, value in said.items():
         if name not in kinds:
             raise ValueError(f"{where}: there is no such key as {name!r:.80}; there are {', '.join((*kinds, *also))}")
         if not isinstance(value, kinds[name]):
-            raise ValueError(f"{where}: {name} is a {kinds[name].__name__}, not a {type(value).__name__}")
+            raise ValueError(f"{where}: {name} must be a {kinds[name].__name__}, not a {type(value).__name__}")

@@ -45,13 +45,13 @@ class EntityConfig:
         _check_idle(self.auto_delete_on_idle)
         if not 0 < self.lock_duration <= _LONGEST_LOCK:
             raise ValueError(
-                f"lock_duration is more than 0 seconds and {_LONGEST_LOCK:g} at most: {self.lock_duration}"
+                f"lock_duration must be more than 0 and at most {_LONGEST_LOCK:g} seconds, not {self.lock_duration}"
             )
         if self.max_delivery_count < 1:
-            raise ValueError(f"max_delivery_count is 1 or more, not {self.max_delivery_count}")
+            raise ValueError(f"max_delivery_count must be 1 or more, not {self.max_delivery_count}")
         _check_seconds("ttl", self.ttl)
         if self.requires_session and self.forward_to is not None:
-            raise ValueError(f"the {self._kind} {self.name!r} passes all on: it has no sessions for receivers")
+            raise ValueError(f"the {self._kind} {self.name!r} forwards all its messages, so it cannot require sessions")
 
     @property
     def _kind(self) -> str:
@@ -88,7 +88,7 @@ class QueueConfig(EntityConfig):
         EntityConfig.__post_init__(self)
         _check_seconds("duplicate_window", self.duplicate_window)
         if self.max_size is not None and self.max_size < 1:
-            raise ValueError(f"max_size is 1 or more, not {self.max_size}")
+            raise ValueError(f"max_size must be 1 or more, not {self.max_size}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +184,9 @@ class EventHubConfig:
     def __post_init__(self) -> None:
         _check_name("the name of an event hub", self.name)
         if "/" in self.name:
-            raise ValueError(f"the name of an event hub has no '/' in it: {self.name!r}")
+            raise ValueError(f"the name of an event hub must not have a '/': {self.name!r}")
         if not 1 <= self.partitions <= _MOST_PARTITIONS:
-            raise ValueError(f"partitions is 1 to {_MOST_PARTITIONS}, not {self.partitions}")
+            raise ValueError(f"partitions must be 1 to {_MOST_PARTITIONS}, not {self.partitions}")
         _check_list("consumer_groups", self.consumer_groups)
         given = tuple(self.consumer_groups)
         for index, each in enumerate(given):
@@ -195,7 +195,7 @@ class EventHubConfig:
         for name in groups:
             _check_name("the name of a consumer group", name)
             if "/" in name:
-                raise ValueError(f"the name of a consumer group has no '/' in it: {name!r}")
+                raise ValueError(f"the name of a consumer group must not have a '/': {name!r}")
         _check_unlike("consumer groups", groups)
         object.__setattr__(self, "consumer_groups", (_DEFAULT_GROUP, *groups))
         _check_seconds("retention", self.retention)
@@ -246,14 +246,14 @@ class AzureConfig:
         for hub in hubs:
             for name in names:
                 if name.casefold().startswith(hub.name.casefold() + "/"):
-                    raise ValueError(
-                        f"{name!r} is an address of the event hub {hub.name!r}: name one of them otherwise"
-                    )
+                    raise ValueError(f"{name!r} is an address of the event hub {hub.name!r}, too: rename one of them")
         known = {name.casefold() for name in names}
         for entity in self.entities:
             for target in (entity.forward_to, entity.forward_dead_letters_to):
                 if target is not None and target.casefold() not in known:
-                    raise ValueError(f"{entity.name!r} forwards to {target!r}, which is no queue or topic of it all")
+                    raise ValueError(
+                        f"{entity.name!r} forwards to {target!r}, which is not a queue or topic of this configuration"
+                    )
 
     @property
     def entities(self) -> Iterator[EntityConfig]:
@@ -373,7 +373,7 @@ class _Place:
     def flag(self) -> bool:
         """Return a truth value."""
         if not isinstance(self.value, bool):
-            raise self.wrong("is true or false", self.value)
+            raise self.wrong("must be true or false", self.value)
         return self.value
 
     def number(self) -> int:
@@ -382,9 +382,9 @@ class _Place:
         return _Place(int(self.value) if digits and len(self.value) < 10 else self.value, self.path).count()
 
     def count(self) -> int:
-        """Return a number of 1 at least."""
+        """Return a number of 1 or more."""
         if not isinstance(self.value, int) or isinstance(self.value, bool) or self.value < 1:
-            raise self.wrong("is a number of 1 at least", self.value)
+            raise self.wrong("must be a number of 1 or more", self.value)
         return self.value
 
     def seconds(self) -> float:
@@ -546,7 +546,7 @@ def _received(said: dict[str, _Place]) -> dict[str, Any]:
     if "LockDuration" in said:
         settings["lock_duration"] = said["LockDuration"].seconds()
         if settings["lock_duration"] > _LONGEST_LOCK:
-            raise said["LockDuration"].wrong("is PT5M at most", said["LockDuration"].value)
+            raise said["LockDuration"].wrong("must be PT5M or less", said["LockDuration"].value)
     if "MaxDeliveryCount" in said:
         settings["max_delivery_count"] = said["MaxDeliveryCount"].count()
     if "DefaultMessageTimeToLive" in said:
@@ -574,12 +574,12 @@ def _ttl(place: _Place) -> float | None:
 
 def _check_seconds(what: str, seconds: float | None) -> None:
     if seconds is not None and not 0 < seconds < math.inf:
-        raise ValueError(f"{what} is more than 0 seconds, or None, not {seconds}")
+        raise ValueError(f"{what} must be more than 0 seconds, or None, not {seconds}")
 
 
 def _check_idle(seconds: float | None) -> None:
     if seconds is not None and not _SHORTEST_IDLE <= seconds < math.inf:
-        raise ValueError(f"auto_delete_on_idle is {_SHORTEST_IDLE:g} seconds at least, or None, not {seconds}")
+        raise ValueError(f"auto_delete_on_idle must be at least {_SHORTEST_IDLE:g} seconds, or None, not {seconds}")
 
 
 def _check_kind(argument: str, value: object, kind: type) -> None:
@@ -587,7 +587,7 @@ def _check_kind(argument: str, value: object, kind: type) -> None:
         found = type(value)
         said = found.__name__ if found.__module__ == "builtins" else f"{found.__module__}.{found.__qualname__}"
         wanted = "a str" if kind is str else f"an amqp10.broker.azure.{kind.__name__}"
-        raise TypeError(f"{argument} is {wanted}, not the {said} {value!r:.200}")
+        raise TypeError(f"{argument} must be {wanted}, not the {said} {value!r:.200}")
 
 
 def _check_unlike(what: str, names: Iterable[str]) -> None:
@@ -600,9 +600,9 @@ def _check_unlike(what: str, names: Iterable[str]) -> None:
 
 def _check_list(argument: str, value: object, item: str = "{!r}") -> None:
     if isinstance(value, str):
-        raise TypeError(f"{argument} is a list, not a str: write {argument}=[{item.format(value)}]")
+        raise TypeError(f"{argument} must be a list, not a str: write {argument}=[{item.format(value)}]")
     if not isinstance(value, Iterable):
-        raise TypeError(f"{argument} is a list, not {value!r:.200}")
+        raise TypeError(f"{argument} must be a list, not {value!r:.200}")
 
 
 def _check_name(what: str, name: str) -> None:

@@ -21,7 +21,7 @@ def connection_string(url: str, rule: SasRule = EMULATOR_RULE, entity: str | Non
     """
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in ("amqp", "amqps"):
-        raise ValueError(f"SDKs connect to a URL that begins with amqp:// or amqps://, not to {url!r:.200}")
+        raise ValueError(f"Azure SDKs need a URL that begins with amqp:// or amqps://, not {url!r:.200}")
     host = rest.split("/", 1)[0].rpartition("@")[2]
     text = f"Endpoint=sb://{host};SharedAccessKeyName={rule.name};SharedAccessKey={rule.key};"
     if scheme != "amqps":

@@ -53,7 +53,7 @@ class AzureControls:
             ValueError: time does not go back, and not on for ever.
         """
         if not 0 <= seconds < math.inf:
-            raise ValueError(f"time goes on by a finite number of seconds, 0 or more, not by {seconds}")
+            raise ValueError(f"seconds must be finite and 0 or more, not {seconds}")
         self._namespace.advance(seconds)
 
     def lose_locks(self, address: str) -> int:
@@ -104,7 +104,7 @@ class AzureControls:
             ValueError: the count is less than 0.
         """
         if count < 0:
-            raise ValueError(f"count is 0 or more, not {count}")
+            raise ValueError(f"count must be 0 or more, not {count}")
         found = self._find(address)
         node = found.hub if isinstance(found, Partition) else found
         node.busy, node.refusal = count, condition
@@ -156,4 +156,4 @@ class AzureControls:
     def _unknown(self, address: str) -> KeyError:
         names = [each.name for each in self._namespace.entities if "$" not in each.name]
         known = ", ".join([*names, *(hub.name for hub in self._namespace.hubs.all)])
-        return KeyError(f"there is no entity {address!r}; there are {known}")
+        return KeyError(f"there is no entity {address!r}; the entities are {known}")

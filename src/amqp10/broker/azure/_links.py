@@ -157,7 +157,7 @@ class NamespaceLinks(LinkService):
             raise Refused("amqp:not-found", f"The messaging entity {path_of(address)!r:.300} could not be found.")
         self._namespace.watch()
         if entity is not None and not entity.terms.sendable and not isinstance(link, SenderLink):
-            raise Refused(NOT_ALLOWED, f"{entity.name!r} takes no messages from senders: only its topic or queue does")
+            raise Refused(NOT_ALLOWED, f"{entity.name!r} accepts no messages from senders: send to its topic or queue")
         if entity is not None:
             entity.check_open("receive" if isinstance(link, SenderLink) else "send")
             entity.check_busy()
@@ -181,7 +181,7 @@ class NamespaceLinks(LinkService):
         target = remote.target
         via = self._namespace.find(target.address) if isinstance(target, Target) and target.address else None
         if not isinstance(onward, str) or via is None:
-            raise Refused(ARGUMENT_ERROR, f"{_SEND_VIA} names an entity, on a link that sends to another one")
+            raise Refused(ARGUMENT_ERROR, f"{_SEND_VIA} must name an entity other than the one that the link sends to")
         entity = self._namespace.find(onward)
         if entity is None:
             raise Refused("amqp:not-found", f"The messaging entity {path_of(onward)!r:.300} could not be found.")
@@ -198,10 +198,12 @@ class NamespaceLinks(LinkService):
             where = f"{entity.name}/Subscriptions/NAME"
             raise Refused(NOT_ALLOWED, f"{entity.name!r} is a topic: receive from its subscriptions: {where!r}")
         if source.distribution_mode == "copy":
-            raise Refused("amqp:not-implemented", "to look at messages without taking them, peek at them")
+            raise Refused(
+                "amqp:not-implemented", "this emulator does not browse: peek at messages through the management node"
+            )
         locks = remote.settle_mode != "settled"
         if locks and "settle-second" not in self._peer.engine.capabilities:
-            raise Refused("amqp:not-implemented", "messages of Service Bus are locked for receivers by AMQP 1.0 only")
+            raise Refused("amqp:not-implemented", "Service Bus locks messages only for receivers that speak AMQP 1.0")
         asks, session_id = _session_in(source)
         kind = SessionLink if asks else EntityReceiver
         receiver = kind(self._peer, link, entity, locks=locks, max_message_size=self._max_message_size)
@@ -258,7 +260,7 @@ def _session_in(source: Source) -> tuple[bool, str | None]:
     value = filters[SESSION_FILTER]
     session_id = value.value if isinstance(value, Described) else value
     if session_id is not None and not (isinstance(session_id, str) and len(session_id) <= LONGEST_ID):
-        rule = f"a session id has {LONGEST_ID} characters at most, and null means the next session"
+        rule = f"a session id must have at most {LONGEST_ID} characters, and null means the next session"
         raise Refused("com.microsoft:argument-error", f"{SESSION_FILTER}: {rule}, not {session_id!r:.200}")
     return True, session_id
 

@@ -157,7 +157,7 @@ class EntityMessage:
         """
         found = decode(content)
         if not isinstance(found, list) or len(found) != len(_STORED) + 2:
-            raise ValueError("this is no message of an entity")
+            raise ValueError("this is not a message of an entity")
         said, (token, until) = dict(zip(_STORED, found, strict=False)), found[-2:]
         made = {name: said.pop(name) for name in _STORED[:_MADE]}
         message = cls(**made)
@@ -270,10 +270,10 @@ def parts_of_batch(payload: bytes, most: int | None = None) -> Sequence[bytes]:
     """
     body = Message.decode(payload).body
     if not isinstance(body, bytes | Data):
-        raise DecodeError("a batch has its messages in data sections")
+        raise DecodeError("a batch must have its messages in data sections")
     parts = body.parts if isinstance(body, Data) else (body,)
     if most is not None and len(parts) > most:
-        raise DecodeError(f"a batch has {most} messages at most, not {len(parts)}")
+        raise DecodeError(f"a batch must have at most {most} messages, not {len(parts)}")
     return parts
 
 
@@ -293,4 +293,4 @@ def _seconds(value: Any) -> float:
     try:
         return float(value.timestamp())
     except AttributeError:
-        raise DecodeError(f"{SCHEDULED_FOR} is a timestamp, not {value!r:.60}") from None
+        raise DecodeError(f"{SCHEDULED_FOR} must be a timestamp, not {value!r:.60}") from None

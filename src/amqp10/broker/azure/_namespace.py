@@ -144,7 +144,7 @@ class Namespace:
         declared = of_it.get(config.name.casefold())
         if declared is None and isinstance(config, SubscriptionConfig):
             if topic is None:
-                raise LookupError(f"the topic {said['topic']!r:.200} of the subscription is not there")
+                raise LookupError(f"the topic {said['topic']!r:.200} of the subscription does not exist")
             declared = self.subscribe(topic, config)
         elif declared is None:
             assert not isinstance(config, SubscriptionConfig)
@@ -302,7 +302,7 @@ class Namespace:
             Refused: there is one of that name, or there are too many.
         """
         if config.name.casefold() in self._declared:
-            raise Refused(ALREADY_EXISTS, f"there is a queue or topic {config.name!r} already")
+            raise Refused(ALREADY_EXISTS, f"a queue or topic {config.name!r} exists already")
         if len(self._declared) >= _MOST_ENTITIES:
             raise Refused("amqp:resource-limit-exceeded", f"a namespace can have at most {_MOST_ENTITIES} entities")
         if isinstance(config, QueueConfig):
@@ -356,9 +356,9 @@ class Namespace:
         before = declared.config
         terms, old = _terms(config), declared.entity.terms
         if terms.requires_session != old.requires_session:
-            raise Refused(NOT_ALLOWED, f"whether {before.name!r} requires sessions is not to be changed")
+            raise Refused(NOT_ALLOWED, f"whether {before.name!r} requires sessions cannot be changed")
         if (terms.duplicate_window is None) != (old.duplicate_window is None):
-            raise Refused(NOT_ALLOWED, f"whether {before.name!r} detects duplicates is not to be changed")
+            raise Refused(NOT_ALLOWED, f"whether {before.name!r} detects duplicates cannot be changed")
         declared.config, declared.updated, declared.entity.terms = config, self.clock(), terms
         if isinstance(config, SubscriptionConfig):
             self._subscriptions[declared.entity].dead_letters_faults = config.dead_letter_filter_errors
@@ -437,7 +437,7 @@ class Namespace:
     def _check_free(self, name: str) -> None:
         """Check that no node has a name, before parts of it are made."""
         if name in self._router.nodes or self.find(name) is not None or self.hubs.node(name) is not None:
-            raise Refused(ALREADY_EXISTS, f"there is a node {name!r} already")
+            raise Refused(ALREADY_EXISTS, f"a node {name!r} exists already")
 
     def _declare_received(self, name: str, config: EntityConfig) -> Entity:
         """Declare a queue or a subscription, with its dead letters."""

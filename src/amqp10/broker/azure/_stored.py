@@ -72,5 +72,5 @@ def restored_map(content: bytes) -> dict[str, Any]:
     """
     found = decode(content)
     if not isinstance(found, dict):
-        raise TypeError(f"a record is a map, not {type(found).__name__}")
+        raise TypeError(f"a record must be a map, not {type(found).__name__}")
     return found

@@ -97,12 +97,12 @@ def read_trace(file: IO[str]) -> Recording:
             told = json.loads(line)
             time, text = float(told["t"]), visible(str(told["l"])[:LONGEST_LINE])
             if not isfinite(time):
-                raise ValueError(f"{time} is no time")
+                raise ValueError(f"{time} is not a time")
             frame = Frame(len(recording.frames), time, int(told["c"]), told["d"] == ">", text)
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             if not line.endswith("\n"):
                 break
-            raise Failure(f"line {number} is not of a trace file, as --trace-file writes it", 1) from None
+            raise Failure(f"line {number} is not from a trace file, as --trace-file writes one", 1) from None
         recording.keep(frame)
     return recording
 

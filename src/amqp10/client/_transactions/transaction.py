@@ -206,9 +206,9 @@ class ClientTransaction(TransactionCore):
             with self._bounded():
                 await self._roll_back()
             if isinstance(error, MessageNotAccepted):
-                raise TransactionRolledBack(description=f"a message of it was not accepted: {error}") from error
+                raise TransactionRolledBack(description=f"one of its messages was not accepted: {error}") from error
             if isinstance(error, AmqpError | anyio.ClosedResourceError):
-                raise TransactionRolledBack(description=f"it could not be committed: {error}") from error
+                raise TransactionRolledBack(description=f"the commit failed: {error}") from error
             raise
         try:
             await self._verdict(discharge)
@@ -282,7 +282,7 @@ class ClientTransaction(TransactionCore):
             found = await self._found_out(discharge)
             if found is None:
                 self._end("in-doubt")
-                raise TransactionInDoubt(description=f"it was to be committed, and no answer came: {error}") from error
+                raise TransactionInDoubt(description=f"no answer to the commit arrived: {error}") from error
             outcome = found
         if isinstance(outcome, Returned):
             self._end("committed")

@@ -41,13 +41,13 @@ class LocalCoordinator(WholeMessageSender):
         if not self.attached:
             raise LocalProtocolError(f"the link {self.name!r} is not attached")
         if settled or more:
-            raise LocalProtocolError("a declare or discharge is sent whole, and unsettled")
+            raise LocalProtocolError("a declare or discharge must be sent unsettled, and in one part")
         try:
             asked = as_composite(Message.decode(payload).body)
         except DecodeError as error:
             raise LocalProtocolError(f"the payload for a coordinator must be an encoded message: {error}") from error
         if not isinstance(asked, Declare | Discharge):
-            raise LocalProtocolError(f"a coordinator is sent a Declare or a Discharge, not {asked!r:.80}")
+            raise LocalProtocolError(f"a message to a coordinator must be a Declare or a Discharge, not {asked!r:.80}")
         self._sent += 1
         tag = tag if tag is not None else self._sent.to_bytes(8, "big")
         delivery = self.delivery_type(self, tag, payload, False, message_format)

@@ -72,7 +72,7 @@ class PlainSender(SenderLink):
             LocalProtocolError: the tag is longer than 32 bytes, or an unsettled delivery has it.
         """
         if len(tag) > 32:
-            raise LocalProtocolError(f"a delivery-tag has 32 bytes at most, not {len(tag)}")
+            raise LocalProtocolError(f"a delivery-tag must have at most 32 bytes, not {len(tag)}")
         if tag in self.unsettled:
             raise LocalProtocolError(f"the delivery-tag {tag!r} is in use by an unsettled delivery")
 
@@ -90,7 +90,7 @@ class PlainSender(SenderLink):
         """Do nothing: the peer cannot be told. What it says of the delivery later counts for nothing."""
 
     def resend(self, delivery: OutgoingDelivery) -> None:
-        raise LocalProtocolError(f"nothing is sent again on the link {self.name!r}")
+        raise LocalProtocolError(f"the link {self.name!r} cannot send a delivery again")
 
     def drained(self, available: int = 0) -> None:
         """Do nothing: the peer cannot drain."""
@@ -106,10 +106,10 @@ class WholeMessageSender(PlainSender):
     """A sending end that sends each message whole."""
 
     def send_more(self, delivery: OutgoingDelivery, payload: bytes, *, more: bool = False) -> None:
-        raise LocalProtocolError(f"no message is sent in parts on the link {self.name!r}")
+        raise LocalProtocolError(f"the link {self.name!r} cannot send a message in parts")
 
     def abort(self, delivery: OutgoingDelivery) -> None:
-        raise LocalProtocolError("only a delivery that is not whole on the wire can be aborted")
+        raise LocalProtocolError("only a delivery that was not yet sent completely can be aborted")
 
 
 class PlainReceiver(ReceiverLink):

@@ -134,7 +134,7 @@ class FastEngine(TimedEngine, Machine[ConnectionState]):
         elif not self.close_sent:  # else all but the answer to that is dropped
             action = self._actions.get(kind)
             if action is None:
-                raise RemoteProtocolError(f"{command.title()} is not for this side to receive", "amqp:not-allowed")
+                raise RemoteProtocolError(f"this side must not be sent {command.title()}", "amqp:not-allowed")
             action(self, command, content)
 
     def expect(self, state: ConnectionState, command: Command) -> None:
@@ -191,7 +191,8 @@ class FastEngine(TimedEngine, Machine[ConnectionState]):
         data = encode_command(command, content)
         if len(data) - len(content) > self.frame_max + 6:
             raise LocalProtocolError(
-                f"a {command.title()} of {len(data) - len(content)} octets; the peer takes {self.frame_max}"
+                f"a {command.title()} of {len(data) - len(content)} octets exceeds the peer's frame-max of "
+                f"{self.frame_max}"
             )
         self.write_octets(data)
 

@@ -56,7 +56,7 @@ class ClientLogin:
             AuthenticationFailed: the server could not prove itself, or tuned without a challenge.
         """
         if not self.mechanism:
-            raise AuthenticationFailed("the server asked for nothing", None)
+            raise AuthenticationFailed("the server ended the login without a challenge", None)
         self._handshake.finish(octets(options, "additional"))
 
 
@@ -87,7 +87,7 @@ class ServerLogin:
             step = handshake.start(response.mechanism, octets)
         elif response.mechanism != handshake.mechanism:
             raise _FastAuthenticationFailed(
-                f"the client goes on with {response.mechanism}, and had begun {handshake.mechanism}"
+                f"the client began with {handshake.mechanism} and changed to {response.mechanism}"
             )
         else:
             step = handshake.step(octets)

@@ -315,7 +315,7 @@ class SessionEndpoint(Session, Machine[SessionState]):
         first = not (self._point_received or self._resumed)
         self._point_received = True
         if control.command_offset:
-            raise RemoteProtocolError("a command that begins in its midst", "amqp:not-implemented")
+            raise RemoteProtocolError("a command without its first segment", "amqp:not-implemented")
         number = unwrap_serial(control.command_id, self.inbox.next)
         if first:
             self.inbox.begin(control.command_id)  # plain numbers are never negative, wherever they begin
@@ -403,7 +403,7 @@ class SessionEndpoint(Session, Machine[SessionState]):
             SessionFault: too many commands wait like that.
         """
         if len(self.inbox.syncs) >= MOST_SYNCS:
-            raise SessionFault(506, f"{MOST_SYNCS} commands wait for one before them")
+            raise SessionFault(506, f"{MOST_SYNCS} syncs are pending")
         self.inbox.complete_in_turn(number)
         self.engine.flush_later(self)
 

@@ -186,7 +186,7 @@ class Channel(Machine[ChannelState]):
             self._unexpected("a content header")
             return
         if payload[:2] != b"\0\x3c":
-            raise Fault(501, f"content of the class {int.from_bytes(payload[:2], 'big')} after a method of class 60")
+            raise Fault(501, f"content of class {int.from_bytes(payload[:2], 'big')} after a method of class 60")
         if payload[2:4] != b"\0\0":
             if not self.engine.variant.structured:
                 raise Fault(501, "the weight of a content header is not 0")
@@ -255,7 +255,7 @@ class Channel(Machine[ChannelState]):
         self.engine.partial += weight
         most = most_in_part(self.engine.terms.max_message_size, self.user.largest)
         if self.engine.partial > most:
-            raise Fault(311, f"more than {most} octets of messages that are not whole", soft=True)
+            raise Fault(311, f"more than {most} octets of incomplete messages", soft=True)
 
     def _drop_parts(self) -> None:
         """Drop the frames that were kept: the content is whole, or will never be."""

@@ -87,7 +87,7 @@ class Connection(ABC):
 
     def receive_close_ok(self, method: ConnectionCloseOk) -> None:
         if not self.engine.closing:
-            raise Fault(503, "connection.close-ok, and nobody closed", method.code)
+            raise Fault(503, "connection.close-ok without connection.close", method.code)
         self.engine.finish(None)
 
     def over(self, error: AmqpError | None) -> None:

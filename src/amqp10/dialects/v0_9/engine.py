@@ -221,7 +221,7 @@ class V09Engine(TimedEngine, Machine[ConnectionState]):
             if number:
                 raise Fault(501, f"a frame of the type {kind} on channel {number}: it belongs on channel 0")
         elif kind > BODY:
-            raise Fault(540, "content out of band, which is not implemented here")
+            raise Fault(540, "out-of-band content, which is not supported")
         elif number:
             if not self.closing:
                 self.connection.unknown_channel(number, kind, payload)
@@ -281,7 +281,9 @@ class V09Engine(TimedEngine, Machine[ConnectionState]):
         """
         payload = self.variant.methods.encode(method)
         if len(payload) > self.max_payload:
-            raise EncodeError(f"{method.name} of {len(payload)} octets; the peer's frames take {self.max_payload}")
+            raise EncodeError(
+                f"{method.name} has {len(payload)} octets, but the peer's frames hold at most {self.max_payload}"
+            )
         return payload
 
     def write_method(self, channel: int, method: Method) -> None:

@@ -128,7 +128,7 @@ class ConnectionEndpoint(ConnectionCore, Machine[ConnectionState]):
         """Raise `error` if there is no channel for one more session, counting unanswered ones of the peer."""
         unanswered = sum(session.channel < 0 for session in self._by_remote_channel.values())
         if len(self._by_local_channel) + unanswered > self._channel_max:
-            raise error(f"the peer takes {self._channel_max + 1} sessions on a connection, and all are in use")
+            raise error(f"the peer allows {self._channel_max + 1} sessions on a connection, and all are in use")
 
     @property
     def _channel_max(self) -> int:
@@ -231,7 +231,7 @@ class ConnectionEndpoint(ConnectionCore, Machine[ConnectionState]):
         if type(frame) is Open:
             if channel:
                 raise RemoteProtocolError(
-                    f"the peer sent open on channel {channel}; it belongs on channel 0 alone", "amqp:not-allowed"
+                    f"the peer sent open on channel {channel}, although it belongs on channel 0", "amqp:not-allowed"
                 )
             self._receive_open(frame)
         elif type(frame) is Close:

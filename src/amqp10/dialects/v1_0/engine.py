@@ -312,7 +312,9 @@ class V1Engine(EngineCore, Machine[TransportState]):
     def check_state(self, state: DeliveryState, room: int = 64) -> int:
         size, limit = len(encode(state)), self.frame_limit
         if size + room > limit:
-            raise LocalProtocolError(f"a delivery state of {size} bytes does not fit a frame; the peer takes {limit}")
+            raise LocalProtocolError(
+                f"a delivery state of {size} bytes does not fit a frame of the peer: the limit is {limit}"
+            )
         return size
 
     def flush_later(self, session: SessionCore) -> None:

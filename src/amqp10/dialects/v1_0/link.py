@@ -46,7 +46,7 @@ def attach_terms(frame: Attach) -> LinkTerms:
     if frame.snd_settle_mode > 2 or frame.rcv_settle_mode > 1:
         raise SessionFault("amqp:invalid-field", "a settle mode that does not exist")
     if not well_formed(frame.unsettled):
-        raise SessionFault("amqp:invalid-field", "an unsettled map with a key that is no delivery-tag")
+        raise SessionFault("amqp:invalid-field", "an unsettled map has a key that is not a delivery-tag")
     return LinkTerms(
         name=frame.name,
         source=frame.source,

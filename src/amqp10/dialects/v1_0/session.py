@@ -377,7 +377,8 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
         handle = free[0] if free else len(self._by_handle)
         if handle > limit:
             raise LocalProtocolError(
-                f"the peer takes {limit + 1} links on a session, and all are in use: detach one, or begin a session"
+                f"the peer allows {limit + 1} links on a session, and all are in use: detach one, or begin another "
+                "session"
             )
         if free:
             heappop(free)
@@ -407,7 +408,7 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
         link.remote_handle = frame.handle
         attached = link.receive_attach(attach_terms(frame))
         if isinstance(frame.source, Described) or isinstance(frame.target, Described):
-            link.fail("amqp:not-implemented", "a source or target of a type that is not known here")
+            link.fail("amqp:not-implemented", "a source or target has an unknown type")
         elif attached:
             self.engine.emit(LinkAttached(link))
             link.compare()

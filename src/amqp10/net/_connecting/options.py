@@ -64,13 +64,15 @@ class Proxy:
             scheme, host, port = "", None, None
         if scheme not in _PROXY_PORTS or not host or parts.path not in ("", "/") or parts.query or parts.fragment:
             raise ValueError(
-                "a proxy is http://host:port or https://host:port, with user:password@ before the host if it needs a "
-                "login (and / ? # @ : in these are written as %2F %3F %23 %40 %3A)"
+                "proxy must be http://host:port or https://host:port, with user:password@ before the host if it needs "
+                "a login (and / ? # @ : in these are written as %2F %3F %23 %40 %3A)"
             ) from None
         host = unquote(host)
         check_host(host, "proxy's host")
         if self.tls is not None and scheme == "http":
-            raise ValueError("tls of a proxy is for https:// proxies; that of the peer is the connection's")
+            raise ValueError(
+                "the tls of a proxy is for https:// proxies; the peer's tls is an argument of the connection"
+            )
         object.__setattr__(self, "secure", scheme == "https")
         object.__setattr__(self, "host", host)
         object.__setattr__(self, "port", port if port is not None else _PROXY_PORTS[scheme])
@@ -110,7 +112,7 @@ class Route:
             ValueError: so it is.
         """
         if endpoint.unix and (tls is not None or self.tls_upgrade):
-            raise ValueError("a Unix socket has no TLS: leave tls out")
+            raise ValueError("a Unix socket cannot use TLS: leave tls out")
         if endpoint.unix and self.proxy is not None:
             raise ValueError("proxy cannot be used with a Unix socket: leave it out")
         if self.proxy is not None and "%" in endpoint.host:
@@ -118,7 +120,7 @@ class Route:
         if self.tls_upgrade and endpoint.scheme != "amqp":
             raise ValueError(f"tls_upgrade is for amqp:// URLs: {endpoint.scheme}:// begins TLS in its own way")
         if self.websocket is not None and not endpoint.websocket:
-            raise ValueError("settings for a WebSocket go with a ws:// or wss:// URL")
+            raise ValueError("settings for a WebSocket need a ws:// or wss:// URL")
 
 
 def check_headers(headers: Mapping[str, str]) -> None:

@@ -75,14 +75,14 @@ async def choose_dialect(
                 )
             if silent and (secret or facts.tls):
                 raise ConnectionLost(
-                    f"{endpoint} speaks {dialect.name}, and says nothing to the header of {silent[0].name}: {right}"
+                    f"{endpoint} speaks {dialect.name}, and does not answer the header of {silent[0].name}: {right}"
                 )
             return dialect
     if len(silent) == len(candidates):
         hint = (
             "" if facts.tls or endpoint.unix else ": if that port speaks TLS, its URL begins with amqps:// (or wss://)"
         )
-        raise ConnectionLost(f"{endpoint} answers no header of AMQP{hint}")
+        raise ConnectionLost(f"{endpoint} does not answer any AMQP header{hint}")
     names = ", ".join(dialect.name for dialect in candidates)
     raise Unsupported(f"{endpoint} speaks none of the dialects {names}: {foreign_header(heard)}")
 

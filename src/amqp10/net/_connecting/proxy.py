@@ -74,7 +74,7 @@ def _check(answer: bytes, proxy: Proxy, endpoint: Endpoint) -> None:
         raise HandshakeRefused(f"cannot connect to {endpoint}: the proxy {proxy} {says(status)}", status)
     if rest:
         # The peer has nothing to say before we do, so these bytes are not the peer's: not to be mixed with its own.
-        raise ConnectionLost(f"cannot connect to {endpoint}: the proxy {proxy} puts words of its own into the tunnel")
+        raise ConnectionLost(f"cannot connect to {endpoint}: the proxy {proxy} sends data of its own into the tunnel")
 
 
 def says(status: int) -> str:

@@ -43,7 +43,7 @@ async def ask_for_tls(stream: ByteStream, peer: str) -> None:
 
 def _not_tls(answer: bytes, peer: str) -> AmqpError:
     if answer.startswith(b"AMQP"):
-        return Unsupported(f"{peer} takes no TLS by AMQP's header (§5.2.1): it answered {answer.hex(' ')}")
+        return Unsupported(f"{peer} does not accept TLS by AMQP's header (§5.2.1): it answered {answer.hex(' ')}")
     return RemoteProtocolError(f"{peer} does not speak AMQP: it began with {answer!r}")
 
 

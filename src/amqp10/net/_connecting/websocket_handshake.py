@@ -58,7 +58,8 @@ async def open_websocket(stream: ByteStream, endpoint: Endpoint, settings: WebSo
                     raise _refused(endpoint, event)
                 if isinstance(event, AcceptConnection) and event.subprotocol != settings.subprotocol:
                     raise ConnectionLost(
-                        f"cannot connect to {endpoint}: the server does not take the subprotocol {settings.subprotocol}"
+                        f"cannot connect to {endpoint}: the server does not accept the subprotocol "
+                        f"{settings.subprotocol}"
                     )
             if handshake.connection is not None:
                 return WebSocketStream(stream, handshake.connection)

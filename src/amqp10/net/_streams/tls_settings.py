@@ -50,7 +50,7 @@ class TLS:
         if self.pkcs12 is not None and (self.certificate is not None or self.key is not None):
             raise ValueError("give certificate and key, or pkcs12, not both")
         if self.key is not None and self.certificate is None:
-            raise ValueError("a key goes with a certificate: give both")
+            raise ValueError("a key needs a certificate: give both")
         if self.server_hostname is not None:
             check_host(self.server_hostname, "server_hostname")
 

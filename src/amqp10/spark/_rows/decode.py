@@ -184,7 +184,7 @@ class Columns:
                     raise DecodeError(f"it has no annotation {self._offset_key}")
                 said = annotations[self._offset_key]
                 if not isinstance(said, int):
-                    raise DecodeError(f"its annotation {self._offset_key} is no number")
+                    raise DecodeError(f"its annotation {self._offset_key} is not a number")
                 offset = said
                 if not low <= offset < high:
                     return offset

@@ -59,7 +59,7 @@ def test_more_than_was_offered(asked: dict[str, Any], reason: str) -> None:
     (closed,) = client.says(encode_command(ConnectionTune(frame_max=4096, **asked)))
     assert isinstance(closed, ConnectionClose)
     assert closed.reply_code == 530
-    assert closed.reply_text.startswith(f"a {reason}-max of")
+    assert closed.reply_text.startswith(f"{reason}-max must be")
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,7 @@ def test_routing() -> None:
     assert came.message_annotations == {"x-exchange": "e", "x-routing-key": "s"}
     with pytest.raises(EncodeError, match="has no `to`"):
         write_message(Message("x").encode(), None)
-    with pytest.raises(EncodeError, match="no address"):
+    with pytest.raises(EncodeError, match="is not an address"):
         write_message(Message("x", to="/queues/a/b").encode(), None)
     with pytest.raises(EncodeError, match="255"):
         write_message(Message("x", subject="s" * 256).encode(), Address("e", None))

@@ -299,7 +299,7 @@ def encode_again(value: Any) -> bool:
     try:
         encode_value(value)
     except EncodeError as error:
-        return "in an array" in str(error) or "have room" in str(error)
+        return "in an array" in str(error) or "exceed the limit" in str(error)
     return True
 
 

@@ -544,4 +544,4 @@ def test_an_answer_about_the_consumer_that_nobody_asked_for(answer: Method) -> N
     engine = opened(**CAN)
     receiving(engine, 1)
     (ended,) = [event for event in hear(engine, 1, answer) if isinstance(event, ConnectionEnded)]
-    assert "answers nothing" in str(ended.error)
+    assert "which was not asked for" in str(ended.error)

@@ -88,7 +88,7 @@ def test_never_arrived(by: str, mode: str) -> None:
         assert ends.told(DeliveriesUnresumed) == [sent]
         assert ends.came() == []
         ends.sender.resend(sent)
-        with pytest.raises(LocalProtocolError, match="under way"):
+        with pytest.raises(LocalProtocolError, match="not being sent can be sent again"):
             ends.sender.resend(sent)
     (delivery,) = ends.came()
     assert (delivery.tag, delivery.payload, delivery.resumed) == (sent.tag, BODY, False)

@@ -207,7 +207,7 @@ def test_a_run_ends_before_what_is_too_large(usual: int, large: int) -> None:
     layout = reader.alike
     assert layout is not None
     assert reader.run(3, layout, 100) == [(FIRST, b"usua", b"ppppp")] * (usual - 3)
-    with pytest.raises(RemoteProtocolError, match="at most 600"):
+    with pytest.raises(RemoteProtocolError, match="exceeds the limit of 600"):
         reader.next()
 
 

@@ -244,7 +244,7 @@ def test_oversize() -> None:
     assert len(largest) == 512
     assert len(read_all(largest, max_frame_size=512)) == 1
     for size in (513, 2**31, 2**32 - 1):
-        with pytest.raises(RemoteProtocolError, match=f"{size} bytes; at most 512") as caught:
+        with pytest.raises(RemoteProtocolError, match=f"{size} bytes exceeds the limit of 512") as caught:
             read_all(size.to_bytes(4, "big") + b"\2\0\0\0", max_frame_size=512)
         assert caught.value.condition == "amqp:connection:framing-error"
 
@@ -313,7 +313,7 @@ def test_unknown_type(kind: int) -> None:
 )
 def test_body_of_another_type(kind: int, body: Composite) -> None:
     """A known composite in the wrong kind of frame is refused as one that is unknown."""
-    with pytest.raises(DecodeError, match=f"type {kind} with {type(body).__name__}"):
+    with pytest.raises(DecodeError, match=f"type {kind} must not have {type(body).__name__}"):
         read_all(framed(body.encode(), kind=kind))
 
 

@@ -124,7 +124,7 @@ def section_field(name: str) -> Value:
     if section in _MAPS:
         return _MAPS[section](field)
     if section not in _FIELDS:
-        raise ValueError(f"there is no section {section!r}; a property with a dot in its name has to be quoted")
+        raise ValueError(f"there is no section {section!r}; quote a property whose name has a dot")
     if field not in _FIELDS[section]:
         raise ValueError(f"{section} has no field {field!r}")
     return _FIELDS[section][field]

@@ -135,7 +135,7 @@ class Parser:
             return node.value
         if node.kind == "field":
             return truth(node.value)
-        raise self.wrong(f"a {node.kind} is no condition", node.at)
+        raise self.wrong(f"a {node.kind} is not a condition", node.at)
 
     def _condition(self) -> Node:
         self._depth += 1
@@ -209,12 +209,12 @@ class Parser:
         """Parse an operand of < and the other comparisons."""
         strings = ("string", "binary") if self._grammar.orders_strings else ()
         if node.kind not in ("number", "field", *strings):
-            raise self.wrong(f"a {node.kind} is not less or more than anything", node.at)
+            raise self.wrong(f"a {node.kind} has no order", node.at)
         return node.value
 
     def _null(self, one: Node) -> Node:
         if one.kind != "field":
-            raise self.wrong("only a name can be asked for NULL")
+            raise self.wrong("only a name can be compared with NULL")
         self._take()
         inverted = self.accept("NOT")
         self.expect("NULL")
@@ -223,7 +223,7 @@ class Parser:
 
     def _like(self, one: Node) -> Value:
         if one.kind not in ("field", "string"):
-            raise self.wrong(f"a {one.kind} is not like anything", one.at)
+            raise self.wrong(f"a {one.kind} cannot be used with LIKE", one.at)
         pattern = self.expect("string")
         escape = None
         if self.accept("ESCAPE"):
@@ -240,7 +240,7 @@ class Parser:
         self.expect("(")
         if self._grammar.lists_strings_only:
             if one.kind != "field":
-                raise self.wrong("only a name can be IN a list", one.at)
+                raise self.wrong("only a name can be used with IN", one.at)
             strings = [self.expect("string").value]
             while self.accept(","):
                 strings.append(self.expect("string").value)
@@ -282,7 +282,7 @@ class Parser:
 
     def _number(self, node: Node) -> Value:
         if node.kind not in ("number", "field"):
-            raise self.wrong(f"a {node.kind} cannot be computed with", node.at)
+            raise self.wrong(f"a {node.kind} cannot be used in arithmetic", node.at)
         return numeric(node.value) if self._grammar.strict else node.value
 
     def _signed(self) -> Node:
@@ -334,7 +334,7 @@ class Parser:
             self.expect("(")
             field = self._primary()
             if field.kind != "field":
-                raise self.wrong("only a name can exist", field.at)
+                raise self.wrong("EXISTS takes a name", field.at)
             self.expect(")")
             return Node("condition", negation(is_null(field.value)), at)
         if token.kind in ("TRUE", "FALSE"):

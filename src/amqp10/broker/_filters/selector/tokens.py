@@ -119,7 +119,7 @@ def tokens(text: str, grammar: Grammar) -> Iterator[Token]:
     while at < len(text):
         match = grammar.pattern.match(text, at)
         if match is None:
-            raise wrong(grammar, text, at, "this quote has no end" if text[at] in "'\"[" else "this belongs to no word")
+            raise wrong(grammar, text, at, "this quote is not closed" if text[at] in "'\"[" else "unexpected character")
         group = match.lastgroup
         assert group is not None
         if group != "space":

@@ -262,7 +262,7 @@ def numeric(one: Value) -> Value:
     def evaluate(candidate: Candidate) -> Any:
         value = one(candidate)
         if value is not None and not _is_number(value):
-            raise Incomparable(f"{value!r:.60} is no number")
+            raise Incomparable(f"{value!r:.60} is not a number")
         return value
 
     return evaluate

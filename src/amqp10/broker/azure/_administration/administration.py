@@ -91,7 +91,7 @@ class Administration:
             return self._entity(request, asked, asked.path, None)
         topic = self._namespace.find_declared(parts["entity"])
         if not isinstance(topic.config, TopicConfig):
-            raise _Wrong(404, f"{parts['entity']!r:.300} is no topic, and has no subscriptions")
+            raise _Wrong(404, f"{parts['entity']!r:.300} is not a topic, so it has no subscriptions")
         if parts["subscription"] is None:
             self._only(request, "GET")
             return 200, self._feed(asked, "subscriptions", topic.subscriptions.values())
@@ -107,7 +107,7 @@ class Administration:
 
     def _only(self, request: HTTPRequest, *methods: str) -> None:
         if request.method not in methods:
-            raise _Wrong(405, f"{request.method:.20} is not done here: {' and '.join(methods)} are")
+            raise _Wrong(405, f"{request.method:.20} is not supported here: use {' or '.join(methods)}")
 
     def _authorize(self, token: str | None, host: str, path: str) -> None:
         """Check that a token has the right Manage.
@@ -124,7 +124,7 @@ class Administration:
         except TokenInvalid as error:
             raise _Wrong(401, str(error)) from None
         if not grant.allows("configure", path, "/"):
-            raise _Wrong(401, f"the token does not allow to manage {path!r:.300}")
+            raise _Wrong(401, f"the token does not permit managing {path!r:.300}")
 
     # Lists
 
@@ -256,7 +256,7 @@ class _Asked:
             raise ValueError(f"a request must have the name of its host, not {self.host!r:.200}")
         self.path = unquote(split.path, errors="strict").strip("/")
         if not self.path.isprintable() or not 1 <= len(self.path) <= 1000:
-            raise ValueError(f"a path is the name of an entity, not {self.path!r:.200}")
+            raise ValueError(f"a path must be the name of an entity, not {self.path!r:.200}")
         self.base = f"{'https' if request.secure else 'http'}://{self.host}"
         self.url = f"{self.base}/{self.path}"
         self._query = parse_qs(split.query, max_num_fields=20)
@@ -275,5 +275,5 @@ class _Asked:
     def _number(self, name: str, usual: int) -> int:
         text = self._query.get(name, [str(usual)])[0]
         if not (text.isascii() and text.isdigit() and len(text) < 10):
-            raise ValueError(f"{name} is a number of 0 or more, not {text!r:.100}")
+            raise ValueError(f"{name} must be a number of 0 or more, not {text!r:.100}")
         return int(text)

@@ -54,7 +54,7 @@ def read_xml(body: bytes) -> Element:
         nonlocal depth, elements
         depth, elements = depth + 1, elements + 1
         if depth > _DEEPEST or elements > _MOST_ELEMENTS:
-            raise ValueError(f"the XML has {_MOST_ELEMENTS} elements at most, {_DEEPEST} of them in one another")
+            raise ValueError(f"the XML must have at most {_MOST_ELEMENTS} elements, nested at most {_DEEPEST} deep")
         builder.start(_full(name), {_full(each): value for each, value in attributes.items()})
 
     def end(name: str) -> None:
@@ -63,7 +63,7 @@ def read_xml(body: bytes) -> Element:
         builder.end(_full(name))
 
     def refuse(*_: object) -> None:
-        raise ValueError("the XML declares a document type, which is not taken")
+        raise ValueError("the XML must not declare a document type")
 
     parser.StartElementHandler, parser.EndElementHandler = begin, end
     parser.CharacterDataHandler = builder.data
@@ -71,7 +71,7 @@ def read_xml(body: bytes) -> Element:
     try:
         parser.Parse(body, True)
     except (ExpatError, LookupError, UnicodeError) as error:
-        raise ValueError(f"the body is no XML: {error}") from None
+        raise ValueError(f"the body is not XML: {error}") from None
     return builder.close()
 
 
@@ -87,7 +87,7 @@ def description_in(entry: Element) -> Element:
     """
     content = entry.find(f"{_ATOM}content")
     if entry.tag != f"{_ATOM}entry" or content is None or len(content) != 1:
-        raise ValueError("the body is an Atom entry with one description in its content")
+        raise ValueError("the body must be an Atom entry with one description in its content")
     return content[0]
 
 
@@ -103,7 +103,7 @@ class Said:
 
     def __init__(self, description: Element, wanted: str) -> None:
         if description.tag != _BUS + wanted:
-            raise ValueError(f"the entry describes a {wanted}, not {_local(description.tag)!r:.200}")
+            raise ValueError(f"the entry must describe a {wanted}, not {_local(description.tag)!r:.200}")
         self.elements = {_local(each.tag): each for each in description}
 
     def __contains__(self, name: str) -> bool:
@@ -118,7 +118,7 @@ class Said:
         element = self.elements.get(name)
         text = (element.text or "").strip() if element is not None else ""
         if len(text) > _LONGEST_SAID:
-            raise ValueError(f"{name} has {_LONGEST_SAID} characters at most, not {len(text)}")
+            raise ValueError(f"{name} must have at most {_LONGEST_SAID} characters, not {len(text)}")
         return text
 
     def flag(self, name: str) -> bool:
@@ -129,7 +129,7 @@ class Said:
         """
         text = self.text(name)
         if text.casefold() not in ("", "true", "false", "1", "0"):
-            raise ValueError(f"{name} is true or false, not {text!r:.200}")
+            raise ValueError(f"{name} must be true or false, not {text!r:.200}")
         return text.casefold() in ("true", "1")
 
     def number(self, name: str) -> int:
@@ -140,7 +140,7 @@ class Said:
         """
         text = self.text(name)
         if not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text) >= 1):
-            raise ValueError(f"{name} is a number of 1 at least, not {text!r:.200}")
+            raise ValueError(f"{name} must be a number of 1 or more, not {text!r:.200}")
         return int(text)
 
     def seconds(self, name: str) -> float | None:
@@ -182,7 +182,7 @@ def status_of(said: Said) -> Status:
     """
     status: Any = said.text("Status") or "Active"
     if status not in _STATUSES:
-        raise ValueError(f"Status is one of {', '.join(_STATUSES)}, not {status!r:.200}")
+        raise ValueError(f"Status must be one of {', '.join(_STATUSES)}, not {status!r:.200}")
     found: Status = status
     return found
 
@@ -207,7 +207,7 @@ def config_of(config: Config, said: Said, host: str) -> Config:
         if "LockDuration" in said:
             changes["lock_duration"] = said.seconds("LockDuration") or math.inf
             if changes["lock_duration"] > _LONGEST_LOCK:
-                raise ValueError(f"LockDuration is PT5M at most, not {said.text('LockDuration')}")
+                raise ValueError(f"LockDuration must be PT5M or less, not {said.text('LockDuration')}")
         if "MaxDeliveryCount" in said:
             changes["max_delivery_count"] = said.number("MaxDeliveryCount")
         if "DeadLetteringOnMessageExpiration" in said:
@@ -238,7 +238,7 @@ def _entity_in(text: str, host: str) -> str | None:
     if separator:
         said_host, _, text = rest.partition("/")
         if scheme.casefold() not in ("sb", "amqps", "amqp", "https", "http") or said_host.casefold() != host.casefold():
-            raise ValueError(f"messages are forwarded within the namespace {host}, not to {rest!r:.200}")
+            raise ValueError(f"messages can be forwarded only within the namespace {host}, not to {rest!r:.200}")
     return text.strip("/") or None
 
 
@@ -274,7 +274,9 @@ def _filter(element: Element) -> RuleFilter:
     if kind == "SqlFilter":
         return SqlFilter(_expression(element), _pairs(element, "Parameters", "a parameter of a filter"))
     if kind != "CorrelationFilter":
-        raise ValueError(f"a filter is a SqlFilter, CorrelationFilter, TrueFilter or FalseFilter, not {kind!r:.100}")
+        raise ValueError(
+            f"a filter must be a SqlFilter, CorrelationFilter, TrueFilter or FalseFilter, not {kind!r:.100}"
+        )
     fields = {name: element.findtext(_BUS + _camel(name)) for name in CORRELATED}
     properties = _pairs(element, "Properties", "a property of a correlation filter")
     return CorrelationFilter(**{name: text for name, text in fields.items() if text}, properties=properties)
@@ -311,7 +313,7 @@ def _value(element: Element, what: str) -> Any:
         if kind == "dateTime":
             return datetime.fromisoformat(text)
     except (ValueError, KeyError):
-        raise ValueError(f"{what} is no {kind}: {text!r:.100}") from None
+        raise ValueError(f"{what} is not a {kind}: {text!r:.100}") from None
     return text
 
 

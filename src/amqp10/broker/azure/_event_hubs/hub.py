@@ -130,7 +130,7 @@ class Hub(AzureNode):
     insert = put
 
     def reserve(self, entry: QueuedMessage, *, restored: bool = False) -> None:
-        raise NotTaken(f"{self.name!r} is an event hub, which has no transactions", NOT_ALLOWED)
+        raise NotTaken(f"{self.name!r} is an event hub, which does not support transactions", NOT_ALLOWED)
 
     def publish(self, entry: QueuedMessage, publisher: str | None) -> None:
         """Take what was sent, by a publisher whose name is the key of all its events, or by nobody in particular.
@@ -141,7 +141,9 @@ class Hub(AzureNode):
         events, key = self.read(entry)
         if publisher is not None:
             if key not in (None, publisher):
-                raise NotTaken(f"the partition key of a publisher is its name {publisher!r}, not {key!r}", NOT_ALLOWED)
+                raise NotTaken(
+                    f"the partition key of a publisher must be its name {publisher!r}, not {key!r}", NOT_ALLOWED
+                )
             for event in events:
                 event.annotate({_KEY: publisher, _PUBLISHER: publisher})
             key = publisher
@@ -481,5 +483,5 @@ def _key_in(event: Message) -> str | None:
     if key is None or key == "":
         return None
     if not isinstance(key, str) or len(key) > _LONGEST_KEY:
-        raise DecodeError(f"{_KEY} is a string of {_LONGEST_KEY} characters at most, not {key!r:.200}")
+        raise DecodeError(f"{_KEY} must be a string of at most {_LONGEST_KEY} characters, not {key!r:.200}")
     return str(key)

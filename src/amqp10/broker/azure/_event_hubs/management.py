@@ -59,9 +59,9 @@ class HubManagement:
         operation, kind, name = asked.get("operation"), asked.get("type"), asked.get("name")
         if operation != "READ" or kind not in (_HUB, _PARTITION):
             said = f"{operation!r:.60} of {kind!r:.60}"
-            raise Refused("amqp:not-implemented", f"{said}: READ of {_HUB} or {_PARTITION} is what is done here")
+            raise Refused("amqp:not-implemented", f"{said}: only READ of {_HUB} or {_PARTITION} is supported here")
         if not isinstance(name, str):
-            raise Refused(ARGUMENT_ERROR, f"'name' is the name of an event hub, not {name!r:.60}")
+            raise Refused(ARGUMENT_ERROR, f"'name' must be the name of an event hub, not {name!r:.60}")
         hub = self._find(name)
         if hub is None:
             raise Refused(NOT_FOUND, f"there is no event hub {name!r:.300}")
@@ -97,7 +97,7 @@ def partition_in(hub: Hub, said: object) -> Partition:
         if partition.id == said:
             return partition
     last = hub.partitions[-1].id
-    raise Refused(ARGUMENT_OUT_OF_RANGE, f"the partitions of {hub.name!r} are 0 to {last}, and none is {said!r:.60}")
+    raise Refused(ARGUMENT_OUT_OF_RANGE, f"{hub.name!r} has no partition {said!r:.60}: its partitions are 0 to {last}")
 
 
 def _hub(hub: Hub) -> dict[str, Any]:

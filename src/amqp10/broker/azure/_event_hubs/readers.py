@@ -149,7 +149,7 @@ def _epoch_in(remote: LinkTerms) -> int | None:
     if epoch is None:
         return None
     if not isinstance(epoch, int) or isinstance(epoch, bool) or not 0 <= epoch <= _MOST_EPOCH:
-        raise Refused(ARGUMENT_ERROR, f"{_EPOCH} is a number of 0 or more, not {epoch!r:.60}")
+        raise Refused(ARGUMENT_ERROR, f"{_EPOCH} must be a number of 0 or more, not {epoch!r:.60}")
     return int(epoch)
 
 

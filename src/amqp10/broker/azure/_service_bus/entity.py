@@ -239,7 +239,7 @@ class Entity(AzureNode):
         messages = self._read(entry)
         most = self.terms.most_octets
         if most is not None and self.bytes + sum(message.size for message in messages) > most:
-            raise NotTaken(f"{self.name!r} has messages of {self.bytes} octets, and takes {most} at most")
+            raise NotTaken(f"{self.name!r} is full: its messages have {self.bytes} octets, and {most} is the limit")
         for message in messages:
             self.add(message)
 
@@ -254,7 +254,7 @@ class Entity(AzureNode):
             NotTaken: it is no message, or a batch that has something else in it.
         """
         if not self.terms.sendable:
-            raise NotTaken(f"{self.name!r} takes no messages from senders", NOT_ALLOWED)
+            raise NotTaken(f"{self.name!r} accepts no messages from senders", NOT_ALLOWED)
         try:
             messages = messages_in(entry.payload, entry.message_format)
         except DecodeError as error:
@@ -271,7 +271,9 @@ class Entity(AzureNode):
             Refused: it is disabled.
         """
         if self.status == "Disabled" or self.status.casefold() == f"{use}disabled":
-            raise Refused(ENTITY_DISABLED, f"{self.name!r} is disabled ({self.status}): the administration opens it")
+            raise Refused(
+                ENTITY_DISABLED, f"{self.name!r} is disabled ({self.status}): enable it through the administration"
+            )
 
     def check(self, message: EntityMessage) -> None:
         """Check that a message may be here.
@@ -282,7 +284,7 @@ class Entity(AzureNode):
         ids = {"group-id (session id)": message.session_id, "message-id": message.message_id}
         for what, said in ids.items():
             if isinstance(said, str) and len(said) > LONGEST_ID:
-                reason = f"a {what} has {LONGEST_ID} characters at most, not {len(said)}: {said!r:.60}..."
+                reason = f"a {what} must have at most {LONGEST_ID} characters, not {len(said)}: {said!r:.60}..."
                 raise NotTaken(reason, ARGUMENT_ERROR)
         if self.terms.requires_session and message.session_id is None:
             raise NotTaken(
@@ -461,9 +463,9 @@ class Entity(AzureNode):
             Refused: the entity keeps no messages, or they are received by sessions.
         """
         if self.terms.requires_session:
-            raise Refused(NOT_ALLOWED, f"{self.name!r} requires sessions: a receiver accepts one, or the next free one")
+            raise Refused(NOT_ALLOWED, f"{self.name!r} requires sessions: accept a session, or the next free one")
         if self.pass_on is not None:
-            raise Refused(NOT_ALLOWED, f"{self.name!r} passes its messages on: receive where they go")
+            raise Refused(NOT_ALLOWED, f"{self.name!r} forwards its messages: receive from the entity that gets them")
         self._receivers[receiver] = self._all
 
     def remove_receiver(self, receiver: Receiver) -> None:
@@ -559,7 +561,7 @@ class Entity(AzureNode):
             group = self._held_session(session_id)
             if strangers := [each.sequence for each in found if each.session_id != session_id]:
                 raise Refused(
-                    MESSAGE_NOT_FOUND, f"the message {strangers[0]} is of another session than {session_id!r}"
+                    MESSAGE_NOT_FOUND, f"the message {strangers[0]} belongs to another session than {session_id!r}"
                 )
         else:
             group = self._all

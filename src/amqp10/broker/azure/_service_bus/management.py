@@ -126,9 +126,9 @@ class Management:
         name = operation.removeprefix(_PREFIX) if isinstance(operation, str) else ""
         known = _OPERATIONS.get(name)
         if known is None:
-            raise Refused("amqp:not-implemented", f"the operation {operation!r:.100} is not known here")
+            raise Refused("amqp:not-implemented", f"the operation {operation!r:.100} is not supported")
         if not isinstance(asked, dict):
-            raise Refused(ARGUMENT_ERROR, f"the body of a request is a map, not {type(asked).__name__}")
+            raise Refused(ARGUMENT_ERROR, f"the body of a request must be a map, not {type(asked).__name__}")
         action, act = known
         self._peer.rights.check(action, self.entity.name)
         if action != "configure":
@@ -206,7 +206,7 @@ def _to_schedule(node: Management, asked: dict[Any, Any]) -> list[EntityMessage]
     payloads: list[Any]
     payloads = [each.get("message") if isinstance(each, dict) else None for each in _list(asked, "messages")]
     if not all(isinstance(payload, bytes) for payload in payloads):
-        raise Refused(ARGUMENT_ERROR, "each of 'messages' is a map with the encoded message as 'message'")
+        raise Refused(ARGUMENT_ERROR, "each of 'messages' must be a map with the encoded message as 'message'")
     messages = node.admit(payloads)
     if any(message.scheduled_for is None for message in messages):
         raise Refused(ARGUMENT_ERROR, f"a message to schedule must have the annotation {SCHEDULED_FOR}")
@@ -227,7 +227,7 @@ def _remove_batch(node: Management, asked: dict[Any, Any]) -> Answer:
 def _receive(node: Management, asked: dict[Any, Any]) -> Answer:
     mode = asked.get("receiver-settle-mode", 1)
     if not isinstance(mode, int) or mode not in (0, 1):
-        raise Refused(ARGUMENT_OUT_OF_RANGE, f"receiver-settle-mode is 0 or 1, not {mode!r:.60}")
+        raise Refused(ARGUMENT_OUT_OF_RANGE, f"receiver-settle-mode must be 0 or 1, not {mode!r:.60}")
     found = node.entity.receive(_numbers(asked), locks=mode == 1, session_id=_session_id(asked, required=False))
     return {
         "messages": [
@@ -267,7 +267,7 @@ def _outcome(asked: dict[Any, Any]) -> Outcome:
     }
     if not isinstance(status, str) or status not in outcomes:
         known = ", ".join(map(str, outcomes))
-        raise Refused(ARGUMENT_ERROR, f"disposition-status is one of {known}, not {status!r:.60}")
+        raise Refused(ARGUMENT_ERROR, f"disposition-status must be one of {known}, not {status!r:.60}")
     return checked_outcome(outcomes[status])
 
 
@@ -284,7 +284,7 @@ def _set_session_state(node: Management, asked: dict[Any, Any]) -> Answer:
     if not isinstance(state, bytes | None):
         raise Refused(ARGUMENT_ERROR, f"'session-state' must be binary or null, not {type(state).__name__}")
     if state is not None and len(state) > MOST_STATE:
-        raise Refused(ARGUMENT_OUT_OF_RANGE, f"a state has {MOST_STATE} octets at most, not {len(state)}")
+        raise Refused(ARGUMENT_OUT_OF_RANGE, f"a state must have at most {MOST_STATE} octets, not {len(state)}")
     node.entity.set_session_state(_session_id(asked), state)
     return {}
 
@@ -299,7 +299,7 @@ def _list_sessions(node: Management, asked: dict[Any, Any]) -> Answer:
 def _add_rule(node: Management, asked: dict[Any, Any]) -> Answer:
     said = asked.get("rule-description")
     if not isinstance(said, dict):
-        raise Refused(ARGUMENT_ERROR, f"'rule-description' is a map, not {type(said).__name__}")
+        raise Refused(ARGUMENT_ERROR, f"'rule-description' must be a map, not {type(said).__name__}")
     try:
         _rules_of(node).add(read_rule(_text(asked, "rule-name"), said))
     except ValueError as error:
@@ -351,17 +351,17 @@ _IN_TRANSACTIONS: Final[dict[str, Callable[[Management, dict[Any, Any], EntityWo
 def _text(asked: dict[Any, Any], name: str) -> str:
     value = asked.get(name)
     if not isinstance(value, str):
-        raise Refused(ARGUMENT_ERROR, f"{name!r} is a string, not {value!r:.60}")
+        raise Refused(ARGUMENT_ERROR, f"{name!r} must be a string, not {value!r:.60}")
     return value
 
 
 def _number(asked: dict[Any, Any], name: str, *, least: int | None = None, most: int | None = None) -> int:
     value = asked.get(name)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise Refused(ARGUMENT_ERROR, f"{name!r} is a number, not {value!r:.60}")
+        raise Refused(ARGUMENT_ERROR, f"{name!r} must be a number, not {value!r:.60}")
     if (least is not None and value < least) or (most is not None and value > most):
         rule = f"{least} or more" if most is None else f"{least} to {most}"
-        raise Refused(ARGUMENT_OUT_OF_RANGE, f"{name!r} is {rule}, not {value}")
+        raise Refused(ARGUMENT_OUT_OF_RANGE, f"{name!r} must be {rule}, not {value}")
     return int(value)
 
 
@@ -371,7 +371,7 @@ def _moment(asked: dict[Any, Any], name: str) -> float:
     if isinstance(value, datetime):
         return value.timestamp()
     if not isinstance(value, int) or isinstance(value, bool):
-        raise Refused(ARGUMENT_ERROR, f"{name!r} is a timestamp, not {value!r:.60}")
+        raise Refused(ARGUMENT_ERROR, f"{name!r} must be a timestamp, not {value!r:.60}")
     return value / 1000
 
 
@@ -386,14 +386,14 @@ def _session_id(asked: dict[Any, Any], *, required: Literal[False]) -> str | Non
 def _session_id(asked: dict[Any, Any], *, required: bool = True) -> str | None:
     value = asked.get("session-id")
     if not isinstance(value, str) and (required or value is not None):
-        raise Refused(ARGUMENT_ERROR, f"'session-id' is a string, not {value!r:.60}")
+        raise Refused(ARGUMENT_ERROR, f"'session-id' must be a string, not {value!r:.60}")
     return value
 
 
 def _list(asked: dict[Any, Any], name: str) -> list[Any]:
     value = asked.get(name)
     if not isinstance(value, list):
-        raise Refused(ARGUMENT_ERROR, f"{name!r} is an array, not {value!r:.60}")
+        raise Refused(ARGUMENT_ERROR, f"{name!r} must be an array, not {value!r:.60}")
     if not 1 <= len(value) <= MOST_AT_ONCE:
         raise Refused(ARGUMENT_OUT_OF_RANGE, f"{name!r} must have 1 to {MOST_AT_ONCE} elements, not {len(value)}")
     return list(value)
@@ -402,12 +402,12 @@ def _list(asked: dict[Any, Any], name: str) -> list[Any]:
 def _numbers(asked: dict[Any, Any]) -> list[int]:
     value = _list(asked, "sequence-numbers")
     if not all(isinstance(each, int) and not isinstance(each, bool) for each in value):
-        raise Refused(ARGUMENT_ERROR, "'sequence-numbers' are numbers")
+        raise Refused(ARGUMENT_ERROR, "'sequence-numbers' must be numbers")
     return value
 
 
 def _tokens(asked: dict[Any, Any]) -> list[UUID]:
     value = _list(asked, "lock-tokens")
     if not all(isinstance(each, UUID) for each in value):
-        raise Refused(ARGUMENT_ERROR, "'lock-tokens' are UUIDs")
+        raise Refused(ARGUMENT_ERROR, "'lock-tokens' must be UUIDs")
     return list(dict.fromkeys(value))

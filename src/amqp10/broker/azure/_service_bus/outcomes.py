@@ -37,13 +37,13 @@ def checked_outcome(state: object) -> Outcome:
         Refused: it is another state, or says what cannot be done.
     """
     if not isinstance(state, OUTCOMES):
-        raise Refused("amqp:not-implemented", f"the outcome {type(state).__name__} is not known here")
+        raise Refused("amqp:not-implemented", f"the outcome {type(state).__name__} is not supported")
     changes = _changes(state)
     if isinstance(state, Rejected):
         for name in (REASON, DESCRIPTION):
             check_reason(name, changes.pop(name, None))
     if len(changes) > MOST_CHANGES:
-        raise Refused(ARGUMENT_ERROR, f"{MOST_CHANGES} properties are changed at most, not {len(changes)}")
+        raise Refused(ARGUMENT_ERROR, f"at most {MOST_CHANGES} properties can be changed, not {len(changes)}")
     return state
 
 

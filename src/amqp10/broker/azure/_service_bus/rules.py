@@ -71,7 +71,10 @@ def _predicate(rule_filter: RuleFilter) -> Callable[[Candidate], bool]:
             return lambda candidate: condition(candidate) is True
         case CorrelationFilter():
             if not rule_filter.properties and all(getattr(rule_filter, name) is None for name in CORRELATED):
-                raise ValueError("a correlation filter compares one field or property at least; TrueFilter() takes all")
+                raise ValueError(
+                    "a correlation filter must compare at least one field or property; TrueFilter() matches all "
+                    "messages"
+                )
             return lambda candidate: _correlates(rule_filter, candidate)
     return lambda _: isinstance(rule_filter, TrueFilter)
 
@@ -137,7 +140,7 @@ def _read_filter(said: Mapping[Any, Any]) -> RuleFilter:
         fields = {name: correlation.get(name.replace("_", "-")) for name in CORRELATED}
         for field_name, value in fields.items():
             if not isinstance(value, str | None):
-                raise ValueError(f"{field_name} of a correlation filter is a string, not {value!r:.60}")
+                raise ValueError(f"{field_name} of a correlation filter must be a string, not {value!r:.60}")
         return CorrelationFilter(**fields, properties=properties if isinstance(properties, dict) else {})
     if "true-filter" in said:
         return TrueFilter()

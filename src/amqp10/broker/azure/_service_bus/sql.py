@@ -173,7 +173,7 @@ def _statement(parser: Parser) -> Change:
     system, name = _split(word.value)
     field = _PROPERTIES.get(name.casefold()) if system else None
     if system and field is None:
-        raise parser.wrong(f"sys.{name} is not to be set", word.at)
+        raise parser.wrong(f"sys.{name} cannot be set", word.at)
     value: Value = constant(None)
     if not removes:
         parser.expect("=")
@@ -184,7 +184,7 @@ def _statement(parser: Parser) -> Change:
         if field is not None and isinstance(new, UUID):
             new = str(new)
         if field is not None and not isinstance(new, str | None):
-            raise Incomparable(f"sys.{name} is a string, not {new!r:.60}")
+            raise Incomparable(f"sys.{name} must be a string, not {new!r:.60}")
 
         def apply(message: Message) -> None:
             if field is not None:

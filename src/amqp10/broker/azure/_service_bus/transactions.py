@@ -100,7 +100,7 @@ class _Scheduled(Part):
     @property
     def obstacle(self) -> Error | None:
         if self.entity.deleted:
-            return Error(Symbol("amqp:transaction:rollback"), f"there is no {self.entity.name!r} any more")
+            return Error(Symbol("amqp:transaction:rollback"), f"the entity {self.entity.name!r} no longer exists")
         return None
 
     def apply(self) -> None:

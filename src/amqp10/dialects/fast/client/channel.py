@@ -77,9 +77,7 @@ class ClientChannel(Machine[HandleState]):
         if isinstance(command, ChannelReply):
             answered = self._waiting.pop(command.confirm_tag, None)
             if answered is None:
-                raise RemoteProtocolError(
-                    f"a channel-reply with the tag {command.confirm_tag}, which was not asked for"
-                )
+                raise RemoteProtocolError(f"an unexpected channel-reply with the tag {command.confirm_tag}")
             answered(error)
             return
         asked = self.closing

@@ -113,14 +113,16 @@ class ClientEngine(ConnectionCore):
             raise Unsupported(f"the server speaks version {command.version} of AMQP/Fast, which this client does not")
         name = self.terms.container_id
         if len(name.encode()) > MAX_SHORTSTR or "\0" in name:
-            raise LocalProtocolError(f"a container_id has {MAX_SHORTSTR} octets at most, and no NUL: {name[:20]!r}...")
+            raise LocalProtocolError(
+                f"container_id must have at most {MAX_SHORTSTR} octets, and no NUL: {name[:20]!r}..."
+            )
         self.write(self._login.respond(command))
 
     def _receive_tune(self, command: ConnectionTune, content: bytes) -> None:
         self.expect(ConnectionState.LOGIN, command)
         self._login.finish(command.options)
         if command.frame_max and command.frame_max < LEAST_FRAME_MAX:
-            raise RemoteProtocolError(f"a frame-max of {command.frame_max}; {LEAST_FRAME_MAX} is the least")
+            raise RemoteProtocolError(f"frame-max must be {LEAST_FRAME_MAX} or more, not {command.frame_max}")
         self.emit(Authenticated(self._login.mechanism, None))
         self.advance(Step.RECEIVE_TUNE)
         self._server = command
@@ -152,7 +154,7 @@ class ClientEngine(ConnectionCore):
     def _receive_reply(self, command: ConnectionReply, content: bytes) -> None:
         server = self._server
         if self.state is not ConnectionState.OPEN_SENT or server is None or command.confirm_tag != OPEN_TAG:
-            raise RemoteProtocolError("a connection-reply to nothing", "amqp:illegal-state")
+            raise RemoteProtocolError("an unexpected connection-reply", "amqp:illegal-state")
         if not is_done(command.reply_code):
             self.end(self._cause(command.reply_code, command.reply_text))
             return
@@ -265,7 +267,9 @@ def _free(taken: dict[int, Any], most: int, what: str) -> int:
     for number in range(1, len(taken) + 2):
         if number not in taken and number <= most:
             return number
-    raise LocalProtocolError(f"the server takes {most} {what}, and all are in use: close a link, or open a connection")
+    raise LocalProtocolError(
+        f"the server allows {most} {what}, and all are in use: close a link, or open another connection"
+    )
 
 
 def client_engine(terms: ConnectionTerms, mechanisms: tuple[Mechanism, ...] | None, secure: bool) -> ClientEngine:

@@ -28,7 +28,7 @@ class HandleOwner(ABC):
 
     def handle_received(self, handle: ClientHandle, command: Command, content: bytes) -> None:
         """Take a command for the handle that is neither a reply nor a close."""
-        raise RemoteProtocolError(f"{command.title()} for handle {handle.id}, which does not ask for it")
+        raise RemoteProtocolError(f"{command.title()} for handle {handle.id}, which did not ask for it")
 
 
 class ClientHandle(Machine[HandleState]):
@@ -94,7 +94,7 @@ class ClientHandle(Machine[HandleState]):
         if isinstance(command, HandleReply):
             answered = self._waiting.pop(command.confirm_tag, None)
             if answered is None:
-                raise RemoteProtocolError(f"a handle-reply with the tag {command.confirm_tag}, which was not asked for")
+                raise RemoteProtocolError(f"an unexpected handle-reply with the tag {command.confirm_tag}")
             answered(error_of(command.reply_code, command.reply_text))
         elif isinstance(command, HandleClose):
             asked = self.closing

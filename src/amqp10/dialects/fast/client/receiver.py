@@ -155,7 +155,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
         if not 0 <= credit <= 0xFFFF_FFFF:
             raise LocalProtocolError(f"credit must be in 0..{0xFFFF_FFFF}, not {credit}")
         if properties:
-            raise Unsupported("AMQP/Fast has no properties of a flow, so nothing can be acquired in a transaction")
+            raise Unsupported("AMQP/Fast has no flow properties, so a receiver cannot acquire in a transaction")
         self.credit = credit
         self.acks.set_credit(drain)
         self.engine.flush_later(self)
@@ -184,15 +184,17 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
 
     def _on_notify(self, command: HandleNotify, content: bytes) -> None:
         if command.out_of_band:
-            raise RemoteProtocolError("a message out of band, where no band was agreed on", "amqp:not-implemented")
+            raise RemoteProtocolError("an out-of-band message, although no band was agreed on", "amqp:not-implemented")
         if command.streaming:
-            raise RemoteProtocolError("streaming is between peers, and a service sent this", "amqp:not-implemented")
+            raise RemoteProtocolError(
+                "a service sent a streaming message, which only peers may exchange", "amqp:not-implemented"
+            )
         if self.handle.closing:
             return
         if self._coming is None and command.recovery:
             assembly, self._prepared = self._prepared, None
             if assembly is None:
-                raise RemoteProtocolError("the rest of a message that was not prepared", "amqp:illegal-state")
+                raise RemoteProtocolError("a fragment of a message that was not prepared", "amqp:illegal-state")
             self._coming = self._begin(command, assembly)
         elif self._coming is None:
             head, content = read_head(content)
@@ -234,7 +236,9 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
     def _on_prepare(self, command: HandlePrepare, content: bytes) -> None:
         """Answer how much of a message is here: the part kept from the last handle, or the part sent along."""
         if self._prepared is not None or self._coming is not None:
-            raise RemoteProtocolError("a message is prepared while another comes in", "amqp:illegal-state")
+            raise RemoteProtocolError(
+                "a message is prepared before the one before it is complete", "amqp:illegal-state"
+            )
         if self.handle.closing:
             return
         head, content = read_head(content)
@@ -357,7 +361,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
         if delivery.local_settled:
             return
         if self.gone or self.handle.closing:
-            raise LocalProtocolError(f"the link {self._name!r} is gone: the delivery is the sender's to send again")
+            raise LocalProtocolError(f"the link {self._name!r} is over: the sender may send the message again")
         self.check_outcome(state)
         if isinstance(state, TransactionalState):
             self._settle_in(state, delivery)

@@ -149,14 +149,16 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
         if self.credit <= 0:
             raise LocalProtocolError(f"no credit on the link {self._name!r}")
         if self.terms.settle_mode == ("unsettled" if settled else "settled"):
-            raise LocalProtocolError(f"the link's settle mode is {self.terms.settle_mode!r}, and settled is {settled}")
+            raise LocalProtocolError(
+                f"settled={settled} does not fit the link's settle mode {self.terms.settle_mode!r}"
+            )
 
     def _write(self, delivery: OutgoingDelivery, payload: bytes) -> None:
         """Send a whole message."""
         max_octets = self.engine.frame_max
         head, body = to_fast(payload, time.time(), message_format=delivery.message_format, max_octets=max_octets)
         if len(body) > 0xFFFF_FFFF:
-            raise LocalProtocolError(f"a body has 2^32 - 1 octets at most in AMQP/Fast, not {len(body)}")
+            raise LocalProtocolError(f"a body must have at most 2^32 - 1 octets in AMQP/Fast, not {len(body)}")
         to = self._to(payload)
         tag = self._tag_for(delivery, len(body))
         for content, partial in fragments(head.write(), body, max_octets):
@@ -183,7 +185,7 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
         except DecodeError:
             return ""
         if len(to.encode()) > MAX_SHORTSTR:
-            raise LocalProtocolError(f"an address has {MAX_SHORTSTR} octets at most, not {len(to.encode())}")
+            raise LocalProtocolError(f"an address must have at most {MAX_SHORTSTR} octets, not {len(to.encode())}")
         return to
 
     def _write_fragment(self, content: bytes, partial: bool, tag: int, to: str, *, recovery: bool = False) -> None:
@@ -259,7 +261,7 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
             self.settle(delivery)
             return
         if self._outflow is None or self._outflow[0] is not delivery or not self.attached:
-            raise LocalProtocolError("only a delivery that is not whole on the wire can be aborted, and only once")
+            raise LocalProtocolError("only a delivery that was not yet sent completely can be aborted, and only once")
         _, outflow, _ = self._outflow
         self._outflow = None
         if not delivery.local_settled:
@@ -352,7 +354,10 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
         """Send the rest of the prepared message, because the server has answered how much of it is there."""
         delivery, body = self._preparing, self._prepared
         if delivery is None or command.message_size > len(body):
-            raise RemoteProtocolError("a handle-ready to nothing, or for more than there is", "amqp:illegal-state")
+            raise RemoteProtocolError(
+                "a handle-ready that answers no handle-prepare, or for more octets than the body has",
+                "amqp:illegal-state",
+            )
         self._preparing, self._prepared = None, b""
         covered = self.share.add(len(body), asks=True)
         tag = self._handle.tag(lambda error: self._on_resumed(delivery, covered, error))

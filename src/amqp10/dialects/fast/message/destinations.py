@@ -33,7 +33,7 @@ def opening(terms: LinkTerms, *, producer: bool) -> HandleOpen:
     terminus: Any = terms.target if producer else terms.source
     address = (terminus.address if terminus is not None else None) or ""
     if len(address.encode()) > MAX_SHORTSTR or "\0" in address:
-        raise LocalProtocolError(f"an address has {MAX_SHORTSTR} octets at most and no NUL")
+        raise LocalProtocolError(f"an address must have at most {MAX_SHORTSTR} octets, and no NUL")
     topic = terminus is None or bool(_TOPIC_WORDS.intersection(terminus.capabilities))
     return HandleOpen(
         service_type=TOPIC if topic else QUEUE,

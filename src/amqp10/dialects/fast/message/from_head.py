@@ -32,7 +32,7 @@ def payload_of(
             to=to,
         )
     except AmqpError as error:
-        raise BadContents(f"a message that means nothing: {error}") from None
+        raise BadContents(f"a message whose properties cannot be interpreted: {error}") from None
 
 
 def stream_front(head: MessageHead, now: float, *, redelivered: bool = False, to: str | None = None) -> bytes:

@@ -71,7 +71,7 @@ class StreamFragmenter:
     def _go_on(self, part: bytes, more: bool) -> Iterator[tuple[bytes, bool]]:
         if len(part) > self._left or (not more and len(part) < self._left):
             raise LocalProtocolError(
-                f"the body was to have {self._left} octets more, and nothing after them; here are {len(part)}"
+                f"the body must have exactly {self._left} more octets as announced, not {len(part)}"
             )
         self._left -= len(part)
         cut = [part[at : at + self._max_octets] for at in range(0, len(part), self._max_octets)] or [b""]

@@ -90,7 +90,7 @@ class ServerBrowser(ServerSender):
         more: bool = False,
     ) -> OutgoingDelivery:
         if self.credit <= 0 or more:
-            raise LocalProtocolError("a browser looks at whole messages, as many as it asked for")
+            raise LocalProtocolError("a browser can be sent only complete messages, and no more than it asked for")
         self._last += 1
         self.credit -= 1
         self._found[self._last] = payload, message_format

@@ -114,16 +114,18 @@ class ServerEngine(ConnectionCore):
         most = max(LEAST_FRAME_MAX, self.terms.max_frame_size)
         if not LEAST_FRAME_MAX <= command.frame_max <= most:
             raise RemoteProtocolError(
-                f"a frame-max of {command.frame_max}, where it is {LEAST_FRAME_MAX} to {most}", "amqp:not-allowed"
+                f"frame-max must be {LEAST_FRAME_MAX} to {most}, not {command.frame_max}", "amqp:not-allowed"
             )
         if self.own_heartbeat and command.heartbeat > self.own_heartbeat:
-            raise RemoteProtocolError(f"a heartbeat of {command.heartbeat} s, above ours", "amqp:not-allowed")
+            raise RemoteProtocolError(
+                f"a heartbeat of {command.heartbeat} s exceeds the one offered", "amqp:not-allowed"
+            )
         for name, asked, offered in (
             ("channel-max", command.channel_max, self.terms.channel_max or 0xFFFF),
             ("handle-max", command.handle_max, MOST_HANDLES),
         ):
             if asked > offered:
-                raise RemoteProtocolError(f"a {name} of {asked}, where it is {offered} at most", "amqp:not-allowed")
+                raise RemoteProtocolError(f"{name} must be {offered} or less, not {asked}", "amqp:not-allowed")
         self.agree(command.frame_max, command.heartbeat)
         self.advance(Step.RECEIVE_TUNE)
 

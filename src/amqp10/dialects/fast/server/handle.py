@@ -194,7 +194,7 @@ class ServerHandle(HandleCore, Machine[HandleState]):
     def _take(self, command: HandleSend, content: bytes) -> None:
         assembly = self.coming
         if assembly is None and command.recovery:
-            raise RemoteProtocolError("the rest of a message that was not prepared", "amqp:illegal-state")
+            raise RemoteProtocolError("a fragment of a message that was not prepared", "amqp:illegal-state")
         if assembly is None:
             head, content = read_head(content)
             assembly = Assembly(head)
@@ -237,7 +237,7 @@ class ServerHandle(HandleCore, Machine[HandleState]):
         self.engine.partial = others + self._weight
         if assembly is not None and others and self.engine.partial > MOST_PARTIAL:
             raise RemoteProtocolError(
-                f"more than {MOST_PARTIAL} octets of messages that are not whole", "amqp:resource-limit-exceeded"
+                f"more than {MOST_PARTIAL} octets of incomplete messages", "amqp:resource-limit-exceeded"
             )
 
     def _check_size(self, head: MessageHead) -> None:
@@ -245,7 +245,7 @@ class ServerHandle(HandleCore, Machine[HandleState]):
         limit = largest_in_part(terms.max_message_size if terms is not None else None)
         if head.body_size > limit:
             raise RemoteProtocolError(
-                f"a message of {head.body_size} octets; {limit} are taken", "amqp:link:message-size-exceeded"
+                f"a message of {head.body_size} octets exceeds the limit of {limit}", "amqp:link:message-size-exceeded"
             )
 
     def _producer(self, suffix: str) -> ServerReceiver:
@@ -347,7 +347,10 @@ class ServerHandle(HandleCore, Machine[HandleState]):
     def _receive_ready(self, command: HandleReady, content: bytes) -> None:
         """Pass on the client's answer of how much of a message it has."""
         if self.consumer is None or not self.consumer.ready(command.message_size):
-            raise RemoteProtocolError("a handle-ready to nothing, or for more than there is", "amqp:illegal-state")
+            raise RemoteProtocolError(
+                "a handle-ready that answers no handle-prepare, or for more octets than the body has",
+                "amqp:illegal-state",
+            )
 
     _actions: ClassVar[dict[type[Command], Callable[[Any, Any, bytes], None]]] = {
         HandleSend: _receive_send,

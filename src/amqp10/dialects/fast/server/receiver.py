@@ -174,7 +174,7 @@ class ServerReceiver(LinkEndpoint, PlainReceiver):
         if delivery.local_settled:
             return
         if not self.attached:
-            raise LocalProtocolError(f"the link {self._name!r} is gone: the delivery is the sender's to send again")
+            raise LocalProtocolError(f"the link {self._name!r} is over: the sender may send the message again")
         if state is not None:
             delivery.state = state
         delivery.local_settled = True

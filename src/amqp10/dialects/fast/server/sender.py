@@ -243,10 +243,10 @@ class ServerSender(LinkEndpoint, PlainSender):
 
     def abort(self, delivery: OutgoingDelivery) -> None:
         if self._sending is None or self._sending[0] is not delivery:
-            raise LocalProtocolError("only a delivery that is not whole on the wire can be aborted, and only once")
+            raise LocalProtocolError("only a delivery that was not yet sent completely can be aborted, and only once")
         self._sending = None
         self.forget(delivery)
-        self._handle.close(Error("amqp:internal-error", "a message was given up before its end"))
+        self._handle.close(Error("amqp:internal-error", "a message was aborted before its end"))
 
     # Outcomes
 

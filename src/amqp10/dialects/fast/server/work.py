@@ -48,5 +48,5 @@ def too_much() -> Error:
     """Return the error for transactions that are too large."""
     return Error(
         Symbol("amqp:resource-limit-exceeded"),
-        f"more than {MOST_OCTETS} octets, or {MOST_MESSAGES} messages, that are not committed",
+        f"more than {MOST_OCTETS} octets or {MOST_MESSAGES} messages in uncommitted transactions",
     )

@@ -60,7 +60,9 @@ class Assembly:
         """
         self.size += len(part)
         if self.size > self.head.body_size:
-            raise BadContents(f"a body of {self.head.body_size} octets has {self.size - self.head.body_size} more")
+            raise BadContents(
+                f"a body is {self.size - self.head.body_size} octets longer than the announced {self.head.body_size}"
+            )
         if part and keep:
             self.parts.append(part)
 
@@ -79,7 +81,7 @@ class Assembly:
         parts = self.parts
         body = parts[0] if len(parts) == 1 else b"".join(parts)
         if self.content_hash and body_hash(body) != self.content_hash.lower():
-            raise BadContents("a body is not what its hash says")
+            raise BadContents("a body does not match its hash")
         return body
 
 

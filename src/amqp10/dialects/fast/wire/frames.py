@@ -85,7 +85,7 @@ class CommandReader:
             if not size:
                 return command, b""
             if size > self.limit:
-                raise RemoteProtocolError(f"a fragment of {size} octets; {self.limit} were agreed")
+                raise RemoteProtocolError(f"a fragment of {size} octets exceeds the agreed {self.limit}")
         else:
             command, size = waiting
         content = self._take(size)
@@ -106,7 +106,7 @@ class CommandReader:
         if size < 2:
             raise RemoteProtocolError(f"a command of size {size}")
         if size > self.limit:
-            raise RemoteProtocolError(f"a command of {size} octets; {self.limit} were agreed")
+            raise RemoteProtocolError(f"a command of {size} octets exceeds the agreed {self.limit}")
         start, end = at + head, at + head + size
         if end > len(data):
             self._wait(end - len(data))

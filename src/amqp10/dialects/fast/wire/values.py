@@ -86,7 +86,7 @@ def read_table(data: bytes, at: int, end: int) -> tuple[Table, int]:
 
 def _read_entries(data: bytes, at: int, end: int, depth: int) -> Table:
     if depth > MAX_DEPTH:
-        raise DecodeError(f"more than {MAX_DEPTH} tables in one another")
+        raise DecodeError(f"tables must be nested at most {MAX_DEPTH} deep")
     table: Table = {}
     while at < end:
         name, at = read_shortstr(data, at, end)
@@ -139,9 +139,9 @@ def write_shortstr(value: str) -> bytes:
     """
     raw = value.encode()
     if len(raw) > MAX_SHORTSTR:
-        raise EncodeError(f"a short string has {MAX_SHORTSTR} octets at most, not {len(raw)}: {value[:40]!r}...")
+        raise EncodeError(f"a short string must have at most {MAX_SHORTSTR} octets, not {len(raw)}: {value[:40]!r}...")
     if b"\0" in raw:
-        raise EncodeError(f"a short string has no NUL: {value!r}")
+        raise EncodeError(f"a short string must not have a NUL: {value!r}")
     return bytes((len(raw),)) + raw
 
 
@@ -152,7 +152,7 @@ def write_longstr(value: bytes) -> bytes:
         EncodeError: the string is longer than 65535 octets.
     """
     if len(value) > MAX_LONGSTR:
-        raise EncodeError(f"a long string has {MAX_LONGSTR} octets at most, not {len(value)}")
+        raise EncodeError(f"a long string must have at most {MAX_LONGSTR} octets, not {len(value)}")
     return len(value).to_bytes(2, "big") + value
 
 
@@ -166,13 +166,13 @@ def write_table(table: Table) -> bytes:
         return b"\0\0"
     raw = _write_entries(table, 1)
     if len(raw) > MAX_LONGSTR:
-        raise EncodeError(f"a table has {MAX_LONGSTR} octets at most, not {len(raw)}")
+        raise EncodeError(f"a table must have at most {MAX_LONGSTR} octets, not {len(raw)}")
     return len(raw).to_bytes(2, "big") + raw
 
 
 def _write_entries(table: Table, depth: int) -> bytes:
     if depth > MAX_DEPTH:
-        raise EncodeError(f"more than {MAX_DEPTH} tables in one another")
+        raise EncodeError(f"tables must be nested at most {MAX_DEPTH} deep")
     return b"".join(write_shortstr(name) + write_value(value, depth) for name, value in table.items())
 
 
@@ -196,7 +196,7 @@ def write_value(value: Any, depth: int = 1) -> bytes:
     if isinstance(value, dict):
         raw = _write_entries(value, depth + 1)
         return b"F" + _LONG.pack(len(raw)) + raw
-    raise EncodeError(f"a table has no value like {value!r:.60}")
+    raise EncodeError(f"a table cannot hold {value!r:.60}")
 
 
 def decimal_parts(value: Decimal) -> tuple[int, int]:

@@ -75,7 +75,7 @@ class Branch(CommandOwner):
 
     def released(self, sent: PendingCommand) -> None:
         """Record that the server released a message of the transaction, which can no longer be committed."""
-        self.failure = Undone(Error("amqp:transaction:rollback", "a message of it was released"), RELEASED)
+        self.failure = Undone(Error("amqp:transaction:rollback", "one of its messages was released"), RELEASED)
 
 
 class Transactions:

@@ -73,13 +73,13 @@ class CommandSequence(CommandOwner):
             SessionFault: the command does not have a result of that kind.
         """
         if getattr(value, "spec_name", None) != self._result_type:
-            raise SessionFault(531, f"a result that is no {self._result_type}")
+            raise SessionFault(531, f"the result must be a {self._result_type}")
         self._value = value
 
     def completed(self, sent: PendingCommand) -> None:
         """Send the next command of the talk, now that the one under way is completed."""
         if self._result_type is not None and self._value is None:
-            self._failed(Error("amqp:internal-error", f"the server gave no {self._result_type}"))
+            self._failed(Error("amqp:internal-error", f"the server sent no {self._result_type}"))
         else:
             self._go_on(self._value)
 

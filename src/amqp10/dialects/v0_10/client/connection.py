@@ -82,14 +82,16 @@ class ClientEngine(ConnectionCore):
 
     def begin(self, terms: SessionTerms | None = None) -> ClientSession:
         if self.state is not ConnectionState.OPEN:
-            raise LocalProtocolError(f"no session can begin while the next to come is {self.state.value}")
+            raise LocalProtocolError(
+                f"a session needs an open connection, and the state of this one is {self.state.name}"
+            )
         session = self.begin_as(lambda channel: ClientSession(self, channel))
         session.begin(terms)
         return session
 
     def resume(self, session: Session) -> None:
         if self.state is not ConnectionState.OPEN or not isinstance(session, ClientSession) or not session.suspended:
-            raise LocalProtocolError("only a session that is suspended is resumed, on a connection that is open")
+            raise LocalProtocolError("only a suspended session can be resumed, and only on an open connection")
         session.resume(self, self._free_channel())
 
     def begin_as(self, kind: Callable[[int], S]) -> S:
@@ -109,7 +111,7 @@ class ClientEngine(ConnectionCore):
             if channel not in self.sessions:
                 return channel
         raise LocalProtocolError(
-            f"{top} sessions are taken on a connection, and all are in use: end one, or open a connection"
+            f"the server allows {top} sessions on a connection, and all are in use: end one, or open another connection"
         )
 
     # Closing

@@ -114,7 +114,7 @@ def _declare_queue(request: DeclareQueue, makes_nodes: bool, arguments: dict[str
     else:
         wanted = request.durable, request.exclusive, request.auto_delete
         if there and (found.durable, found.exclusive, found.auto_delete) != wanted:
-            raise RequestFailed("amqp:precondition-failed", f"the queue {name!r} is there, and another", 406)
+            raise RequestFailed("amqp:precondition-failed", f"the queue {name!r} exists with other properties", 406)
         if not there or not request.exclusive:
             yield QueueDeclare(
                 name,
@@ -163,7 +163,9 @@ def _declare_exchange(request: DeclareExchange, arguments: dict[str, Any]) -> Co
     if request.passive:
         return
     if there and (found.type != request.type or found.durable != request.durable):
-        raise RequestFailed("amqp:precondition-failed", f"the exchange {request.name!r} is there, and another", 406)
+        raise RequestFailed(
+            "amqp:precondition-failed", f"the exchange {request.name!r} exists with other properties", 406
+        )
     if not there:
         yield ExchangeDeclare(
             request.name,

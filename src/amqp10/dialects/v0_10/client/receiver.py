@@ -115,7 +115,7 @@ class ClientReceiver(LinkEndpoint, WholeMessageReceiver):
         source = self.terms.source if self.terms is not None else None
         if not isinstance(source, Source) or (source.address is None and not source.dynamic):
             self.session.after_round_trip(
-                self.attach_failed, Error("amqp:invalid-field", "a receiver has a source with an address")
+                self.attach_failed, Error("amqp:invalid-field", "a receiver needs a source with an address")
             )
             return
         address = None
@@ -137,7 +137,7 @@ class ClientReceiver(LinkEndpoint, WholeMessageReceiver):
         key = address.key if address.key is not None else EVERY_KEY.get(exchange.type)
         if key is None or exchange.type == "headers":
             by = "what a binding asks for: bind a queue" if exchange.type == "headers" else f"their keys: {address}/KEY"
-            raise RequestFailed("amqp:invalid-field", f"of a {exchange.type} exchange messages come by {by}", 531)
+            raise RequestFailed("amqp:invalid-field", f"a {exchange.type} exchange selects messages by {by}", 531)
         queue = f"amqp10-{uuid4()}"
         yield QueueDeclare(queue, exclusive=True, auto_delete=True)
         yield ExchangeBind(queue, address.exchange, key)

@@ -123,13 +123,13 @@ class ClientSender(LinkEndpoint, WholeMessageSender):
         try:
             return write_message(payload, self._address, to_qpid=self.session.to_qpid)
         except (DecodeError, EncodeError) as error:
-            raise LocalProtocolError(f"the message can not be sent in AMQP 0-10: {error}") from error
+            raise LocalProtocolError(f"the message cannot be sent in AMQP 0-10: {error}") from error
 
     def _check_sendable(self, settled: bool, more: bool, message_format: int) -> None:
         if not self.attached:
             raise LocalProtocolError(f"the link {self._name!r} is not attached")
         if more:
-            raise LocalProtocolError("AMQP 0-10 sends no message in parts: send it whole")
+            raise LocalProtocolError("AMQP 0-10 cannot send a message in parts: send it in one call")
         if message_format:
             raise LocalProtocolError("message_format must be 0 in AMQP 0-10")
         if self.credit <= 0:
@@ -201,7 +201,7 @@ class ClientSender(LinkEndpoint, WholeMessageSender):
 
     def resend(self, delivery: OutgoingDelivery) -> None:
         if delivery.local_settled or not self.attached:
-            raise LocalProtocolError("a delivery that is settled, or a link that is not attached")
+            raise LocalProtocolError("the delivery is settled, or the link is not attached")
         if delivery.tag in self.unsettled:
             delivery.tag = self.new_tag()
         written = self._written(delivery.payload)

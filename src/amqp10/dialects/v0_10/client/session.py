@@ -149,7 +149,7 @@ class ClientSession(SessionCore):
 
     def forgotten(self) -> None:
         self.detach()  # the server made a new session of that name
-        self.finish(ConnectionLost("the server does not have the session any more"))
+        self.finish(ConnectionLost("the server no longer has the session"))
 
     def on_resumed(self) -> None:
         self.engine.emit(SessionResumed(self))

@@ -70,7 +70,7 @@ def read_message(exchange: str, header: bytes | None, body: bytes) -> ReadMessag
     try:
         return ReadMessage(reader.payload(body), delivery)
     except EncodeError as error:
-        raise DecodeError(f"a message that AMQP 1.0 has no words for: {error}") from error
+        raise DecodeError(f"a message that AMQP 1.0 cannot express: {error}") from error
 
 
 class _Reader:

@@ -205,7 +205,7 @@ class _Writer:
         subject = message.subject
         key = address.key if address.key is not None else subject or ""
         if len(key.encode()) > 255:
-            raise EncodeError(f"a routing key has 255 octets at most, not {len(key.encode())}")
+            raise EncodeError(f"a routing key must have at most 255 octets, not {len(key.encode())}")
         delivery.routing_key = key
         if subject is not None and (subject != key or not address.exchange) and not _came_by_key(message):
             self._text(SUBJECT, subject)

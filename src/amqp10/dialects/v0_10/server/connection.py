@@ -97,7 +97,7 @@ class ServerEngine(ConnectionCore):
         """Begin a session on a free channel, or answer input that comes late, for a session that is over."""
         if assembly.kind == CONTROL and assembly.front[:2] == b"\2\1":
             if assembly.channel > self.login.channel_max:
-                raise RemoteProtocolError(f"channel {assembly.channel} is above {self.login.channel_max}")
+                raise RemoteProtocolError(f"channel {assembly.channel} exceeds channel-max {self.login.channel_max}")
             attach = decode_control(assembly.front)
             assert isinstance(attach, SessionAttach)
             session = ServerSession(self, assembly.channel)

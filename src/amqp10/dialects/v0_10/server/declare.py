@@ -192,5 +192,5 @@ def request_of(command: Command) -> tuple[Request[Any], Answer] | None:
         return None
     for name in _NAMES.get(type(command), ()):
         if not getattr(command, name):
-            raise SessionFault(BLANK_NAME, f"the name of the {name} in {command.spec_name} is blank")
+            raise SessionFault(BLANK_NAME, f"the name of the {name} in {command.spec_name} must not be blank")
     return found[0](command), found[1]

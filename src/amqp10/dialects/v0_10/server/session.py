@@ -246,7 +246,7 @@ class ServerSession(SessionCore):
             return
         found = request_of(command)
         if found is None:
-            raise SessionFault(540, f"{command.spec_name} is not done here")
+            raise SessionFault(540, f"{command.spec_name} is not supported")
         self.ask(number, command, *found)
 
     def ask(self, number: int, command: Command, request: Request[Any], answer: Answer) -> None:

@@ -200,7 +200,7 @@ class ServerCoordinator(RelayCoordinator, ServerReceiver):
         if command.join or command.resume:
             if known is None or (command.resume and not known.suspended):
                 # Until it is prepared, only its own connection can work in a branch; after that, no session can.
-                raise SessionFault(NOT_ALLOWED, "no such branch that can be worked in was started on this connection")
+                raise SessionFault(NOT_ALLOWED, "no open branch with this xid was started on this connection")
             self._work_in(known)
             self._result(number, XA_OK)
             return

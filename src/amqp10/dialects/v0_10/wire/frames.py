@@ -194,7 +194,7 @@ class FrameReader:
             if part is not None or kind > COMMAND:
                 raise RemoteProtocolError("an assembly begins within another, or with content")
             if len(self._open) >= MOST_OPEN:
-                raise RemoteProtocolError(f"{MOST_OPEN} commands in part", "amqp:resource-limit-exceeded")
+                raise RemoteProtocolError(f"more than {MOST_OPEN} incomplete commands", "amqp:resource-limit-exceeded")
             part = self._open[key] = _Part(channel)
         elif part is None:
             raise RemoteProtocolError("a frame that continues nothing")
@@ -224,7 +224,8 @@ class FrameReader:
         """Check the limits on incomplete assemblies; mark `part` if it is larger than the largest message taken."""
         if self.most_in_part is not None and self._weight > self.most_in_part:
             raise RemoteProtocolError(
-                f"more than {self.most_in_part} bytes in part before the login is over", "amqp:resource-limit-exceeded"
+                f"more than {self.most_in_part} bytes of incomplete commands before the login is over",
+                "amqp:resource-limit-exceeded",
             )
         if part.segment != BODY and part.size > MAX_FRONT:
             raise RemoteProtocolError(f"a command of more than {MAX_FRONT} bytes", "amqp:resource-limit-exceeded")
@@ -232,7 +233,7 @@ class FrameReader:
             return
         part.given = part.size > self.max_size
         if self._weight > MOST_AT_ONCE * max(self.max_size, MAX_FRONT):
-            raise RemoteProtocolError("too much that is not whole", "amqp:resource-limit-exceeded")
+            raise RemoteProtocolError("too many bytes of incomplete commands", "amqp:resource-limit-exceeded")
 
     def _wait(self, missing: int) -> None:
         if not self._more:
@@ -242,8 +243,8 @@ class FrameReader:
 
     def _bad_head(self, flags: int, kind: int, size: int) -> RemoteProtocolError:
         if size >= HEAD_SIZE and size > self.max_frame_size:
-            return RemoteProtocolError(f"a frame of {size} bytes; at most {self.max_frame_size} are taken")
-        return RemoteProtocolError(f"a frame head that cannot be: flags 0x{flags:02x}, type {kind}, size {size}")
+            return RemoteProtocolError(f"a frame of {size} bytes exceeds the limit of {self.max_frame_size}")
+        return RemoteProtocolError(f"an invalid frame header: flags 0x{flags:02x}, type {kind}, size {size}")
 
 
 def encode_control(channel: int, payload: bytes) -> bytes:

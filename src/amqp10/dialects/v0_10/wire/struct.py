@@ -137,7 +137,7 @@ class Packed:
             raise DecodeError(f"{cls.spec_name} ends within its packing flags")
         flags = int.from_bytes(data[at : at + width], "little") if width else cls._flags_known
         if flags & ~cls._flags_known:
-            raise DecodeError(f"{cls.spec_name} has packing flags of no field: 0x{flags:x}")
+            raise DecodeError(f"{cls.spec_name} has packing flags of unknown fields: 0x{flags:x}")
         at += width
         found = cls.__new__(cls)
         try:
@@ -231,7 +231,7 @@ def _fixed(layout: str) -> tuple[Callable[[Any], bytes], Callable[[bytes, int], 
     def read(data: bytes, at: int) -> tuple[Any, int]:
         end = at + packer.size
         if end > len(data):
-            raise DecodeError(f"{packer.size} octets expected, {len(data) - at} are there")
+            raise DecodeError(f"{packer.size} octets expected, not {len(data) - at}")
         return packer.unpack_from(data, at)[0], end
 
     return write, read

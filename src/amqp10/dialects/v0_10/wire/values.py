@@ -151,7 +151,7 @@ def extent(data: bytes, at: int, code: int) -> tuple[int, int]:
     width = _WIDTHS.get(half)
     if width is None:
         if half not in (8, 9, 10):
-            raise DecodeError(f"the type code 0x{code:02x} is of no width")
+            raise DecodeError(f"the type code 0x{code:02x} has no known width")
         size = 1 << half - 8
         width = int.from_bytes(data[at : at + size], "big")
         if at + size > len(data):
@@ -204,7 +204,7 @@ def read_map(data: bytes, depth: int = 0) -> dict[str, Any]:
         try:
             key = data[at + 1 : key_end].decode()
         except UnicodeDecodeError:
-            raise DecodeError("a key of a map that is not UTF-8") from None
+            raise DecodeError("a key of a map is not UTF-8") from None
         found[key], at = read_value(data, key_end + 1, data[key_end], depth)
     if at != len(data):
         raise DecodeError(f"{len(data) - at} octets follow the last entry of a map")
@@ -251,7 +251,7 @@ Writer = Callable[[Any], bytes]
 def _sized(width: int) -> Writer:
     def write(octets: bytes) -> bytes:
         if len(octets) >> 8 * width:
-            raise EncodeError(f"{len(octets)} octets; at most {(1 << 8 * width) - 1} have room")
+            raise EncodeError(f"{len(octets)} octets exceed the limit of {(1 << 8 * width) - 1}")
         return len(octets).to_bytes(width, "big") + octets
 
     return write
@@ -309,7 +309,7 @@ def _seconds(milliseconds: int) -> bytes:
 
 def _datetime(value: datetime) -> bytes:
     if value.tzinfo is None:
-        raise EncodeError(f"{value!r} has no time zone")
+        raise EncodeError(f"{value!r} must have a time zone")
     passed = value - EPOCH
     if passed.microseconds:
         raise EncodeError("a datetime must have whole seconds")
@@ -322,7 +322,7 @@ def _scaled(width: int) -> Writer:
     def write(value: Decimal) -> bytes:
         sign, digits, exponent = value.as_tuple()
         if isinstance(exponent, str):
-            raise EncodeError(f"{value} is no number")
+            raise EncodeError(f"{value} is not a number")
         if (not digits or digits == (0,)) and exponent > 0:
             exponent = 0
         if not -255 <= exponent <= 20:  # a number with more than 20 digits fits neither type
@@ -367,7 +367,7 @@ def encode_map(value: dict[str, Any]) -> bytes:
     out = bytearray(len(value).to_bytes(4, "big"))  # cheaper than a list of many small parts
     for key, each in value.items():
         if not isinstance(key, str):
-            raise EncodeError(f"a key of a map is text, not {key!r:.80}")
+            raise EncodeError(f"a key of a map must be text, not {key!r:.80}")
         code, octets = encode_value(each)
         out += sized8(text(key))
         out.append(code)

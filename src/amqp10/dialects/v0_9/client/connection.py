@@ -182,7 +182,7 @@ class ClientConnection(ConnectionCore):
         engine.emit(Authenticated(self._handshake.mechanism, None))
         frame_max = agreed(method.frame_max, max(LEAST_FRAME, terms.max_frame_size))
         if frame_max < LEAST_FRAME:
-            raise Fault(501, f"a frame-max of {frame_max}; {LEAST_FRAME} is the least there is")
+            raise Fault(501, f"frame-max must be {LEAST_FRAME} or more, not {frame_max}")
         self._channel_max = agreed(method.channel_max, terms.channel_max or 1)
         wanted = math.ceil(terms.idle_timeout / 2) if terms.idle_timeout else 0
         engine.agree(frame_max, min(agreed(method.heartbeat, wanted), 0xFFFF))
@@ -221,8 +221,8 @@ class ClientConnection(ConnectionCore):
         """
         if len(self.engine.channels) >= self._channel_max:
             raise LocalProtocolError(
-                f"the peer takes {self._channel_max} channels on a connection, and all are in use: "
-                "close a link, or open another connection"
+                f"the peer allows {self._channel_max} channels on a connection, and all are in use: close a link, or "
+                "open another connection"
             )
         start = self._next_channel
         numbers = chain(range(start, self._channel_max + 1), range(1, start))
@@ -281,7 +281,7 @@ class ClientConnection(ConnectionCore):
 
     def receive_updated(self, method: ConnectionUpdateSecretOk) -> None:
         if not self._updating:
-            raise Fault(503, f"{method.name}, for which nobody asked", method.code)
+            raise Fault(503, f"{method.name}, which was not asked for", method.code)
         pending = self._updating.popleft()
         pending.answer(None)
         self.engine.emit(RequestAnswered(pending))

@@ -45,5 +45,5 @@ class Consumer(Machine[ConsumerState]):
 
     def illegal(self, step: AnyStep) -> Exception:
         if step.way == RECEIVED:
-            return Fault(503, f"basic.{step.what} that answers nothing")
+            return Fault(503, f"basic.{step.what}, which was not asked for")
         return super().illegal(step)

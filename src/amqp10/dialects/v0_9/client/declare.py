@@ -108,7 +108,7 @@ class Declarations(ChannelUser):
 
     def receive_answer(self, method: Method) -> None:
         if self._asked is None or type(method) is not ANSWER_TO[type(self._asked.method)]:
-            raise RemoteProtocolError(f"{method.name}, for which nobody asked", "amqp:illegal-state")
+            raise RemoteProtocolError(f"{method.name}, which was not asked for", "amqp:illegal-state")
         request = self._asked.pending.request
         result = result_of(request, method)
         if isinstance(request, DeclareQueue) and not request.passive:
@@ -135,7 +135,7 @@ class Declarations(ChannelUser):
     def receive_got(self, payload: bytes) -> None:
         self.channel.check_shape(payload)
         if self._asked is None or type(self._asked.method) is not BasicGet:
-            raise RemoteProtocolError("basic.get-ok, for which nobody asked", "amqp:illegal-state")
+            raise RemoteProtocolError("basic.get-ok, which was not asked for", "amqp:illegal-state")
         number, route, left = payload[4:12], payload[12:-4], int.from_bytes(payload[-4:], "big")
         self.channel.expect_content(lambda body: self._got(int.from_bytes(number, "big"), route, left, body))
 

@@ -96,7 +96,7 @@ class DirectReplies(ClientReceiver):
         """Take the address from the message that came back, and delete its queue."""
         properties = BasicProperties.decode(self.channel.properties_octets, self.engine.variant.tables)
         if properties.reply_to in (None, "", DIRECT_REPLY):
-            raise DecodeError(f"the server has a consumer of {DIRECT_REPLY}, and no address for it")
+            raise DecodeError(f"the server gave no address to the consumer of {DIRECT_REPLY}")
         self.replies_at = properties.reply_to
         self.channel.write(QueueDelete(queue=self._mailbox, nowait=True))
         self._answered()

@@ -107,8 +107,8 @@ class ClientLink(LinkEndpoint, ChannelUser):
         address = parse_address(str(terminus.address))
         if not self.is_sender and address.queue is None:
             raise ValueError(
-                f"AMQP 0-9-1 receives from queues only, and {terminus.address} is an exchange: "
-                "bind a queue to it, and receive from that"
+                f"AMQP 0-9-1 receives only from queues, and {terminus.address} is an exchange: "
+                "bind a queue to it and receive from the queue"
             )
         return address
 

@@ -221,7 +221,9 @@ class ClientReceiver(ClientLink, PortioningReceiver, WholeMessageReceiver):
     def receive_cancel(self, method: BasicCancel) -> None:
         """End the link, because the peer has cancelled the consumer: its queue is gone."""
         if method.consumer_tag == self._consumer.tag:
-            self.cancelled(LinkDetached("amqp:resource-deleted", "the peer cancelled the consumer: its queue is gone"))
+            self.cancelled(
+                LinkDetached("amqp:resource-deleted", "the peer canceled the consumer, for its queue no longer exists")
+            )
 
     # Draining
 
@@ -383,7 +385,7 @@ class ClientReceiver(ClientLink, PortioningReceiver, WholeMessageReceiver):
         if delivery.local_settled:
             return
         if not self.attached:
-            raise LocalProtocolError(f"the link {self.name!r} is gone: the delivery is the peer's to send again")
+            raise LocalProtocolError(f"the link {self.name!r} is over: the peer may send the message again")
         if type(state) is TransactionalState:
             self.session.connection.transactions.retire(self, delivery, state)
             return
@@ -445,7 +447,7 @@ class ClientReceiver(ClientLink, PortioningReceiver, WholeMessageReceiver):
     def receive_recovered(self, _: BasicRecoverOk | BasicRecoverSyncOk) -> None:
         """Forget all open deliveries: the peer has them back, and sends them again under other numbers."""
         if not self._recovering:
-            raise Fault(503, "a recover-ok for which nobody asked", BasicRecoverOk.code)
+            raise Fault(503, "a basic.recover-ok, which was not asked for", BasicRecoverOk.code)
         gone = list(self.unsettled.values())
         self.unsettled.clear()
         self._prefetched.drop()

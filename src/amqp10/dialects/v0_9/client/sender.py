@@ -159,7 +159,7 @@ class ClientSender(ClientLink, WholeMessageSender):
         if tag is None:
             tag = self._new_tag()
         elif len(tag) > 32:
-            raise LocalProtocolError(f"a delivery-tag has 32 bytes at most, not {len(tag)}")
+            raise LocalProtocolError(f"a delivery-tag must have at most 32 bytes, not {len(tag)}")
         elif tag in self.unsettled:
             raise LocalProtocolError(f"the delivery-tag {tag!r} is in use by an unsettled delivery")
         if state is not None:
@@ -211,7 +211,7 @@ class ClientSender(ClientLink, WholeMessageSender):
             raise LocalProtocolError(f"the link {self.name!r} is not attached")
         if more:
             raise LocalProtocolError(
-                "AMQP 0-9-1 sends no message in parts of unknown size: give `size`, or send the message whole"
+                "AMQP 0-9-1 can stream only a body of known size: give `size`, or send the message in one call"
             )
         if self.credit <= 0:
             raise LocalProtocolError(f"no credit on the link {self.name!r}")

@@ -88,12 +88,12 @@ class TransactionalChannel(Channel):
         properties, self.properties_octets = self.properties_octets, before  # of the last delivery: its place
         committing = self._commits[0] if self.transactional and self._commits else None
         if committing is None:
-            raise Fault(503, "a return of what was not published", method.code)
+            raise Fault(503, "a basic.return of a message that was not published", method.code)
         committing[0].on_return(method, properties, body)
 
     def receive_committed(self, method: TxCommitOk) -> None:
         if not self.transactional or not self._commits:
-            raise RemoteProtocolError("a tx.commit-ok for which nobody asked", "amqp:illegal-state")
+            raise RemoteProtocolError("a tx.commit-ok, which was not asked for", "amqp:illegal-state")
         self._committing = False
         while self._later and not self._committing:
             self.write_frames(*self._later.popleft())

@@ -145,7 +145,8 @@ class Transactions(TransactionsCore):
         work = self._work(state)
         if work.receiver not in (None, link):
             raise LocalProtocolError(
-                "a transaction of AMQP 0-9-1 settles deliveries of one receiver only: use one for each receiver"
+                "a transaction of AMQP 0-9-1 settles deliveries of only one receiver: use a transaction for each "
+                "receiver"
             )
         work.receiver = link
         delivery.state = state

@@ -169,7 +169,7 @@ def read_route(route: bytes) -> tuple[str, str]:
     if end > len(route):
         raise DecodeError("the data ends within exchange or routing key")
     if end < len(route):
-        raise DecodeError("octets follow the routing key")
+        raise DecodeError("unexpected octets after the routing key")
     return read_text(route[2:start]), read_text(route[start + 1 : end])
 
 

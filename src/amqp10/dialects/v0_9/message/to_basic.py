@@ -184,7 +184,7 @@ class ToBasic:
         encoded = properties.encode(self._tables)
         if len(encoded) + CONTENT_HEADER > self._max_payload:
             raise EncodeError(
-                f"properties of {len(encoded)} octets: the peer's frames take {self._max_payload}, and that is one"
+                f"the properties have {len(encoded)} octets, but must fit one frame of {self._max_payload}"
             )
         again = message.delivery_count > 0 or ACQUIRED_COUNT in message.message_annotations
         route = Route(exchange, key, encoded, again, children)

@@ -149,7 +149,7 @@ class ServerConnection(ConnectionCore):
             raise Fault(503, "connection.tune-ok, which is not expected here", method.code)
         frame_max = method.frame_max or self._frame_max
         if not LEAST_FRAME <= frame_max <= self._frame_max:
-            raise Fault(530, f"a frame-max of {frame_max}, not within {LEAST_FRAME} and {self._frame_max}", method.code)
+            raise Fault(530, f"frame-max must be in {LEAST_FRAME}..{self._frame_max}, not {frame_max}", method.code)
         if method.channel_max > self._channel_max:
             text = f"a channel-max of {method.channel_max}, and {self._channel_max} was offered"
             raise Fault(530, text, method.code)
@@ -192,7 +192,7 @@ class ServerConnection(ConnectionCore):
             blamed = method.code if method is not None else (0, 0)
             raise Fault(504, f"a frame on channel {number}, which is not open", blamed)
         if number > self._channel_max:
-            raise Fault(504, f"channel {number}, and {self._channel_max} is the last", method.code)
+            raise Fault(504, f"channel {number} exceeds channel-max {self._channel_max}", method.code)
         session = ServerSession(self, number)
         self.sessions.append(session)
         session.announce()

@@ -99,7 +99,7 @@ class Consumers:
         if isinstance(priority, int):
             properties[Symbol("priority")] = priority
         elif priority is not None:
-            raise Fault(406, f"x-priority is a whole number, not {priority!r:.60}", method.code, soft=True)
+            raise Fault(406, f"x-priority must be a whole number, not {priority!r:.60}", method.code, soft=True)
         timeout = arguments.get("x-consumer-timeout")
         if isinstance(timeout, int):
             properties[Symbol("rabbitmq:consumer-timeout")] = timeout

@@ -163,7 +163,7 @@ class ServerSession(SessionCore):
     def announced(self, size: int) -> None:
         limit = largest_in_part(self.engine.terms.max_message_size)
         if size > limit:
-            raise Fault(311, f"a message of {size} octets; this side takes {limit}", BasicPublish.code, soft=True)
+            raise Fault(311, f"a message of {size} octets exceeds the limit of {limit}", BasicPublish.code, soft=True)
 
     def receive_confirm(self, method: ConfirmSelect) -> None:
         if self.transactions.selected:

@@ -57,7 +57,7 @@ class Assembler:
         if len(payload) < 14:
             raise Fault(501, "a content header ends early")
         if self._open and not self._open[-1].missing:
-            raise Fault(501, "a content has more within it than its weight says")
+            raise Fault(501, "a content has more parts than its weight says")
         if len(self._open) >= MAX_DEPTH:
             raise Fault(540, "content is nested too deeply")
         weight, size = int.from_bytes(payload[2:4], "big"), int.from_bytes(payload[4:12], "big")
@@ -72,7 +72,7 @@ class Assembler:
             Fault: contents are still to come, or the body is larger than its header says.
         """
         if not self._open or self._open[-1].missing:
-            raise Fault(501, "a content has less within it than its weight says")
+            raise Fault(501, "a content has fewer parts than its weight says")
         content = self._open[-1]
         content.left -= len(payload)
         if content.left < 0:

@@ -137,7 +137,7 @@ def _pack(layout: str) -> Writer:
 def write_shortstr(out: bytearray, value: str, _: Tables) -> None:
     data = octets_of(value)
     if len(data) > 255:
-        raise EncodeError(f"{len(data)} octets of text; a short string has 255 at most")
+        raise EncodeError(f"a short string must have at most 255 octets, not {len(data)}")
     out.append(len(data))
     out += data
 

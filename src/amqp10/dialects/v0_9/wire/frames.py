@@ -111,5 +111,5 @@ class FrameReader:
 
     def _refuse(self, kind: int, size: int) -> None:
         if kind not in self._framing.types:
-            raise Fault(NO_FRAME, f"a frame of the type {kind}, which there is not")
-        raise Fault(501, f"a frame of {size} octets; this side takes {self.limit}")
+            raise Fault(NO_FRAME, f"a frame of the unknown type {kind}")
+        raise Fault(501, f"a frame of {size} octets exceeds the limit of {self.limit}")

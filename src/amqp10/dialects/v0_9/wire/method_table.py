@@ -97,7 +97,7 @@ class MethodTable:
         found = self._by_code.get(payload[:4])
         if found is None:
             if len(payload) < 4:
-                raise DecodeError("a method frame without a method")
+                raise DecodeError("a method frame is too short for a method")
             return None
         kind, fields = found
         try:

@@ -140,7 +140,7 @@ def _write_decimal(out: bytearray, value: Decimal) -> None:
     if exponent > 0:
         number, exponent = number * 10 ** min(exponent, 20), 0
     if not (0 <= -exponent <= 255 and -0x8000_0000 <= number < 0x8000_0000):
-        raise EncodeError(f"{value!r} has more than a decimal of a field table can hold: 32 bits, 255 places")
+        raise EncodeError(f"{value!r} does not fit a decimal of a field table: 32 bits, 255 places")
     out += struct.pack(">cBi", b"D", -exponent, number)
 
 
@@ -381,7 +381,7 @@ class Tables:
                 value, at = self._read_value(data, at, stop, depth + 1)
                 items.append(value)
             return items, stop
-        raise DecodeError(f"the field type 0x{code:02x} is not known")
+        raise DecodeError(f"unknown field type 0x{code:02x}")
 
 
 def _word(data: bytes, at: int) -> int:

@@ -137,7 +137,7 @@ class SettlingSession(SessionCore):
         if count > 0x8000_0000:
             raise SessionFault(
                 "amqp:invalid-field",
-                f"a disposition from {first} to {frame.last}: last is before first",
+                f"a disposition must not end before it begins: first is {first}, last {frame.last}",
             )
         if self.posted and frame.role:
             if type(frame.state) is Accepted and frame.settled:

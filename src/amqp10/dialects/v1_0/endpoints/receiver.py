@@ -139,7 +139,7 @@ class ReceiverEndpoint(ResumingReceiver):
         return self._partial is not None or self._coming is not None or self.detach_sent
 
     def _overrun(self) -> None:
-        self.fail("amqp:link:transfer-limit-exceeded", "a delivery came without credit")
+        self.fail("amqp:link:transfer-limit-exceeded", "a delivery arrived without credit")
 
     def _receive_part(self, frame: Transfer, payload: bytes | Pieces) -> None:
         partial = self._partial
@@ -207,7 +207,7 @@ class ReceiverEndpoint(ResumingReceiver):
         most = most_in_part(engine.terms.max_message_size, self._limit)
         if engine.partial > most:
             self._keep_part(None)
-            self.fail("amqp:resource-limit-exceeded", f"more than {most} octets of deliveries that are not whole")
+            self.fail("amqp:resource-limit-exceeded", f"more than {most} octets of incomplete deliveries")
 
     def _format_changed(self) -> None:
         self.fail("amqp:invalid-field", "the message-format changed within a delivery")
@@ -439,7 +439,7 @@ class ReceiverEndpoint(ResumingReceiver):
         if delivery.local_settled:
             return
         if self.detach_sent or self.terms is None:
-            raise LocalProtocolError(f"the link {self._name!r} is gone: the delivery is the sender's to send again")
+            raise LocalProtocolError(f"the link {self._name!r} is over: the sender may send the message again")
         number = delivery.delivery_id
         if number is None:
             self._settle_early(delivery, state, settled)

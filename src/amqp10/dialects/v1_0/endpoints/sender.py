@@ -118,7 +118,7 @@ class SenderEndpoint(ResumingSender):
         limit = self.remote.max_message_size  # type: ignore[union-attr]
         if limit is not None and len(payload) > limit:
             raise LocalProtocolError(
-                f"the message has {len(payload)} bytes, and the peer takes {limit} at most (max-message-size)"
+                f"the message has {len(payload)} bytes, more than the peer's max-message-size of {limit}"
             )
         unsettled = self.unsettled if self.posted else self._unsettled
         if tag is None:
@@ -129,7 +129,7 @@ class SenderEndpoint(ResumingSender):
                 tag = tag_of(number)
             self._next_tag = number + 1
         elif len(tag) > 32:
-            raise LocalProtocolError(f"a delivery-tag has 32 bytes at most, not {len(tag)}")
+            raise LocalProtocolError(f"a delivery-tag must have at most 32 bytes, not {len(tag)}")
         elif tag in unsettled:
             raise LocalProtocolError(f"the delivery-tag {tag!r} is in use by an unsettled delivery")
         else:
@@ -252,7 +252,7 @@ class SenderEndpoint(ResumingSender):
         if limit is not None and self._streamed > limit:
             self._streamed -= len(payload)
             raise LocalProtocolError(
-                f"the message has more than {self._streamed} bytes; the peer takes {limit} at most (max-message-size)"
+                f"the message has more than {self._streamed} bytes, but the peer's max-message-size is {limit}"
             )
         self._place.feed(payload)
         if not more:
@@ -357,7 +357,7 @@ class SenderEndpoint(ResumingSender):
         if self._abort_waiting(delivery):
             return
         if not self.attached or not (self._streaming is delivery or (pending_parts and not pending_parts[0].abort)):
-            raise LocalProtocolError("only a delivery that is not whole on the wire can be aborted, and only once")
+            raise LocalProtocolError("only a delivery that was not yet sent completely can be aborted, and only once")
         if self._streaming is delivery:
             self._streaming = None
         if self._settled_half is not None and self._settled_half[0] is delivery:

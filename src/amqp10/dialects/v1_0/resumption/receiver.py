@@ -185,7 +185,7 @@ class ResumingReceiver(LinkEndpoint, PortioningReceiver):
         here = b"".join(delivery.stream.parts)
         offset = offset_of(here, first.state) if isinstance(first.state, Received) else len(here)
         if offset is None:
-            self.fail("amqp:invalid-field", "a delivery resumed beyond the place where what came of it ends")
+            self.fail("amqp:invalid-field", "a delivery is resumed beyond the end of its received part")
             return False
         partial.parts, partial.size = [here[:offset]], offset
         return True
@@ -289,7 +289,7 @@ class ResumingReceiver(LinkEndpoint, PortioningReceiver):
         section, offset = reach(first.state)
         again = place.offset - offset
         if section != place.section or not 0 < again <= len(payload):
-            self.fail("amqp:not-implemented", "a stream resumed elsewhere than where what came of it ends")
+            self.fail("amqp:not-implemented", "a stream must be resumed at the end of its received part")
             return b""
         return payload[again:]
 

@@ -270,12 +270,12 @@ class ResumingSender(LinkEndpoint, SenderLink):
             delivery.delivery_id is not None or any(part.delivery is delivery for part in self._waiting)
         )
         if delivery.local_settled or under_way:
-            raise LocalProtocolError("only a delivery that is not settled and not under way can be sent again")
+            raise LocalProtocolError("only an unsettled delivery that is not being sent can be sent again")
         if self._must_settle:
             raise LocalProtocolError("the link's settle mode is 'settled': send with settled=True")
         if self._too_large(delivery.payload):
             raise LocalProtocolError(
-                f"the message has {len(delivery.payload)} bytes, more than the peer takes now (max-message-size)"
+                f"the message has {len(delivery.payload)} bytes, more than the peer's new max-message-size"
             )
         if self.unsettled.get(delivery.tag, delivery) is not delivery:
             delivery.tag = uuid4().bytes

@@ -299,8 +299,8 @@ class FrameReader:
 
     def _bad_header(self, size: int, offset: int) -> RemoteProtocolError:
         if size > self.max_frame_size:
-            return RemoteProtocolError(f"a frame of {size} bytes; at most {self.max_frame_size} are taken")
-        return RemoteProtocolError(f"a frame header that cannot be: size {size}, data offset {offset}")
+            return RemoteProtocolError(f"a frame of {size} bytes exceeds the limit of {self.max_frame_size}")
+        return RemoteProtocolError(f"an invalid frame header: size {size}, data offset {offset}")
 
     def _generic(self, kind: int, channel: int, body: bytes) -> Frame:
         """Decode a frame by the type's tables; `read_transfer` may only be a faster way to the same."""
@@ -310,7 +310,7 @@ class FrameReader:
         # The descriptor first: what an unknown one describes may be anything, and is not read.
         if body[:3] not in _SHORT_DESCRIPTORS[kind] and body[0] == 0 and (found := type_at(body, 1)) not in bodies:
             name = found.__name__ if found is not None else "an unknown described value"
-            raise DecodeError(f"a frame of type {kind} with {name} for a body")
+            raise DecodeError(f"a frame of type {kind} must not have {name} as its body")
         performative, after = decode_composite(body)
         if after != len(body) and type(performative) is not Transfer:
             raise DecodeError(f"{len(body) - after} octets follow the {type(performative).__name__.lower()}")
