@@ -28,6 +28,21 @@ class Losses(Contract):
                     proxy.cut(reset=True)
                     await receiver.receive()
 
+    async def test_held_by_the_lost(self) -> None:
+        """Check that a message that was unsettled on a lost connection comes to a receiver on another one."""
+        async with self.server() as url, FaultProxy(url) as proxy:
+            async with self.connected(url) as connection, connection.sender(self.q) as sender:
+                await sender.send(Message("it"))
+                with pytest.raises(ConnectionLost):
+                    async with self.connected(proxy.url) as lost, lost.receiver(self.q) as receiver:
+                        assert (await receiver.receive()).message.body == "it"
+                        proxy.cut(reset=True)
+                        await receiver.receive()
+                async with connection.receiver(self.q) as receiver:
+                    delivery = await receiver.receive()
+                    assert delivery.message.body == "it"
+                    delivery.accept()
+
     async def test_restored(self) -> None:
         """Check that with `reconnect` links are restored, all messages arrive, and unsettled messages come again."""
         async with self.server() as url, FaultProxy(url) as proxy:
