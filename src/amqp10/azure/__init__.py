@@ -1,4 +1,4 @@
-"""Azure Service Bus and Event Hubs, as their users know them: `from amqp10.azure import EventHub, ServiceBus`."""
+"""Connect to Azure Service Bus and Event Hubs: `from amqp10.azure import EventHub, ServiceBus`."""
 
 from .event_hubs import EventBatch as EventBatch
 from .event_hubs import EventHub as EventHub

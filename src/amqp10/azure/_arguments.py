@@ -1,4 +1,4 @@
-"""Checks of arguments that several calls take."""
+"""Checks of arguments that several calls share."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from datetime import datetime
 
 
 def check_time(name: str, value: object) -> None:
-    """Check that an argument is a time that means the same everywhere.
+    """Check that `value` is a datetime with a time zone, so that it means the same instant everywhere.
 
     Raises:
-        TypeError: it is no datetime.
-        ValueError: it has no time zone.
+        TypeError: `value` is not a datetime.
+        ValueError: `value` has no time zone.
     """
     if not isinstance(value, datetime):
         raise TypeError(
@@ -22,11 +22,11 @@ def check_time(name: str, value: object) -> None:
 
 
 def check_text(name: str, value: object) -> None:
-    """Check that an argument is text that can be kept and sent.
+    """Check that `value` is text that UTF-8 can encode.
 
     Raises:
-        TypeError: it is no str.
-        ValueError: it is empty, or has lone surrogates, which UTF-8 does not have.
+        TypeError: `value` is not a str.
+        ValueError: `value` is empty or has lone surrogates, which UTF-8 cannot encode.
     """
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a str, not {value!r:.200}")
@@ -41,21 +41,21 @@ def check_text(name: str, value: object) -> None:
 
 
 def check_seconds(name: str, value: object) -> None:
-    """Check that an argument is a number of seconds.
+    """Check that `value` is a number of seconds.
 
     Raises:
-        TypeError: it is of another type.
+        TypeError: `value` is not a number.
     """
     if not isinstance(value, int | float):
         raise TypeError(f"{name} must be a number of seconds, not {value!r}; timedelta.total_seconds() returns one")
 
 
 def numbers_of(arguments: Iterable[int | Iterable[int]]) -> list[int]:
-    """Return sequence numbers that are given one by one, or as lists.
+    """Return the sequence numbers in `arguments`; an argument is one number or a list of numbers.
 
     Raises:
-        TypeError: one of them is no int.
-        ValueError: one of them has more than 64 bits.
+        TypeError: a sequence number is not an int.
+        ValueError: a sequence number does not fit in 64 bits.
     """
     numbers: list[int] = []
     for each in arguments:
@@ -69,11 +69,11 @@ def numbers_of(arguments: Iterable[int | Iterable[int]]) -> list[int]:
 
 
 def partition_id(value: str | int) -> str:
-    """Return the id of a partition, which may be given as its number.
+    """Return `value`, the id of a partition or its number, as an id.
 
     Raises:
-        TypeError: it is neither str nor int.
-        ValueError: it is empty, or less than 0.
+        TypeError: `value` is neither a str nor an int.
+        ValueError: `value` is empty or negative.
     """
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise TypeError(

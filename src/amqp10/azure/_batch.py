@@ -1,4 +1,4 @@
-"""Several messages that are sent as one, and know how large they are together."""
+"""Several messages that are sent as one delivery."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ BATCH_FORMAT: Final = 0x8001_3700
 PARTITION_KEY: Final = Symbol("x-opt-partition-key")
 _SHORT: Final = 5
 _LONG: Final = 8
-"""Octets around a message in a batch: of one with 255 octets at most, and of others."""
+"""Octets that the encoding of a batch adds to a message: of up to 255 octets, and of more."""
 
 
 class MessageBatch:
-    """Messages that Service Bus takes all or none of, made by `sender.batch()`.
+    """Messages that Service Bus takes together or not at all, made by `sender.batch()`.
 
         batch = sender.batch()
         for order in orders:
@@ -27,15 +27,16 @@ class MessageBatch:
                 batch.add(Message(order))
         await sender.send(batch)
 
-    All are of one session, or one partition key, where the entity has sessions or partitions.
+    All messages of a batch must have the same session where the entity has sessions, and the same partition key where
+    it has partitions.
 
     Attributes:
         size: octets of the batch as it is now.
-        max_size: octets that it may have; None: the service has said no limit.
-        max_count: messages that it may have; None: the service has no limit.
+        max_size: the most octets it may have; None: the service named no limit.
+        max_count: the most messages it may have; None: no limit.
 
     Args:
-        prepared: makes of each message the one that is sent.
+        prepared: turns each message into the one that is sent.
     """
 
     def __init__(
@@ -54,14 +55,14 @@ class MessageBatch:
         self._payloads: list[bytes] = []
 
     def add(self, message: object) -> bool:
-        """Add a message if there is room for it; return whether there was.
+        """Add a message if there is room for it; return whether it was added.
 
         Args:
-            message: a `Message`; any other value is the body of one.
+            message: a `Message`, or any other value as the body of one.
 
         Raises:
-            EncodeError: it has no encoding.
-            ValueError: it is larger than any batch may be.
+            EncodeError: the message cannot be encoded.
+            ValueError: the message is too large even for an empty batch.
         """
         if self.max_count is not None and len(self._payloads) >= self.max_count:
             return False
@@ -84,10 +85,10 @@ class MessageBatch:
         return len(self._payloads)
 
     def encode(self) -> bytes:
-        """Return it as it is sent, with message-format 0x80013700.
+        """Return the payload to send with message-format 0x80013700.
 
         Raises:
-            ValueError: it is empty.
+            ValueError: the batch is empty.
         """
         if not self._payloads:
             raise ValueError("a batch must have at least one message to be sent")
@@ -98,7 +99,7 @@ class MessageBatch:
 
 
 def _outer_of(first: Message) -> Message:
-    """Return what the batch says of itself: what its first message says."""
+    """Return an empty message with the message-id, group-id and partition key of the first message."""
     said: dict[str, Any] = {}
     if first.message_id is not None:
         said["message_id"] = first.message_id

@@ -1,4 +1,4 @@
-"""What the clients of both services have in common: a connection to a namespace, and senders on it."""
+"""What the clients of both services share: a connection to a namespace, and senders on it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ._namespace import Namespace
 
 
 class NamespaceClient:
-    """A connection to a namespace; `async with` opens it, and closes it with all that is on it.
+    """A connection to a namespace; `async with` opens it, and closes it with all its links.
 
     Attributes:
-        connection: what it stands on: its events, its health.
+        connection: the AMQP connection, with its events and its health.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class NamespaceClient:
 
         Raises:
             ConnectionLost, AuthenticationFailed, InsecureTransport, ConnectionClosed, RemoteProtocolError: see
-                `Connection`. A wrong key is told by whatever is attached first.
+                `Connection`. A wrong key shows only when the first link is attached.
 
         Cancelling: the transport is closed.
         """
@@ -42,7 +42,7 @@ class NamespaceClient:
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Leave what is left, and close the connection.
+        """Close all links and the connection.
 
         Cancelling: is not noticed; it takes `close_timeout` seconds at most.
         """
@@ -53,7 +53,7 @@ class NamespaceSender:
     """Sends messages and batches on a link.
 
     Attributes:
-        sender: the link that it sends on.
+        sender: the link that carries the messages.
     """
 
     def __init__(self, sender: Sender) -> None:
@@ -66,14 +66,14 @@ class NamespaceSender:
             await self.sender.send(message, transaction=transaction)
 
     def _batch_limit(self, max_size: int | None, *said: object) -> int | None:
-        """Return the octets that a batch may have; None: no limit.
+        """Return the most octets that a batch may have; None: no limit.
 
         Args:
             max_size: what the caller asks for; None: as many as the service takes.
-            said: limits that the service gives beside its largest message.
+            said: limits of the service besides its max-message-size.
 
         Raises:
-            ValueError: the service takes fewer than that.
+            ValueError: the service takes fewer octets than `max_size`.
             LocalProtocolError: the sender is not attached yet.
         """
         limits = [each for each in (self.sender.remote.max_message_size, *said) if isinstance(each, int) and each]
@@ -85,7 +85,7 @@ class NamespaceSender:
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Wait for what is on its way, and detach.
+        """Wait for the outcomes of messages in flight, and detach.
 
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, DeliveryUncertain, TimeoutError: see `Sender`.

@@ -1,4 +1,4 @@
-"""Times, as both services say them."""
+"""Times as both services write them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..types import Timestamp
 
 
 def moment(value: Any) -> datetime | None:
-    """Return a time that the service says; None where it says none, or one beyond all calendars."""
+    """Return `value` as a datetime; None if it is no time, or lies outside the range of datetime."""
     if isinstance(value, Timestamp):
         try:
             return datetime.fromtimestamp(value / 1000, UTC)

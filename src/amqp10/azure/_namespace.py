@@ -1,4 +1,4 @@
-"""Where a namespace of Azure is, and who comes there: by a connection string, or by a name and a credential."""
+"""The address of an Azure namespace and the login there: a connection string, or a name and a credential."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..tokens import SasKey, Token, TokenSource
 
 _SCHEMES: Final = {"": "amqps", "sb": "amqps", "amqps": "amqps", "amqp": "amqp", "wss": "wss", "ws": "ws"}
 _WEBSOCKET: Final = "/$servicebus/websocket"
-"""The path of both services for AMQP over WebSockets."""
+"""The path at which both services take AMQP over WebSockets."""
 _FIELDS: Final = (
     *("endpoint", "sharedaccesskeyname", "sharedaccesskey", "sharedaccesssignature", "entitypath"),
     "usedevelopmentemulator",
@@ -22,13 +22,13 @@ _FIELDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ConnectionString:
-    """A connection string of Service Bus or Event Hubs, taken apart.
+    """The parts of a connection string of Service Bus or Event Hubs.
 
     Attributes:
-        url: where it leads, `amqps://HOST`; of the emulator, which has no TLS, `amqp://HOST:PORT`.
-        source: what gives tokens: its key, or the token that it has; None: it has neither.
-        entity: the one entity that it is for; None: all of the namespace.
-        emulator: it leads to an emulator, on this machine or in a network of one's own.
+        url: `amqps://HOST`; for the emulator, which has no TLS, `amqp://HOST:PORT`.
+        source: the source of tokens, from the key or token in the string; None: the string has neither.
+        entity: the only entity the string is for; None: the whole namespace.
+        emulator: whether the string is for an emulator, on this machine or in a private network.
     """
 
     url: str
@@ -38,10 +38,10 @@ class ConnectionString:
 
     @classmethod
     def read(cls, text: str) -> ConnectionString:
-        """Take a connection string apart, as the portal and the emulator show it.
+        """Read a connection string as the portal and the emulator show it.
 
         Raises:
-            ValueError: it is not a connection string. No secret is in the error.
+            ValueError: `text` is not a connection string. The error contains no secret.
         """
         said: dict[str, str] = {}
         for part in filter(None, (each.strip() for each in text.split(";"))):
@@ -50,7 +50,7 @@ class ConnectionString:
             if not separator or name in said:
                 what = f"has two parts {name!r}" if separator else "has a part without '='"
                 raise ValueError(f"a connection string must have the form NAME=VALUE;NAME=VALUE, but this one {what}")
-            if name in _FIELDS:  # others are of other clients
+            if name in _FIELDS:  # other clients use other fields
                 said[name] = value.strip()
         endpoint = said.get("endpoint", "")
         if not endpoint:
@@ -71,12 +71,12 @@ class ConnectionString:
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """Where a namespace is, and what tokens open it: `Connection(namespace.url, tokens=namespace.tokens)`.
+    """The URL of a namespace and the tokens for it: `Connection(namespace.url, tokens=namespace.tokens)`.
 
     Attributes:
         url: where to connect.
         tokens: put at the node `$cbs`, one for each entity.
-        entity: the one entity that is open; None: all of the namespace.
+        entity: the only entity that may be used; None: the whole namespace.
     """
 
     url: str
@@ -93,19 +93,20 @@ class Namespace:
         entity_of: Callable[[str], str],
         clock: Callable[[], float] = time.time,
     ) -> Namespace:
-        """Read what a user says.
+        """Read the address and the credential that a user gives.
 
         Args:
-            where: a connection string; or `NAMESPACE.servicebus.windows.net`, as a URL or not.
+            where: a connection string, or `NAMESPACE.servicebus.windows.net`, alone or in a URL.
             credential: one of azure-identity, azure-core's AzureNamedKeyCredential or AzureSasCredential, a `SasKey`,
-                or anything else that gives tokens; None: the connection string, or the URL, has the key.
-            scope: what credentials of Microsoft Entra are asked for.
-            entity_of: the entity that an address is of, which a token is for.
+                or any other source of tokens; None: the connection string or the URL has the key.
+            scope: the scope of tokens of Microsoft Entra.
+            entity_of: returns the entity of an address; each token is for one entity.
             clock: the time in seconds since 1970.
 
         Raises:
-            TypeError: `where` is no str.
-            ValueError: it makes no sense, or there are two credentials, or none. No secret is in the error.
+            TypeError: `where` is not a str.
+            ValueError: `where` is malformed, or there are two credentials, or no credential. The error contains no
+                secret.
         """
         if not isinstance(where, str):
             raise TypeError(
@@ -141,11 +142,11 @@ def url_of(where: str, *, secure: bool = True) -> str:
     """Return the URL to connect to, without credentials.
 
     Args:
-        where: a host, or a URL of sb, amqps, amqp, wss or ws.
-        secure: sb means TLS.
+        where: a host, or a URL with the scheme sb, amqps, amqp, wss or ws.
+        secure: whether sb means TLS.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: `where` is neither a host nor such a URL.
     """
     parts = urlsplit(where if "://" in where else f"//{where}")
     scheme = _SCHEMES.get(parts.scheme.lower())
@@ -165,13 +166,13 @@ def url_of(where: str, *, secure: bool = True) -> str:
 
 
 def _in_url(where: str) -> TokenSource | None:
-    """Return the key that a URL names as user and password."""
+    """Return the key that a URL gives as user and password; None: it has no credentials."""
     parts = urlsplit(where if "://" in where else f"//{where}")
     return SasKey(unquote(parts.username), unquote(parts.password)) if parts.username and parts.password else None
 
 
 def _source(credential: Any) -> tuple[TokenSource, bool]:
-    """Return what gives tokens, and whether it is asked by the audience."""
+    """Return the source of tokens, and whether it takes the audience in place of a scope."""
     if credential is None:
         raise ValueError(
             "give a credential: credential=DefaultAzureCredential() of azure-identity, credential=SasKey(name, key), "
@@ -182,7 +183,7 @@ def _source(credential: Any) -> tuple[TokenSource, bool]:
         return SasKey(named.name, named.key), True
     signature = getattr(credential, "signature", None)
     if isinstance(signature, str):
-        return lambda scope: Token.read(credential.signature), True  # which may be updated
+        return lambda scope: Token.read(credential.signature), True  # the signature may be updated
     return credential, isinstance(credential, SasKey)
 
 

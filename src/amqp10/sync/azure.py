@@ -38,7 +38,7 @@ __all__ = (
 
 
 class ServiceBus(Opened):
-    """A namespace of Azure Service Bus; `with` opens the connection, and closes it with all that is on it.
+    """A namespace of Azure Service Bus; `with` opens the connection, and closes it with all its links.
 
         with ServiceBus(connection_string) as bus:
             with bus.sender("orders") as sender:
@@ -47,22 +47,23 @@ class ServiceBus(Opened):
                 for delivery in receiver:
                     with delivery as message: ...
 
-    A connection, a sender or a receiver that is lost comes back by itself (`reconnect`); a session does not, for
-    its lock is lost with it. All tasks of a program may share it.
+    A lost connection, sender or receiver comes back by itself (`reconnect`). A session does not, because its lock is
+    lost with its link. All tasks of a program may share the namespace.
 
     Args:
-        where: a connection string; or `NAMESPACE.servicebus.windows.net`, also as a URL, `wss://...` for WebSockets.
-        credential: the login: a credential of azure-identity, azure-core's AzureNamedKeyCredential or
-            AzureSasCredential, a `SasKey`, or what else gives tokens; None where the connection string says it.
+        where: a connection string, or `NAMESPACE.servicebus.windows.net`, alone or in a URL (`wss://...` for
+            WebSockets).
+        credential: a credential of azure-identity, azure-core's AzureNamedKeyCredential or AzureSasCredential, a
+            `SasKey`, or any other source of tokens; None: the connection string has the key.
         request_timeout: seconds that the service may take to answer a request.
         clock: the time in seconds since 1970.
-        settings: as for `Connection`, but for tokens and sasl; `reconnect` is on unless you say None.
+        settings: those of `Connection` except tokens and sasl. `reconnect` is on unless you pass None.
 
     Raises:
-        ValueError, TypeError, LookupError: where, credential or settings make no sense. No secret is in the error.
+        ValueError, TypeError, LookupError: where, credential or a setting is invalid. The error contains no secret.
 
     Attributes:
-        connection: what it stands on: its events, its health.
+        connection: the AMQP connection, with its events and its health.
     """
 
     __slots__ = ()
@@ -88,7 +89,7 @@ class ServiceBus(Opened):
 
         Raises:
             ConnectionLost, AuthenticationFailed, InsecureTransport, ConnectionClosed, RemoteProtocolError: see
-                `Connection`. A wrong key is told by whatever is attached first.
+                `Connection`. A wrong key shows only when the first link is attached.
 
         Timeout: the transport is closed.
         """
@@ -97,7 +98,7 @@ class ServiceBus(Opened):
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Leave what is left, and close the connection.
+        """Close all links and the connection.
 
         Timeout: is not noticed; it takes `close_timeout` seconds at most.
         """
@@ -111,19 +112,19 @@ class ServiceBus(Opened):
         updated_after: datetime | None = None,
         timeout: float | None = None,
     ) -> list[str]:
-        """Return the ids of sessions that have messages or a state.
+        """Return the ids of the sessions that have messages or a state.
 
         Args:
             entity, subscription: as for `receiver`.
-            updated_after: those whose state was set after this time, in place of them.
+            updated_after: return instead the sessions whose state was set after this time.
 
         Raises:
-            TypeError: `updated_after` is no datetime.
+            TypeError: `updated_after` is not a datetime.
             ValueError: no name is given, or the time has no time zone.
             ServiceBusError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError: the service
                 could not be asked.
 
-        Timeout: nothing has happened.
+        Timeout: nothing has changed.
         """
         result: list[str] = self._wait(
             timeout, "list_sessions", entity, subscription=subscription, updated_after=updated_after
@@ -139,15 +140,15 @@ class ServiceBus(Opened):
         mode: Literal["peek-lock", "receive-and-delete"] = "peek-lock",
         prefetch: int = 0,
     ) -> ServiceBusSession:
-        """Make a receiver of a session that nobody has and that has messages, to be locked by `with`.
+        """Make a receiver of any free session that has messages, which `with` locks.
 
         Args:
             entity, subscription, mode, prefetch: as for `receiver`.
-            max_wait: seconds that the service looks for one; then entering raises `NoSession`.
+            max_wait: seconds that the service looks for a session; after that, entering raises `NoSession`.
 
         Raises:
-            ValueError: no name is given, or the mode, prefetch or time makes no sense.
-            TypeError: `max_wait` is no number.
+            ValueError: no name is given, or the mode, prefetch or time is invalid.
+            TypeError: `max_wait` is not a number.
         """
         result: ServiceBusSession = self._do(
             "next_session", entity, subscription=subscription, max_wait=max_wait, mode=mode, prefetch=prefetch
@@ -166,14 +167,14 @@ class ServiceBus(Opened):
         """Make a receiver, to be attached by `with`.
 
         Args:
-            entity: the queue, or the topic of the `subscription`; None for the EntityPath of the connection string.
-            subscription: which one of the topic.
-            dead_letters: receive its dead letters.
-            mode: "peek-lock": messages are locked until settled; "receive-and-delete": they are gone when sent.
-            prefetch: messages that may wait here, locked; 0: each is asked for when you ask.
+            entity: the queue, or the topic of the `subscription`; None: the EntityPath of the connection string.
+            subscription: the subscription of the topic.
+            dead_letters: receive its dead letters instead.
+            mode: "peek-lock": a message is locked until it is settled; "receive-and-delete": it is deleted when sent.
+            prefetch: the most messages that may wait here, locked; 0: each message is requested when you ask for one.
 
         Raises:
-            ValueError: no name is given, or the mode or prefetch makes no sense.
+            ValueError: no name is given, or the mode or prefetch is invalid.
         """
         result: ServiceBusReceiver = self._do(
             "receiver", entity, subscription=subscription, dead_letters=dead_letters, mode=mode, prefetch=prefetch
@@ -181,11 +182,11 @@ class ServiceBus(Opened):
         return result
 
     def rules(self, topic: str, subscription: str) -> SubscriptionRules:
-        """Return the rules of a subscription, to look at and to change.
+        """Return the rules of a subscription, to list and to change.
 
         Raises:
-            ValueError: no name is given, or another one than the EntityPath of the connection string.
-            TypeError: the subscription is no str.
+            ValueError: no name is given, or the name differs from the EntityPath of the connection string.
+            TypeError: the subscription is not a str.
         """
         result: SubscriptionRules = self._do("rules", topic, subscription)
         return result
@@ -194,11 +195,11 @@ class ServiceBus(Opened):
         """Make a sender to a queue or topic, to be attached by `with`.
 
         Args:
-            entity: its name; None for the EntityPath of the connection string.
-            via: send via this entity, the one that a transaction receives from: it goes over both then.
+            entity: its name; None: the EntityPath of the connection string.
+            via: the entity that a transaction receives from: messages then go through it to `entity`.
 
         Raises:
-            ValueError: no name is given, or another one than the EntityPath of the connection string.
+            ValueError: no name is given, or the name differs from the EntityPath of the connection string.
         """
         result: ServiceBusSender = self._do("sender", entity, via=via)
         return result
@@ -212,15 +213,15 @@ class ServiceBus(Opened):
         mode: Literal["peek-lock", "receive-and-delete"] = "peek-lock",
         prefetch: int = 0,
     ) -> ServiceBusSession:
-        """Make a receiver of one session, to be locked by `with`.
+        """Make a receiver of one session, which `with` locks.
 
         Args:
             entity, subscription, mode, prefetch: as for `receiver`.
-            session_id: what its messages have as `group_id`; 128 characters at most.
+            session_id: the `group_id` of the session's messages, at most 128 characters.
 
         Raises:
-            TypeError: the session id is no str; `next_session` is for any session.
-            ValueError: no name is given, or the session id, the mode or prefetch makes no sense.
+            TypeError: the session id is not a str; `next_session` takes any session.
+            ValueError: no name is given, or the session id, the mode or prefetch is invalid.
         """
         result: ServiceBusSession = self._do(
             "session", entity, session_id, subscription=subscription, mode=mode, prefetch=prefetch
@@ -228,11 +229,11 @@ class ServiceBus(Opened):
         return result
 
     def transaction(self) -> Transaction:
-        """Make a transaction: `with bus.transaction() as work:`, whose end commits, and an exception rolls back.
+        """Make a transaction. `with bus.transaction() as work:` commits it at the end; an exception rolls back.
 
         `sender.send(message, transaction=work)`, `sender.schedule(message, at, transaction=work)` and
-        `delivery.complete(transaction=work)` are parts of it. The service has one entity in a transaction; others by
-        `bus.sender(entity, via=...)`.
+        `delivery.complete(transaction=work)` are parts of it. A transaction of the service has one entity; it reaches
+        others through `bus.sender(entity, via=...)`.
         """
         result: Transaction = self._do("transaction")
         return result
@@ -241,11 +242,11 @@ class ServiceBus(Opened):
 class ServiceBusSender(Facade):
     """Sends to a queue or topic; made by `bus.sender()`, attached by `with`.
 
-    Any number of tasks may send at once. A message's `group_id` is its session, its `message_id` what duplicates are
-    known by, its annotation "x-opt-partition-key" what chooses its partition.
+    Any number of tasks may send at once. The `group_id` of a message is its session, its `message_id` is used to find
+    duplicates, and its annotation "x-opt-partition-key" chooses its partition.
 
     Attributes:
-        sender: the link that it sends on.
+        sender: the link that carries the messages.
     """
 
     __slots__ = ()
@@ -259,9 +260,9 @@ class ServiceBusSender(Facade):
         """Attach the link.
 
         Raises:
-            ServiceBusError: the service refuses it for a reason of its own, as `ServerBusy`.
+            ServiceBusError: the service refused the link, as `ServerBusy`.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, AuthenticationFailed: see `Sender`; there is
-                no such entity ("amqp:not-found"), or the token does not allow to send ("amqp:unauthorized-access").
+                no such entity ("amqp:not-found"), or the token does not allow sending ("amqp:unauthorized-access").
 
         Timeout: the link is detached as soon as the service's answer comes.
         """
@@ -270,7 +271,7 @@ class ServiceBusSender(Facade):
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Wait for what is on its way, and detach.
+        """Wait for the outcomes of messages in flight, and detach.
 
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, DeliveryUncertain, TimeoutError: see `Sender`.
@@ -280,31 +281,31 @@ class ServiceBusSender(Facade):
         self._leave(exc_type, exc, traceback)
 
     def batch(self, max_size: int | None = None) -> MessageBatch:
-        """Make an empty batch, which `send` sends as a whole. It has room for 4,500 messages at most.
+        """Make an empty batch of up to 4,500 messages, which `send` sends as a whole.
 
         Args:
-            max_size: octets that it may have; None: as many as the service takes.
+            max_size: the most octets it may have; None: as many as the service takes.
 
         Raises:
-            ValueError: the service takes fewer than that.
+            ValueError: the service takes fewer octets than `max_size`.
             LocalProtocolError: the sender is not attached yet.
         """
         result: MessageBatch = self._do("batch", max_size)
         return result
 
     def cancel_scheduled(self, *sequence_numbers: int | Iterable[int], timeout: float | None = None) -> None:
-        """Cancel messages that were scheduled.
+        """Cancel scheduled messages.
 
         Args:
-            sequence_numbers: what `schedule` returned, one by one, or as `schedule_many` returned them.
+            sequence_numbers: what `schedule` or `schedule_many` returned: numbers, or lists of numbers.
 
         Raises:
-            TypeError, ValueError: one of them is no sequence number.
-            MessageNotFound: one of them is not scheduled, or is there already.
+            TypeError, ValueError: an argument is not a sequence number.
+            MessageNotFound: a message is not scheduled, or has become available already.
             ServiceBusError, DeliveryUncertain, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost,
                 TimeoutError: see `schedule_many`.
 
-        Timeout: they may be cancelled.
+        Timeout: the messages may be cancelled.
         """
         self._wait(timeout, "cancel_scheduled", *sequence_numbers)
 
@@ -321,7 +322,7 @@ class ServiceBusSender(Facade):
                 ConnectionLost, TimeoutError, EncodeError, LocalProtocolError, TransactionRolledBack: see
                 `schedule_many`.
 
-        Timeout: it may be scheduled.
+        Timeout: the message may be scheduled.
         """
         result: int = self._wait(timeout, "schedule", message, at, transaction=transaction)
         return result
@@ -337,35 +338,35 @@ class ServiceBusSender(Facade):
         """Schedule messages; return their sequence numbers, which `cancel_scheduled` takes.
 
         Args:
-            messages: each a `Message`, or the body of one.
-            at: a time with a time zone.
-            transaction: schedule them as part of this, made by `bus.transaction()`: they are scheduled when that is
-                committed, under these numbers.
+            messages: each is a `Message`, or any other value as the body of one.
+            at: when they become available, with a time zone.
+            transaction: made by `bus.transaction()`; the messages are scheduled, under these numbers, when it is
+                committed.
 
         Raises:
-            TypeError: `at` is no datetime.
+            TypeError: `at` is not a datetime.
             ValueError: `at` has no time zone.
-            ServiceBusError: the service does not take them.
+            ServiceBusError: the service did not take them.
             DeliveryUncertain: the connection was lost before the answer came: they may be scheduled.
-            LocalProtocolError: the transaction is over, or is one of another connection.
-            TransactionRolledBack: the transaction is lost with its link.
+            LocalProtocolError: the transaction is over or of another connection.
+            TransactionRolledBack: the transaction was lost with its link.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError, EncodeError: see `Requester`.
 
-        Timeout: they may be scheduled.
+        Timeout: the messages may be scheduled.
         """
         result: list[int] = self._wait(timeout, "schedule_many", messages, at, transaction=transaction)
         return result
 
     def send(self, message: object, *, transaction: Transaction | None = None, timeout: float | None = None) -> None:
-        """Send a message, or a batch, and wait until the service has it.
+        """Send a message or a batch, and wait until the service has taken it.
 
         Args:
-            message: a `Message`, a `MessageBatch`; any other value is the body of a message.
-            transaction: send it as part of this, made by `bus.transaction()`: it is there when that is committed.
+            message: a `Message`, a `MessageBatch`, or any other value as the body of a message.
+            transaction: made by `bus.transaction()`; the message becomes available when it is committed.
 
         Raises:
-            MessageRejected, MessageReleased, MessageModified: the service did not take it; "com.microsoft:server-busy"
-                among the conditions means to try again after some seconds.
+            MessageRejected, MessageReleased, MessageModified: the service did not take it. If the condition is
+                "com.microsoft:server-busy", try again after some seconds.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, DeliveryUncertain, EncodeError,
                 LocalProtocolError, anyio.ClosedResourceError: see `Sender.send`.
             ValueError: the batch is empty.
@@ -375,10 +376,10 @@ class ServiceBusSender(Facade):
         self._wait(timeout, "send", message, transaction=transaction)
 
     def send_many(self, messages: Iterable[object], *, window: int = 1000, timeout: float | None = None) -> int:
-        """Send messages one after the other, many of them on their way at a time; return how many there were.
+        """Send messages one after the other without waiting for each outcome; return how many were sent.
 
         Args:
-            messages: any iterable or async iterable of what `send` takes, but for batches.
+            messages: an iterable or async iterable of anything `send` takes except batches.
             window: the most messages without an outcome at a time.
 
         Raises:
@@ -400,13 +401,13 @@ class ServiceBusReceiver(Facade):
         for delivery in receiver:
             with delivery as message: ...
 
-    The service locks a message for whoever receives it. Without `prefetch` a message is asked for when you ask for one,
-    so that no lock runs down while it waits here. On leaving, what came and nobody took is given back.
+    The service locks a message for its receiver. Without `prefetch` each message is requested when you ask for one, so
+    that no lock runs down while a message waits here. Leaving the block gives back what came and was not taken.
 
     Attributes:
-        receiver: the link that it receives on.
-        mode: "peek-lock": messages are locked until they are settled; "receive-and-delete": they are gone when they are
-            sent, and lost if they do not arrive.
+        receiver: the link that brings the messages.
+        mode: "peek-lock": a message is locked until it is settled; "receive-and-delete": it is deleted when it is sent,
+            and lost if it does not arrive.
     """
 
     __slots__ = ()
@@ -425,9 +426,9 @@ class ServiceBusReceiver(Facade):
         """Attach the link.
 
         Raises:
-            ServiceBusError: the service refuses it for a reason of its own, as `ServerBusy`.
+            ServiceBusError: the service refused the link, as `ServerBusy`.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, AuthenticationFailed: see `Receiver`; there is
-                no such entity ("amqp:not-found"), or the token does not allow to listen ("amqp:unauthorized-access").
+                no such entity ("amqp:not-found"), or the token does not allow listening ("amqp:unauthorized-access").
 
         Timeout: the link is detached as soon as the service's answer comes.
         """
@@ -436,7 +437,7 @@ class ServiceBusReceiver(Facade):
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Give back what nobody took, and detach. What was taken can be settled as long as its lock lasts.
+        """Give back messages that were not taken, and detach. Those taken can be settled as long as their locks last.
 
         Timeout: is not noticed; it takes `close_timeout` seconds at most.
         """
@@ -453,56 +454,56 @@ class ServiceBusReceiver(Facade):
         return result
 
     def complete_many(self, deliveries: Iterable[ServiceBusDelivery], *, timeout: float | None = None) -> None:
-        """Complete several messages in one go, and wait for the service's word on all of them.
+        """Complete several messages together, and wait until the service has answered for all of them.
 
-        Those that were settled before stay as they are. When one cannot be completed the others are all the same; the
-        first error is raised at the end, with a note that counts them.
+        Messages settled before are left alone. If some cannot be completed, the others are; then the first error is
+        raised, with a note of how many failed.
 
         Raises:
             MessageLockLost, SessionLockLost, DeliveryUncertain, ServiceBusError, LinkDetached, SessionEnded,
                 ConnectionClosed, ConnectionLost, TimeoutError, LocalProtocolError: see `ServiceBusDelivery.complete`.
 
-        Timeout: the outcomes stand; only the waiting for the service's word ends.
+        Timeout: the outcomes stand; only the waiting for the confirmations ends.
         """
         self._wait(timeout, "complete_many", tuple(deliveries))
 
     def delete_messages(self, size: int, *, before: datetime | None = None, timeout: float | None = None) -> int:
-        """Delete messages that are there for receivers, the oldest first, without receiving them; return how many.
+        """Delete available messages, the oldest first, without receiving them; return how many were deleted.
 
-        Those that are locked, deferred or scheduled stay. The service may delete fewer than it could: ask again until
-        it deletes none.
+        Locked, deferred and scheduled messages stay. The service may delete fewer than it could: ask again until it
+        deletes none.
 
         Args:
-            size: the most to delete; Azure takes up to 500 in the standard tier, and up to 4,000 in the premium one.
-            before: those that came before this time; None: before now, as this machine has it.
+            size: the most to delete; Azure takes up to 500 in the standard tier, and up to 4,000 in the premium tier.
+            before: delete messages enqueued before this time; None: before now, by this machine's clock.
 
         Raises:
-            ServiceBusError: the service refuses it, as a size that is too large.
+            ServiceBusError: the service refused, because of a `size` that is too large for example.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError: the service could not be asked.
             DeliveryUncertain: the connection was lost before the answer came.
             ValueError: `size` is not positive, or the time has no time zone.
-            TypeError: `before` is no datetime.
+            TypeError: `before` is not a datetime.
 
-        Timeout: they may be deleted.
+        Timeout: the messages may be deleted.
         """
         result: int = self._wait(timeout, "delete_messages", size, before=before)
         return result
 
     def peek(self, size: int = 100, *, from_sequence: int = 0, timeout: float | None = None) -> list[ReceivedMessage]:
-        """Look at messages, in order of their sequence numbers, and leave them as they are.
+        """Return messages in order of their sequence numbers, without locking or changing them.
 
-        Those that are locked, deferred or scheduled are among them; see `state`.
+        Locked, deferred and scheduled messages are included; see `state`.
 
         Args:
             size: the most to return; the service may return fewer, and [] when there are no more.
-            from_sequence: the first number to look at: one more than the last that was seen.
+            from_sequence: the lowest number to return: pass the last one seen plus one to go on.
 
         Raises:
             ServiceBusError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError: the service
                 could not be asked.
             ValueError: `size` is not positive.
 
-        Timeout: nothing has happened.
+        Timeout: nothing has changed.
         """
         result: list[ReceivedMessage] = self._wait(timeout, "peek", size, from_sequence=from_sequence)
         return result
@@ -513,12 +514,12 @@ class ServiceBusReceiver(Facade):
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over, and why. With `reconnect` it
                 comes back by itself.
-            SessionLockLost: the session is lost.
-            ServiceBusError: the service ended the link for a reason of its own.
+            SessionLockLost: the session was lost with its link.
+            ServiceBusError: the service ended the link with a condition of its own.
             anyio.BusyResourceError: another thread is receiving from this receiver.
             anyio.ClosedResourceError: the receiver was closed here.
 
-        Timeout: no message is lost: one that comes stays for the next call, locked.
+        Timeout: no message is lost: one that came stays for the next call, locked.
         """
         result: ServiceBusDelivery = self._in_turn(timeout, "receive")
         return result
@@ -529,15 +530,15 @@ class ServiceBusReceiver(Facade):
         """Receive several messages at once: 1 to `size` of them, [] only when `max_wait` passed.
 
         Args:
-            size: the most to return; with `prefetch` no more than that.
-            max_wait: how long to collect, in seconds; 0: what the service has now. None: wait for the first message,
-                and return those that are there by then.
+            size: the most to return; never more than `prefetch`, unless that is 0.
+            max_wait: how long to collect, in seconds; 0: return what the service has now. None: wait for the first
+                message, and return it with the others that have arrived by then.
 
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, SessionLockLost, ServiceBusError,
                 anyio.BusyResourceError, anyio.ClosedResourceError: see `receive`.
             ValueError: `size` is not positive.
-            TypeError: `max_wait` is no number.
+            TypeError: `max_wait` is not a number.
 
         Timeout: no message is lost: those that came stay for the next call, locked.
         """
@@ -547,28 +548,28 @@ class ServiceBusReceiver(Facade):
     def receive_deferred(
         self, *sequence_numbers: int | Iterable[int], timeout: float | None = None
     ) -> list[ServiceBusDelivery]:
-        """Return messages that were deferred, locked again.
+        """Return deferred messages, locked again.
 
         Args:
-            sequence_numbers: of the messages, one by one, or in a list.
+            sequence_numbers: numbers, or lists of numbers.
 
         Raises:
-            TypeError, ValueError: one of them is no sequence number.
-            MessageNotFound: one of them is not there, or not deferred.
+            TypeError, ValueError: an argument is not a sequence number.
+            MessageNotFound: a message does not exist or is not deferred.
             ServiceBusError, DeliveryUncertain, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost,
                 TimeoutError: the service could not be asked.
 
-        Timeout: they may be locked, or gone in mode "receive-and-delete".
+        Timeout: the messages may be locked, or deleted in mode "receive-and-delete".
         """
         result: list[ServiceBusDelivery] = self._wait(timeout, "receive_deferred", *sequence_numbers)
         return result
 
 
 class ServiceBusSession(ServiceBusReceiver):
-    """One session of a queue or subscription: its messages in order, its state; locked for this receiver.
+    """Receives one session of a queue or subscription, locked for this receiver: messages in order, and a state.
 
-    Made by `bus.session()` and `bus.next_session()`, locked by `with`. The lock is that of all its messages, and
-    ends with the link: after a loss `SessionLockLost` is raised, and the session is to be asked for again.
+    Made by `bus.session()` and `bus.next_session()`, locked by `with`. One lock covers all messages, and ends
+    with the link. After a loss `SessionLockLost` is raised, and you have to ask for the session again.
     """
 
     __slots__ = ()
@@ -577,17 +578,17 @@ class ServiceBusSession(ServiceBusReceiver):
         """Lock the session.
 
         Raises:
-            SessionCannotBeLocked: somebody else has it.
-            NoSession: for `next_session`: none with messages was free in time.
+            SessionCannotBeLocked: another receiver has it.
+            NoSession: from `next_session`: no session with messages was free in time.
             ServiceBusError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, AuthenticationFailed: see
                 `ServiceBusReceiver`.
 
-        Timeout: the link is detached as soon as the service's answer comes, and the session is free.
+        Timeout: the link is detached as soon as the service's answer comes, which frees the session.
         """
         return self._enter()
 
     def keep_locked(self, *, max_time: float | None = None) -> AbstractContextManager[None]:
-        """Renew the lock while a block runs: `with session.keep_locked(): ...`; else as of a delivery.
+        """Renew the lock while a block runs, as `ServiceBusDelivery.keep_locked` does.
 
         Raises:
             SessionLockLost: the lock was lost, though the block went on.
@@ -597,69 +598,70 @@ class ServiceBusSession(ServiceBusReceiver):
 
     @property
     def locked_until(self) -> datetime | None:
-        """When the lock ends, as the service said last."""
+        """When the lock ends, by the service's last word."""
         value: datetime | None = self._get("locked_until")
         return value
 
     def renew_lock(self, *, timeout: float | None = None) -> datetime:
-        """Begin the lock anew; return when it ends now.
+        """Restart the lock's time; return when the lock ends now.
 
         Raises:
-            SessionLockLost: it has ended.
-            ServiceBusError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError: the service did
-                not answer, or not so.
+            SessionLockLost: the lock has ended.
+            ServiceBusError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError: the service
+                gave no valid answer.
 
-        Timeout: it may be renewed.
+        Timeout: the lock may be renewed.
         """
         result: datetime = self._wait(timeout, "renew_lock")
         return result
 
     @property
     def session_id(self) -> str:
-        """The session that it is; "" before it is known."""
+        """The id of the session; "": not known before the session is locked."""
         value: str = self._get("session_id")
         return value
 
     def set_state(self, state: bytes | None, *, timeout: float | None = None) -> None:
-        """Keep something with the session, for whoever has it next; None: nothing.
+        """Keep a state with the session, for its next receiver; None removes it.
 
         Raises:
             SessionLockLost: the session is lost.
             ServiceBusError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError: the service
                 could not be asked.
-            TypeError: `state` is not bytes.
+            TypeError: `state` is neither bytes nor None.
 
-        Timeout: it may be kept.
+        Timeout: the state may be kept.
         """
         self._wait(timeout, "set_state", state)
 
     def state(self, *, timeout: float | None = None) -> bytes | None:
-        """Return what `set_state` has kept with the session; None: nothing.
+        """Return the state that `set_state` kept with the session; None: it has no state.
 
         Raises:
             ServiceBusError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError: the service
                 could not be asked.
 
-        Timeout: nothing has happened.
+        Timeout: nothing has changed.
         """
         result: bytes | None = self._wait(timeout, "state")
         return result
 
 
 class ServiceBusDelivery(Facade):
-    """A message that was received, and its settlement.
+    """A received message, and its settlement.
 
-    `with delivery as message:` completes it at the end of the block, unless it was settled in it; an exception
-    abandons it, a cancellation gives it back. A message that cannot be decoded becomes a dead letter.
+    `with delivery as message:` completes the message at the end of the block, unless the block settled it. An
+    exception abandons it, a cancellation releases it. A message that cannot be decoded becomes a dead letter.
 
-    Settling waits until the service has confirmed it, and raises `MessageLockLost` where the lock had ended before. It
-    goes on if the link is lost: the lock is the message's, so it is settled through the management node then. Of a
-    session the lock is the link's: `SessionLockLost`. The first outcome counts: a second one does nothing. What was
-    received and deleted has no outcome: to give one raises `LocalProtocolError`, and leaving the block does nothing.
+    Settling waits until the service confirms it, and raises `MessageLockLost` if the lock had expired. The lock of a
+    message outlives its link: if the link is lost, the message is settled through the management node. The lock of a
+    session ends with the link: settling then raises `SessionLockLost`. Only the first outcome counts. A message that
+    was received and deleted has no outcome: settling it raises `LocalProtocolError`, and leaving the block does
+    nothing.
 
     Attributes:
-        lock_token: names the lock; None of a message that was received and deleted.
-        settled: an outcome was given, or none is wanted.
+        lock_token: identifies the lock; None: the message was received and deleted.
+        settled: whether an outcome was given, or none is needed.
     """
 
     __slots__ = ()
@@ -683,9 +685,9 @@ class ServiceBusDelivery(Facade):
         """Return the message.
 
         Raises:
-            DecodeError: it is malformed, and a dead letter now.
+            DecodeError: the message is malformed, and was made a dead letter.
 
-        Timeout: nothing has happened.
+        Timeout: nothing has changed.
         """
         given: Message = self._enter_given()
         return given
@@ -693,13 +695,13 @@ class ServiceBusDelivery(Facade):
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Complete, abandon or give back, unless that was done in the block.
+        """Complete, abandon or release the message, unless the block settled it.
 
         Raises:
             MessageLockLost, SessionLockLost, DeliveryUncertain, ServiceBusError, LinkDetached, SessionEnded,
-                ConnectionClosed, ConnectionLost, TimeoutError: see `complete`; not where the block raises.
+                ConnectionClosed, ConnectionLost, TimeoutError: see `complete`; not raised if the block itself raises.
 
-        Timeout: as for `complete`. Where the block raises or is cancelled it takes `close_timeout` at most.
+        Timeout: as for `complete`. If the block raises or is cancelled, this takes `close_timeout` at most.
         """
         self._leave(exc_type, exc, traceback)
 
@@ -732,22 +734,23 @@ class ServiceBusDelivery(Facade):
         return value
 
     def complete(self, *, transaction: Transaction | None = None, timeout: float | None = None) -> None:
-        """Tell that the message was processed: it is gone.
+        """Complete the message: it was processed, and the service deletes it.
 
         Args:
-            transaction: tell it as part of this, made by `bus.transaction()`: it counts when that is committed. After a
-                rollback the message stays locked, to be settled again.
+            transaction: made by `bus.transaction()`; the message is completed when it is committed. After a rollback
+                the message stays locked, to be settled again.
 
         Raises:
-            MessageLockLost, SessionLockLost: the lock had ended: the message comes again.
-            DeliveryUncertain: the link was lost before the service confirmed it: it is not known which came first.
-            LocalProtocolError: the message was received and deleted, or the transaction is over, or is one of another
+            MessageLockLost, SessionLockLost: the lock had expired: the message is delivered again.
+            DeliveryUncertain: the link was lost before the service confirmed. The message may be completed, or its lock
+                may have expired first.
+            LocalProtocolError: the message was received and deleted, or the transaction is over or of another
                 connection.
-            TransactionRolledBack: the transaction is lost with its link.
+            TransactionRolledBack: the transaction was lost with its link.
             ServiceBusError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError: the service
                 could not be told.
 
-        Timeout: the outcome stands; only the waiting for the service's word ends.
+        Timeout: the outcome stands; only the waiting for the confirmation ends.
         """
         self._wait(timeout, "complete", transaction=transaction)
 
@@ -760,7 +763,7 @@ class ServiceBusDelivery(Facade):
         transaction: Transaction | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Put the message among the dead letters.
+        """Move the message to the dead letters.
 
         Args:
             reason, description: why; a receiver of the dead letters finds them at `dead_letter_reason` and
@@ -779,19 +782,19 @@ class ServiceBusDelivery(Facade):
 
     @property
     def dead_letter_description(self) -> str | None:
-        """The same in more words."""
+        """The explanation of `dead_letter_reason`."""
         value: str | None = self._get("dead_letter_description")
         return value
 
     @property
     def dead_letter_reason(self) -> str | None:
-        """Why it is a dead letter."""
+        """The reason why the message is a dead letter."""
         value: str | None = self._get("dead_letter_reason")
         return value
 
     @property
     def dead_letter_source(self) -> str | None:
-        """The entity that it died in, if it is elsewhere now."""
+        """The entity where the message became a dead letter, if it was forwarded since."""
         value: str | None = self._get("dead_letter_source")
         return value
 
@@ -802,7 +805,7 @@ class ServiceBusDelivery(Facade):
         transaction: Transaction | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Put the message aside: it comes by `receiver.receive_deferred(sequence_number)` only.
+        """Set the message aside: only `receiver.receive_deferred(sequence_number)` returns it.
 
         Args:
             properties: application properties to set.
@@ -819,113 +822,113 @@ class ServiceBusDelivery(Facade):
 
     @property
     def delivery_count(self) -> int:
-        """How often it was received before, and not completed."""
+        """How often the message was received before without being completed."""
         value: int = self._get("delivery_count")
         return value
 
     @property
     def enqueued_at(self) -> datetime | None:
-        """When the entity took it."""
+        """When the entity took the message."""
         value: datetime | None = self._get("enqueued_at")
         return value
 
     @property
     def enqueued_sequence_number(self) -> int:
-        """The number that it had where it was sent to first; 0 where the service says none."""
+        """The sequence number in the entity that the message was first sent to; 0: the service named none."""
         value: int = self._get("enqueued_sequence_number")
         return value
 
     @property
     def expires_at(self) -> datetime | None:
-        """When its time to live ends, counted from `enqueued_at` as Service Bus does; None for never."""
+        """When the message expires: `enqueued_at` plus its ttl, as Service Bus counts; None: never."""
         value: datetime | None = self._get("expires_at")
         return value
 
     def keep_locked(self, *, max_time: float | None = None) -> AbstractContextManager[None]:
         """Renew the lock while a block runs: `with delivery.keep_locked(): ...`.
 
-        Half of the time that is left is waited each time. A renewal that fails is tried again until the lock has ended.
-        If it is lost, the end of the block raises, for somebody else may have the message.
+        Each renewal comes when half of the remaining time has passed. A renewal that fails is tried again until the
+        lock expires. If the lock is lost, the block is cancelled, because another receiver may have the message.
 
         Args:
-            max_time: seconds after which it is renewed no more; None: as long as the block runs.
+            max_time: seconds after which the lock is no longer renewed; None: renew it as long as the block runs.
 
         Raises:
             MessageLockLost: the lock was lost, though the block went on.
-            LocalProtocolError: the lock is a session's, or the message has no lock.
+            LocalProtocolError: the lock is that of a session, or the message has no lock.
         """
         result: AbstractContextManager[None] = self._do("keep_locked", max_time=max_time)
         return result
 
     @property
     def locked_until(self) -> datetime | None:
-        """When the lock ends, as the service said last; None in a session, and of what was received and deleted."""
+        """When the lock ends, by the service's last word; None for a message of a session or without a lock."""
         value: datetime | None = self._get("locked_until")
         return value
 
     @property
     def partition_key(self) -> str | None:
-        """What chooses its partition."""
+        """The key that chooses the partition of the message."""
         value: str | None = self._get("partition_key")
         return value
 
     def renew_lock(self, *, timeout: float | None = None) -> datetime:
-        """Begin the lock anew; return when it ends now.
+        """Restart the lock's time; return when the lock ends now.
 
         Raises:
-            MessageLockLost, MessageNotFound: it has ended.
-            LocalProtocolError: the lock is a session's, or the message has no lock.
-            ServiceBusError, TimeoutError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the service did
-                not answer, or not so.
+            MessageLockLost, MessageNotFound: the lock has expired.
+            LocalProtocolError: the lock is that of a session, or the message has no lock.
+            ServiceBusError, TimeoutError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the service
+                gave no valid answer.
 
-        Timeout: it may be renewed.
+        Timeout: the lock may be renewed.
         """
         result: datetime = self._wait(timeout, "renew_lock")
         return result
 
     @property
     def scheduled_for(self) -> datetime | None:
-        """When it is, or was, to be there."""
+        """When the scheduled message becomes, or became, available."""
         value: datetime | None = self._get("scheduled_for")
         return value
 
     @property
     def sequence_number(self) -> int:
-        """The number that no other message of the entity has; 0 where the service says none."""
+        """The unique number of the message in its entity; 0: the service named none."""
         value: int = self._get("sequence_number")
         return value
 
     @property
     def session_id(self) -> str | None:
-        """The session that it belongs to; the message's `group_id`."""
+        """The session of the message, its `group_id`."""
         value: str | None = self._get("session_id")
         return value
 
     @property
     def state(self) -> Literal["active", "deferred", "scheduled"]:
-        """Whether it is there for all, deferred, or scheduled."""
+        """Whether the message is active, deferred or scheduled."""
         value: Literal["active", "deferred", "scheduled"] = self._get("state")
         return value
 
 
 class SubscriptionRules(Facade):
-    """The rules of a subscription, made by `bus.rules()`; nothing is to be opened."""
+    """The rules of a subscription, made by `bus.rules()`. It needs no opening."""
 
     __slots__ = ()
 
     def add(self, rule: Rule, *, timeout: float | None = None) -> None:
-        """Add a rule. A new subscription has "$Default" beside it, which all messages pass: remove that.
+        """Add a rule. A new subscription also has the rule "$Default", which passes all messages: remove that one.
 
         Raises:
-            TypeError: it is no `Rule`.
-            ValueError: its SQL has parameters, for which the request has no place.
-            RuleExists: there is one of that name.
-            ServiceBusError: it makes no sense to the service, or the token does not allow to manage.
+            TypeError: `rule` is not a `Rule`.
+            ValueError: the rule's SQL has parameters, which the request cannot carry.
+            RuleExists: the subscription has a rule of that name.
+            ServiceBusError: the service refused the rule, or the token does not allow managing.
             DeliveryUncertain: the connection was lost before the answer came.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError, EncodeError: the service could
                 not be asked.
 
-        Timeout: it may be added.
+        Timeout: the rule may be added.
         """
         self._wait(timeout, "add", rule)
 
@@ -936,7 +939,7 @@ class SubscriptionRules(Facade):
             ServiceBusError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError: the service
                 could not be asked.
 
-        Timeout: nothing has happened.
+        Timeout: nothing has changed.
         """
         result: list[Rule] = self._wait(timeout, "list")
         return result
@@ -946,16 +949,16 @@ class SubscriptionRules(Facade):
 
         Raises:
             EntityNotFound: no rule has that name.
-            ServiceBusError: the token does not allow to manage.
+            ServiceBusError: the token does not allow managing.
             DeliveryUncertain, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError: see `add`.
 
-        Timeout: it may be removed.
+        Timeout: the rule may be removed.
         """
         self._wait(timeout, "remove", name)
 
 
 class EventHub(Opened):
-    """An event hub of Azure; `with` opens the connection, and closes it with all that is on it.
+    """An event hub of Azure; `with` opens the connection, and closes it with all its links.
 
         with EventHub(connection_string, "telemetry") as hub:
             with hub.sender() as sender:
@@ -963,25 +966,25 @@ class EventHub(Opened):
             with hub.reader("0") as reader:
                 for event in reader: ...
 
-    A connection, a sender or a reader that is lost comes back by itself (`reconnect`). All tasks of a program may share
-    it.
+    A lost connection, sender or reader comes back by itself (`reconnect`). All tasks of a program may share the hub.
 
     Args:
-        where: a connection string; or `NAMESPACE.servicebus.windows.net`, also as a URL, `wss://...` for WebSockets.
-        name: of the hub; None where the connection string has it as EntityPath.
-        credential: the login: a credential of azure-identity, azure-core's AzureNamedKeyCredential or
-            AzureSasCredential, a `SasKey`, or what else gives tokens; None where the connection string says it.
+        where: a connection string, or `NAMESPACE.servicebus.windows.net`, alone or in a URL (`wss://...` for
+            WebSockets).
+        name: the name of the hub; None: the EntityPath of the connection string.
+        credential: a credential of azure-identity, azure-core's AzureNamedKeyCredential or AzureSasCredential, a
+            `SasKey`, or any other source of tokens; None: the connection string has the key.
         request_timeout: seconds that the service may take to answer a request.
         clock: the time in seconds since 1970.
-        settings: as for `Connection`, but for tokens and sasl; `reconnect` is on unless you say None.
+        settings: those of `Connection` except tokens and sasl. `reconnect` is on unless you pass None.
 
     Raises:
-        ValueError, TypeError, LookupError: where, name, credential or settings make no sense. No secret is in the
-            error.
+        ValueError, TypeError, LookupError: where, name, credential or a setting is invalid. The error contains no
+            secret.
 
     Attributes:
-        connection: what it stands on: its events, its health.
-        name: of the hub.
+        connection: the AMQP connection, with its events and its health.
+        name: the name of the hub.
     """
 
     __slots__ = ()
@@ -1015,7 +1018,7 @@ class EventHub(Opened):
 
         Raises:
             ConnectionLost, AuthenticationFailed, InsecureTransport, ConnectionClosed, RemoteProtocolError: see
-                `Connection`. A wrong key is told by whatever is attached first.
+                `Connection`. A wrong key shows only when the first link is attached.
 
         Timeout: the transport is closed.
         """
@@ -1024,30 +1027,30 @@ class EventHub(Opened):
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Leave what is left, and close the connection.
+        """Close all links and the connection.
 
         Timeout: is not noticed; it takes `close_timeout` seconds at most.
         """
         self._leave(exc_type, exc, traceback)
 
     def partition_properties(self, partition: str | int, *, timeout: float | None = None) -> PartitionProperties:
-        """Ask what a partition, by its id or number, has: its first and last event.
+        """Ask for the first and the last event of a partition, given by its id or number.
 
-        Raises, Cancelling: as for `properties`; 400: there is no such partition.
+        Raises, Cancelling: as for `properties`; a ManagementError 400 means that there is no such partition.
         """
         result: PartitionProperties = self._wait(timeout, "partition_properties", partition)
         return result
 
     def properties(self, *, timeout: float | None = None) -> HubProperties:
-        """Ask what the hub is: the ids of its partitions.
+        """Ask for the name, the age and the partition ids of the hub.
 
         Raises:
-            ManagementError: the service says no: 404, there is no such hub; 503, it is busy.
-            RemoteProtocolError: its answer has no partitions.
-            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, AuthenticationFailed, TimeoutError: it could
-                not be asked.
+            ManagementError: the service refused: 404, there is no such hub; 503, it is busy.
+            RemoteProtocolError: the answer lists no partitions.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, AuthenticationFailed, TimeoutError: the
+                service could not be asked.
 
-        Timeout: nothing has happened.
+        Timeout: nothing has changed.
         """
         result: HubProperties = self._wait(timeout, "properties")
         return result
@@ -1066,17 +1069,17 @@ class EventHub(Opened):
         """Make a reader of one partition, to be attached by `with`.
 
         Args:
-            partition: its id or number; `properties` has all of them.
-            group: the consumer group; each reads all events.
+            partition: its id or number; `properties` lists the ids.
+            group: the consumer group; each group reads all events.
             start: where to begin: `EventPosition.first()`, `.latest()`, `.offset(...)` and others.
-            owner_level: have the partition alone, and take it from readers of this level, a lower one or none. None:
-                share it with four others at most.
-            track_last: have the service tell with each event what the last one is (`event.last`).
-            prefetch: events that may be on their way or wait here.
-            name: of the reader, which the service tells those whom it keeps out.
+            owner_level: read the partition alone, and take it from readers with the same or a lower level, or without
+                one. None: share it with up to four other readers.
+            track_last: have the service name the partition's last event with each event (`event.last`).
+            prefetch: the most events that may be in flight or wait here.
+            name: the reader's name, which the service shows to readers that it refuses.
 
         Raises:
-            TypeError: the partition is neither str nor int, or `start` is no `EventPosition`.
+            TypeError: the partition is neither a str nor an int, or `start` is not an `EventPosition`.
             ValueError: a name is empty, or a number is out of range.
         """
         result: EventReader = self._do(
@@ -1095,12 +1098,13 @@ class EventHub(Opened):
         """Make a sender, to be attached by `with`.
 
         Args:
-            partition: its id or number: send to this one only; None: keys choose, or partitions take turns.
-            publisher: send as this publisher, whose name is the key of all its events.
+            partition: the id or number of the only partition to send to; None: the key of an event chooses its
+                partition, and events without a key go to the partitions in turn.
+            publisher: the publisher to send as; its name is the key of all its events.
 
         Raises:
-            TypeError: the partition is neither str nor int.
-            ValueError: a partition and a publisher are given, or an empty name, or a number less than 0.
+            TypeError: the partition is neither a str nor an int.
+            ValueError: both a partition and a publisher are given, or a name is empty, or the number is negative.
         """
         result: EventSender = self._do("sender", partition=partition, publisher=publisher)
         return result
@@ -1109,11 +1113,11 @@ class EventHub(Opened):
 class EventSender(Facade):
     """Sends to a hub; made by `hub.sender()`, attached by `with`.
 
-    Any number of tasks may send at once. Events with equal keys are in one partition, in the order in which they were
+    Any number of tasks may send at once. Events with equal keys go to one partition, in the order in which they are
     sent.
 
     Attributes:
-        sender: the link that it sends on.
+        sender: the link that carries the events.
     """
 
     __slots__ = ()
@@ -1129,7 +1133,7 @@ class EventSender(Facade):
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, AuthenticationFailed: see `Sender`; there is
                 no such hub ("amqp:not-found") or partition ("com.microsoft:argument-out-of-range"), or the token does
-                not allow to send ("amqp:unauthorized-access").
+                not allow sending ("amqp:unauthorized-access").
 
         Timeout: the link is detached as soon as the service's answer comes.
         """
@@ -1138,7 +1142,7 @@ class EventSender(Facade):
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Wait for what is on its way, and detach.
+        """Wait for the outcomes of messages in flight, and detach.
 
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, DeliveryUncertain, TimeoutError: see `Sender`.
@@ -1151,31 +1155,32 @@ class EventSender(Facade):
         """Make an empty batch, which `send` sends as a whole.
 
         Args:
-            key: what chooses the partition of all its events.
-            max_size: octets that it may have; None: as many as the service takes.
+            key: the key that chooses the partition of all its events.
+            max_size: the most octets it may have; None: as many as the service takes.
 
         Raises:
-            TypeError: the key is no str.
-            ValueError: the service takes fewer than that; the key is too long, or has no place here.
+            TypeError: the key is not a str.
+            ValueError: the service takes fewer octets than `max_size`, or the key is too long, or this sender takes no
+                key.
             LocalProtocolError: the sender is not attached yet.
         """
         result: EventBatch = self._do("batch", key=key, max_size=max_size)
         return result
 
     def send(self, event: object, *, key: str | None = None, timeout: float | None = None) -> None:
-        """Send an event, or a batch of them, and wait until the service has it.
+        """Send an event or a batch, and wait until the service has taken it.
 
         Args:
-            event: a `Message`, an `EventBatch`; any other value is the body of a message.
-            key: what chooses the partition; a batch has its own.
+            event: a `Message`, an `EventBatch`, or any other value as the body of a message.
+            key: the key that chooses the partition; a batch has its own.
 
         Raises:
-            MessageRejected, MessageReleased, MessageModified: the service did not take it; "com.microsoft:server-busy"
-                among the conditions means to try again after some seconds.
+            MessageRejected, MessageReleased, MessageModified: the service did not take it. If the condition is
+                "com.microsoft:server-busy", try again after some seconds.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, DeliveryUncertain, EncodeError,
                 LocalProtocolError, anyio.ClosedResourceError: see `Sender.send`.
-            TypeError: the key is no str.
-            ValueError: the key is too long, or has no place here; or the batch is empty.
+            TypeError: the key is not a str.
+            ValueError: the key is too long, or this sender or event takes no key, or the batch is empty.
 
         Timeout: as for `Sender.send`.
         """
@@ -1184,18 +1189,19 @@ class EventSender(Facade):
     def send_many(
         self, events: Iterable[object], *, key: str | None = None, window: int = 1000, timeout: float | None = None
     ) -> int:
-        """Send events one after the other, many of them on their way at a time; return how many there were.
+        """Send events one after the other without waiting for each outcome; return how many were sent.
 
         Args:
-            events: any iterable or async iterable of what `send` takes, but for batches.
-            key: of all of them.
+            events: an iterable or async iterable of anything `send` takes except batches.
+            key: the key of all events.
             window: the most events without an outcome at a time.
 
         Raises:
             MessageRejected, MessageReleased, MessageModified, LinkDetached, SessionEnded, ConnectionClosed,
-                ConnectionLost, DeliveryUncertain, EncodeError, LocalProtocolError, TypeError,
-                anyio.ClosedResourceError: see `Sender.send_many`.
-            ValueError: the key is too long, or has no place here; TypeError: it is no str.
+                ConnectionLost, DeliveryUncertain, EncodeError, LocalProtocolError, anyio.ClosedResourceError: see
+                `Sender.send_many`.
+            TypeError: the key is not a str, or see `Sender.send_many`.
+            ValueError: the key is too long, or this sender takes no key.
 
         Timeout: as for `Sender.send_many`.
         """
@@ -1211,17 +1217,17 @@ class EventReader(Facade):
         with hub.reader("0", start=EventPosition.offset(checkpoint)) as reader:
             for event in reader: ...
 
-    Events stay in the hub, whoever reads them: to go on another time, keep the `offset` of the last one that you have
-    handled. After a loss it goes on by itself behind the last event that came, and none comes twice.
+    Reading removes nothing from the hub. To continue another time, keep the `offset` of the last event you handled.
+    After a loss the reader continues by itself behind the last event that came, and returns no event twice.
 
     Args:
-        source: where it reads; its filter is moved on with each event.
-        start: where it begins.
-        last_of: asks for the partition.
+        source: the partition; its filter is moved forward with each event.
+        start: where to begin.
+        last_of: asks for the properties of the partition.
 
     Attributes:
-        receiver: the link that it receives on.
-        partition: the id of what it reads.
+        receiver: the link that brings the events.
+        partition: the id of the partition.
     """
 
     __slots__ = ()
@@ -1237,15 +1243,16 @@ class EventReader(Facade):
         return value
 
     def __enter__(self) -> Self:
-        """Attach the link. A reader that begins with the next event has the events from now on, whatever is lost.
+        """Attach the link. A reader that starts at `EventPosition.latest()` misses no later event, even if the link is
+        lost.
 
         Raises:
-            OwnershipLost: a reader of a higher owner level has the partition, or of any, where this one has none.
+            OwnershipLost: another reader has the partition: its owner level is higher, or this reader has none.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, AuthenticationFailed: see `Receiver`; there is
                 no such hub or consumer group ("amqp:not-found") or partition ("com.microsoft:argument-out-of-range"),
                 the partition has no such position ("com.microsoft:argument-error"), there are five readers already
-                ("amqp:resource-limit-exceeded"), or the token does not allow to listen ("amqp:unauthorized-access").
-            ManagementError, TimeoutError: it could not be asked where the partition ends.
+                ("amqp:resource-limit-exceeded"), or the token does not allow listening ("amqp:unauthorized-access").
+            ManagementError, TimeoutError: the service did not say where the partition ends.
 
         Timeout: the link is detached as soon as the service's answer comes.
         """
@@ -1280,11 +1287,11 @@ class EventReader(Facade):
             OwnershipLost: another reader has taken the partition.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over, and why. With `reconnect` it
                 comes back by itself.
-            DecodeError: the event is no message; the next call returns the one behind it.
+            DecodeError: the event cannot be decoded; the next call returns the one after it.
             anyio.BusyResourceError: another thread is receiving from this reader.
             anyio.ClosedResourceError: the reader was closed here.
 
-        Timeout: no event is lost: one that comes is there for the next call.
+        Timeout: no event is lost: one that came stays for the next call.
         """
         result: ReceivedEvent = self._in_turn(timeout, "receive")
         return result
@@ -1296,16 +1303,16 @@ class EventReader(Facade):
 
         Args:
             size: the most to return; never more than the `prefetch` of the reader.
-            max_wait: how long to collect, in seconds; 0: what is here. None: wait for the first event, and return those
-                that are there by then.
+            max_wait: how long to collect, in seconds; 0: return what has arrived. None: wait for the first event, and
+                return it with the others that have arrived by then.
 
         Raises:
             OwnershipLost, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, DecodeError,
                 anyio.BusyResourceError, anyio.ClosedResourceError: see `receive`.
             ValueError: `size` is not positive.
-            TypeError: `max_wait` is no number.
+            TypeError: `max_wait` is not a number.
 
-        Timeout: no event is lost: those that came are there for the next call.
+        Timeout: no event is lost: those that came stay for the next call.
         """
         result: list[ReceivedEvent] = self._in_turn(timeout, "receive_batch", size, max_wait=max_wait)
         return result

@@ -1,4 +1,4 @@
-"""What only Event Hubs refuses, or takes away."""
+"""The error of a reader that another reader displaced."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ STOLEN: Final = "amqp:link:stolen"
 
 
 class OwnershipLost(LinkDetached):
-    """Another reader has the partition: one of the same or a higher owner level, or of any where this one has none."""
+    """Another reader has the partition: its owner level is as high or higher, or this reader has no owner level."""
 
 
 def ownership_lost(error: LinkDetached) -> OwnershipLost | None:
-    """Return the error for a link that another reader put out, or kept out; None: that is not why it ended."""
+    """Return the error for a link that ended or was refused because of another reader; None: for another reason."""
     return OwnershipLost(error.condition, error.description, error.info) if error.condition == STOLEN else None

@@ -1,4 +1,4 @@
-"""Events that come from a hub, and what the service says of them."""
+"""Events of a hub, with the annotations of the service."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .._moments import moment
 
 @dataclass(frozen=True, slots=True)
 class LastEvent:
-    """The event that came last to a partition, as it was known when another one was sent here.
+    """The last event of a partition, as the service knew it when it sent another event.
 
     Attributes:
         sequence_number: its number in the partition.
-        offset: its place there; None where the service says none.
-        enqueued_at: when it came.
-        told_at: when the service looked.
+        offset: its offset; None: the service named none.
+        enqueued_at: when the service took it.
+        told_at: when the service read these values.
     """
 
     sequence_number: int
@@ -28,11 +28,11 @@ class LastEvent:
 
 
 class ReceivedEvent:
-    """An event, and where it is in its partition.
+    """An event, and its place in its partition.
 
     Attributes:
-        message: what was sent.
-        partition: the id of the partition that it is in.
+        message: the message that was sent.
+        partition: the id of the partition.
     """
 
     __slots__ = ("message", "partition")
@@ -48,34 +48,34 @@ class ReceivedEvent:
 
     @property
     def sequence_number(self) -> int:
-        """Its number in the partition, one more than that of the event before it; -1 where the service says none."""
+        """The number of the event in its partition, counted up by one for each event; -1: the service named none."""
         number = self._said("x-opt-sequence-number")
         return number if isinstance(number, int) else -1
 
     @property
     def offset(self) -> str | None:
-        """Its place in the partition: what a checkpoint keeps. Nothing can be computed with it."""
+        """The place of the event in its partition, which a checkpoint keeps. Only the service can interpret it."""
         offset = self._said("x-opt-offset")
         return None if offset is None else str(offset)
 
     @property
     def enqueued_at(self) -> datetime | None:
-        """When the service took it."""
+        """When the service took the event."""
         return moment(self._said("x-opt-enqueued-time"))
 
     @property
     def partition_key(self) -> str | None:
-        """What chose its partition; None: its sender chose it, or nobody."""
+        """The key that chose the partition; None: the sender chose the partition, or neither did."""
         return self._said("x-opt-partition-key")  # type: ignore[no-any-return]
 
     @property
     def publisher(self) -> str | None:
-        """Who sent it, if that was a publisher."""
+        """The publisher that sent the event; None: it was not sent by a publisher."""
         return self._said("x-opt-publisher")  # type: ignore[no-any-return]
 
     @property
     def last(self) -> LastEvent | None:
-        """The last event of the partition, for readers with `track_last`; None for others."""
+        """The last event of the partition, for a reader with `track_last`; None for any other."""
         said = self.message.delivery_annotations
         number = said.get("last_enqueued_sequence_number")
         if not isinstance(number, int):

@@ -1,4 +1,4 @@
-"""An event hub, as a program holds it."""
+"""The client of one event hub."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FIRST: Final = EventPosition.first()
 
 
 class EventHub(NamespaceClient):
-    """An event hub of Azure; `async with` opens the connection, and closes it with all that is on it.
+    """An event hub of Azure; `async with` opens the connection, and closes it with all its links.
 
         async with EventHub(connection_string, "telemetry") as hub:
             async with hub.sender() as sender:
@@ -32,25 +32,25 @@ class EventHub(NamespaceClient):
             async with hub.reader("0") as reader:
                 async for event in reader: ...
 
-    A connection, a sender or a reader that is lost comes back by itself (`reconnect`). All tasks of a program may share
-    it.
+    A lost connection, sender or reader comes back by itself (`reconnect`). All tasks of a program may share the hub.
 
     Args:
-        where: a connection string; or `NAMESPACE.servicebus.windows.net`, also as a URL, `wss://...` for WebSockets.
-        name: of the hub; None where the connection string has it as EntityPath.
-        credential: the login: a credential of azure-identity, azure-core's AzureNamedKeyCredential or
-            AzureSasCredential, a `SasKey`, or what else gives tokens; None where the connection string says it.
+        where: a connection string, or `NAMESPACE.servicebus.windows.net`, alone or in a URL (`wss://...` for
+            WebSockets).
+        name: the name of the hub; None: the EntityPath of the connection string.
+        credential: a credential of azure-identity, azure-core's AzureNamedKeyCredential or AzureSasCredential, a
+            `SasKey`, or any other source of tokens; None: the connection string has the key.
         request_timeout: seconds that the service may take to answer a request.
         clock: the time in seconds since 1970.
-        settings: as for `Connection`, but for tokens and sasl; `reconnect` is on unless you say None.
+        settings: those of `Connection` except tokens and sasl. `reconnect` is on unless you pass None.
 
     Raises:
-        ValueError, TypeError, LookupError: where, name, credential or settings make no sense. No secret is in the
-            error.
+        ValueError, TypeError, LookupError: where, name, credential or a setting is invalid. The error contains no
+            secret.
 
     Attributes:
-        connection: what it stands on: its events, its health.
-        name: of the hub.
+        connection: the AMQP connection, with its events and its health.
+        name: the name of the hub.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class EventHub(NamespaceClient):
         clock: Callable[[], float] = time.time,
         **settings: Unpack[ConnectionSettings],
     ) -> None:
-        # One token for the hub is enough for all that is beneath it, and for the node that tells of it.
+        # One token for the hub covers all its partitions and its management node.
         namespace = Namespace.read(where, credential, scope=_SCOPE, entity_of=lambda address: self.name, clock=clock)
         hub = name if name is not None else namespace.entity
         if not hub or "/" in hub:
@@ -85,12 +85,13 @@ class EventHub(NamespaceClient):
         """Make a sender, to be attached by `async with`.
 
         Args:
-            partition: its id or number: send to this one only; None: keys choose, or partitions take turns.
-            publisher: send as this publisher, whose name is the key of all its events.
+            partition: the id or number of the only partition to send to; None: the key of an event chooses its
+                partition, and events without a key go to the partitions in turn.
+            publisher: the publisher to send as; its name is the key of all its events.
 
         Raises:
-            TypeError: the partition is neither str nor int.
-            ValueError: a partition and a publisher are given, or an empty name, or a number less than 0.
+            TypeError: the partition is neither a str nor an int.
+            ValueError: both a partition and a publisher are given, or a name is empty, or the number is negative.
         """
         if (partition is not None and publisher is not None) or publisher == "":
             raise ValueError("a sender can be for a partition or for a publisher, not for both: leave one out")
@@ -115,17 +116,17 @@ class EventHub(NamespaceClient):
         """Make a reader of one partition, to be attached by `async with`.
 
         Args:
-            partition: its id or number; `properties` has all of them.
-            group: the consumer group; each reads all events.
+            partition: its id or number; `properties` lists the ids.
+            group: the consumer group; each group reads all events.
             start: where to begin: `EventPosition.first()`, `.latest()`, `.offset(...)` and others.
-            owner_level: have the partition alone, and take it from readers of this level, a lower one or none. None:
-                share it with four others at most.
-            track_last: have the service tell with each event what the last one is (`event.last`).
-            prefetch: events that may be on their way or wait here.
-            name: of the reader, which the service tells those whom it keeps out.
+            owner_level: read the partition alone, and take it from readers with the same or a lower level, or without
+                one. None: share it with up to four other readers.
+            track_last: have the service name the partition's last event with each event (`event.last`).
+            prefetch: the most events that may be in flight or wait here.
+            name: the reader's name, which the service shows to readers that it refuses.
 
         Raises:
-            TypeError: the partition is neither str nor int, or `start` is no `EventPosition`.
+            TypeError: the partition is neither a str nor an int, or `start` is not an `EventPosition`.
             ValueError: a name is empty, or a number is out of range.
         """
         partition = partition_id(partition)
@@ -149,7 +150,7 @@ class EventHub(NamespaceClient):
         receiver = self.connection.receiver(
             source,
             credit=prefetch,
-            settle_mode="settled",  # nothing is taken from the service
+            settle_mode="settled",  # reading removes nothing from the hub
             require_filters=False,
             properties=said,
             desired_capabilities=[_TRACKS] if track_last else [],
@@ -157,22 +158,22 @@ class EventHub(NamespaceClient):
         return EventReader(receiver, partition, source, start, self._management.partition)
 
     async def properties(self) -> HubProperties:
-        """Ask what the hub is: the ids of its partitions.
+        """Ask for the name, the age and the partition ids of the hub.
 
         Raises:
-            ManagementError: the service says no: 404, there is no such hub; 503, it is busy.
-            RemoteProtocolError: its answer has no partitions.
-            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, AuthenticationFailed, TimeoutError: it could
-                not be asked.
+            ManagementError: the service refused: 404, there is no such hub; 503, it is busy.
+            RemoteProtocolError: the answer lists no partitions.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, AuthenticationFailed, TimeoutError: the
+                service could not be asked.
 
-        Cancelling: nothing has happened.
+        Cancelling: nothing has changed.
         """
         return await self._management.hub()
 
     async def partition_properties(self, partition: str | int) -> PartitionProperties:
-        """Ask what a partition, by its id or number, has: its first and last event.
+        """Ask for the first and the last event of a partition, given by its id or number.
 
-        Raises, Cancelling: as for `properties`; 400: there is no such partition.
+        Raises, Cancelling: as for `properties`; a ManagementError 400 means that there is no such partition.
         """
         return await self._management.partition(partition_id(partition))
 

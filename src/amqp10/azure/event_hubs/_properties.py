@@ -1,4 +1,4 @@
-"""What a hub and its partitions say of themselves, at the node `$management`."""
+"""The properties of a hub and its partitions, asked of the node `$management`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _NODE: Final = "$management"
 
 @dataclass(frozen=True, slots=True)
 class HubProperties:
-    """What an event hub is.
+    """The properties of an event hub.
 
     Attributes:
-        name: as the service has it.
-        created_at: when it was made; None where the service does not say it.
+        name: the name of the hub in the service's spelling.
+        created_at: when it was created; None: the service does not say.
         partitions: the ids of its partitions.
     """
 
@@ -35,15 +35,15 @@ class HubProperties:
 
 @dataclass(frozen=True, slots=True)
 class PartitionProperties:
-    """What a partition has.
+    """The first and the last event of a partition.
 
     Attributes:
-        id: names it.
-        first_sequence_number: of the oldest event that is kept; of the next one to come, if none is.
-        last_sequence_number: of the event that came last; -1 before there was one.
-        last_offset: of the same; None before there was one.
-        last_enqueued_at: when that came; None before there was one.
-        empty: it has no events now.
+        id: the id of the partition.
+        first_sequence_number: that of the oldest event kept; that of the next event while the partition is empty.
+        last_sequence_number: that of the last event; -1: there was never one.
+        last_offset: the offset of the last event; None: there was never one.
+        last_enqueued_at: when the last event was taken; None: there was never one.
+        empty: whether the partition has no events now.
     """
 
     id: str
@@ -55,12 +55,12 @@ class PartitionProperties:
 
 
 class HubManagement:
-    """Asks a hub.
+    """Requests to the management node of a hub.
 
     Args:
-        hub: its name.
-        tokens: gives the token that each request carries; None: they carry none.
-        audience: what a token for the hub is for.
+        hub: the name of the hub.
+        tokens: the source of the token in each request; None: requests carry no token.
+        audience: the audience of a token for the hub.
         timeout: seconds that an answer may take.
     """
 
@@ -72,7 +72,7 @@ class HubManagement:
         self._tokens = tokens
         self._audience = audience
         self._timeout = timeout
-        self._turn = anyio.Lock()  # all replies come from one node: two requesters would get each other's
+        self._turn = anyio.Lock()  # all replies come from one node, so two requesters at once would get each other's
 
     async def hub(self) -> HubProperties:
         """Ask for the hub; see `EventHub.properties`."""
@@ -110,7 +110,7 @@ class HubManagement:
                         async with self._connection.requester(_NODE, reply_to=_NODE, on_lost="raise") as requester:
                             return _answer(await requester.request(Message(application_properties=asked)))
                     except DeliveryUncertain:
-                        continue  # to ask again does no harm
+                        continue  # asking again is harmless
 
 
 def _answer(response: Message) -> Mapping[Any, Any]:

@@ -1,4 +1,4 @@
-"""Reading a partition, from a position on, and going on there after a loss."""
+"""Reading a partition from a position on, also after a loss."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class EventReader:
         async with hub.reader("0", start=EventPosition.offset(checkpoint)) as reader:
             async for event in reader: ...
 
-    Events stay in the hub, whoever reads them: to go on another time, keep the `offset` of the last one that you have
-    handled. After a loss it goes on by itself behind the last event that came, and none comes twice.
+    Reading removes nothing from the hub. To continue another time, keep the `offset` of the last event you handled.
+    After a loss the reader continues by itself behind the last event that came, and returns no event twice.
 
     Args:
-        source: where it reads; its filter is moved on with each event.
-        start: where it begins.
-        last_of: asks for the partition.
+        source: the partition; its filter is moved forward with each event.
+        start: where to begin.
+        last_of: asks for the properties of the partition.
 
     Attributes:
-        receiver: the link that it receives on.
-        partition: the id of what it reads.
+        receiver: the link that brings the events.
+        partition: the id of the partition.
     """
 
     def __init__(
@@ -54,15 +54,16 @@ class EventReader:
         self._last = -1
 
     async def __aenter__(self) -> Self:
-        """Attach the link. A reader that begins with the next event has the events from now on, whatever is lost.
+        """Attach the link. A reader that starts at `EventPosition.latest()` misses no later event, even if the link is
+        lost.
 
         Raises:
-            OwnershipLost: a reader of a higher owner level has the partition, or of any, where this one has none.
+            OwnershipLost: another reader has the partition: its owner level is higher, or this reader has none.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, AuthenticationFailed: see `Receiver`; there is
                 no such hub or consumer group ("amqp:not-found") or partition ("com.microsoft:argument-out-of-range"),
                 the partition has no such position ("com.microsoft:argument-error"), there are five readers already
-                ("amqp:resource-limit-exceeded"), or the token does not allow to listen ("amqp:unauthorized-access").
-            ManagementError, TimeoutError: it could not be asked where the partition ends.
+                ("amqp:resource-limit-exceeded"), or the token does not allow listening ("amqp:unauthorized-access").
+            ManagementError, TimeoutError: the service did not say where the partition ends.
 
         Cancelling: the link is detached as soon as the service's answer comes.
         """
@@ -74,7 +75,7 @@ class EventReader:
         return self
 
     def _move_to(self, position: EventPosition) -> None:
-        """Begin there when the link is attached, now or again."""
+        """Change the filter so that the next attach of the link begins at `position`."""
         assert self._source.filter is not None
         self._source.filter[POSITION] = position.described
 
@@ -85,11 +86,11 @@ class EventReader:
             OwnershipLost: another reader has taken the partition.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over, and why. With `reconnect` it
                 comes back by itself.
-            DecodeError: the event is no message; the next call returns the one behind it.
+            DecodeError: the event cannot be decoded; the next call returns the one after it.
             anyio.BusyResourceError: another task is receiving from this reader.
             anyio.ClosedResourceError: the reader was closed here.
 
-        Cancelling: no event is lost: one that comes is there for the next call.
+        Cancelling: no event is lost: one that came stays for the next call.
         """
         while True:
             with _own_errors():
@@ -108,16 +109,16 @@ class EventReader:
 
         Args:
             size: the most to return; never more than the `prefetch` of the reader.
-            max_wait: how long to collect, in seconds; 0: what is here. None: wait for the first event, and return those
-                that are there by then.
+            max_wait: how long to collect, in seconds; 0: return what has arrived. None: wait for the first event, and
+                return it with the others that have arrived by then.
 
         Raises:
             OwnershipLost, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, DecodeError,
                 anyio.BusyResourceError, anyio.ClosedResourceError: see `receive`.
             ValueError: `size` is not positive.
-            TypeError: `max_wait` is no number.
+            TypeError: `max_wait` is not a number.
 
-        Cancelling: no event is lost: those that came are there for the next call.
+        Cancelling: no event is lost: those that came stay for the next call.
         """
         if max_wait is not None:
             check_seconds("max_wait", max_wait)
@@ -129,9 +130,9 @@ class EventReader:
                 return events
 
     def _taken(self, delivery: Delivery) -> ReceivedEvent | None:
-        """Return the event of a delivery; None where it was here before the link was lost."""
+        """Return the event of a delivery; None: the reader returned this event before."""
         if not delivery.local_settled:
-            with suppress(AmqpError):  # it means nothing to the service, and the link may be lost
+            with suppress(AmqpError):  # Event Hubs ignores the outcome, and the link may be lost
                 delivery.accept()
         event = ReceivedEvent(delivery.message, self.partition)
         number = event.sequence_number
@@ -160,7 +161,7 @@ class EventReader:
 
 @contextmanager
 def _own_errors() -> Iterator[None]:
-    """Raise the end of a link by another reader's doing as an error of its own."""
+    """Raise `OwnershipLost` where the link ended because of another reader."""
     try:
         yield
     except LinkDetached as error:

@@ -1,4 +1,4 @@
-"""Sending to a hub, one of its partitions, or as a publisher: events and batches."""
+"""Sending events and batches to a hub, to one of its partitions, or as a publisher."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _LONGEST_KEY: Final = 128
 
 
 class EventBatch(MessageBatch):
-    """Events that go to one partition as one, or not at all; made by `sender.batch()`.
+    """Events that one partition takes together or not at all; made by `sender.batch()`.
 
-    `add` says whether there was room for an event, as for a batch of Service Bus.
+    `add` returns whether there was room for an event.
 
     Attributes:
-        key: what chooses the partition; None: the sender's partition, or whose turn it is.
+        key: the key that chooses the partition; None: the sender's partition, or the next one in turn.
     """
 
     def __init__(self, max_size: int | None, key: str | None, prepared: Callable[[Message], Message]) -> None:
@@ -27,14 +27,14 @@ class EventBatch(MessageBatch):
         self.key = key
 
     def add(self, message: object) -> bool:
-        """Add an event if there is room for it; return whether there was.
+        """Add an event if there is room for it; return whether it was added.
 
         Args:
-            message: a `Message`; any other value is the body of one.
+            message: a `Message`, or any other value as the body of one.
 
         Raises:
-            EncodeError: it has no encoding.
-            ValueError: it is larger than any batch may be.
+            EncodeError: the event cannot be encoded.
+            ValueError: the event is too large even for an empty batch.
         """
         return super().add(_keyed(message, self.key))
 
@@ -42,11 +42,11 @@ class EventBatch(MessageBatch):
 class EventSender(NamespaceSender):
     """Sends to a hub; made by `hub.sender()`, attached by `async with`.
 
-    Any number of tasks may send at once. Events with equal keys are in one partition, in the order in which they were
+    Any number of tasks may send at once. Events with equal keys go to one partition, in the order in which they are
     sent.
 
     Attributes:
-        sender: the link that it sends on.
+        sender: the link that carries the events.
     """
 
     def __init__(self, sender: Sender, *, keyed: bool) -> None:
@@ -59,7 +59,7 @@ class EventSender(NamespaceSender):
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, AuthenticationFailed: see `Sender`; there is
                 no such hub ("amqp:not-found") or partition ("com.microsoft:argument-out-of-range"), or the token does
-                not allow to send ("amqp:unauthorized-access").
+                not allow sending ("amqp:unauthorized-access").
 
         Cancelling: the link is detached as soon as the service's answer comes.
         """
@@ -67,19 +67,19 @@ class EventSender(NamespaceSender):
         return self
 
     async def send(self, event: object, *, key: str | None = None) -> None:
-        """Send an event, or a batch of them, and wait until the service has it.
+        """Send an event or a batch, and wait until the service has taken it.
 
         Args:
-            event: a `Message`, an `EventBatch`; any other value is the body of a message.
-            key: what chooses the partition; a batch has its own.
+            event: a `Message`, an `EventBatch`, or any other value as the body of a message.
+            key: the key that chooses the partition; a batch has its own.
 
         Raises:
-            MessageRejected, MessageReleased, MessageModified: the service did not take it; "com.microsoft:server-busy"
-                among the conditions means to try again after some seconds.
+            MessageRejected, MessageReleased, MessageModified: the service did not take it. If the condition is
+                "com.microsoft:server-busy", try again after some seconds.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, DeliveryUncertain, EncodeError,
                 LocalProtocolError, anyio.ClosedResourceError: see `Sender.send`.
-            TypeError: the key is no str.
-            ValueError: the key is too long, or has no place here; or the batch is empty.
+            TypeError: the key is not a str.
+            ValueError: the key is too long, or this sender or event takes no key, or the batch is empty.
 
         Cancelling: as for `Sender.send`.
         """
@@ -93,18 +93,19 @@ class EventSender(NamespaceSender):
     async def send_many(
         self, events: Iterable[object] | AsyncIterable[object], *, key: str | None = None, window: int = 1000
     ) -> int:
-        """Send events one after the other, many of them on their way at a time; return how many there were.
+        """Send events one after the other without waiting for each outcome; return how many were sent.
 
         Args:
-            events: any iterable or async iterable of what `send` takes, but for batches.
-            key: of all of them.
+            events: an iterable or async iterable of anything `send` takes except batches.
+            key: the key of all events.
             window: the most events without an outcome at a time.
 
         Raises:
             MessageRejected, MessageReleased, MessageModified, LinkDetached, SessionEnded, ConnectionClosed,
-                ConnectionLost, DeliveryUncertain, EncodeError, LocalProtocolError, TypeError,
-                anyio.ClosedResourceError: see `Sender.send_many`.
-            ValueError: the key is too long, or has no place here; TypeError: it is no str.
+                ConnectionLost, DeliveryUncertain, EncodeError, LocalProtocolError, anyio.ClosedResourceError: see
+                `Sender.send_many`.
+            TypeError: the key is not a str, or see `Sender.send_many`.
+            ValueError: the key is too long, or this sender takes no key.
 
         Cancelling: as for `Sender.send_many`.
         """
@@ -116,12 +117,13 @@ class EventSender(NamespaceSender):
         """Make an empty batch, which `send` sends as a whole.
 
         Args:
-            key: what chooses the partition of all its events.
-            max_size: octets that it may have; None: as many as the service takes.
+            key: the key that chooses the partition of all its events.
+            max_size: the most octets it may have; None: as many as the service takes.
 
         Raises:
-            TypeError: the key is no str.
-            ValueError: the service takes fewer than that; the key is too long, or has no place here.
+            TypeError: the key is not a str.
+            ValueError: the service takes fewer octets than `max_size`, or the key is too long, or this sender takes no
+                key.
             LocalProtocolError: the sender is not attached yet.
         """
         return EventBatch(self._batch_limit(max_size), self._checked(key), self.sender.prepared)
@@ -137,7 +139,7 @@ class EventSender(NamespaceSender):
 
 
 def _keyed(event: object, key: str | None) -> Message:
-    """Return an event as it is sent with a key."""
+    """Return an event as a message that carries the key."""
     message = event if isinstance(event, Message) else Message(event)
     if key is None:
         return message

@@ -1,4 +1,4 @@
-"""Processors share the partitions of a hub, and remember how far they came: see `EventProcessor`."""
+"""Processors that share the partitions of a hub, and remember how far they came: see `EventProcessor`."""
 
 from ._balancing import Balancer as Balancer
 from ._blobs import BlobLeases as BlobLeases

@@ -1,17 +1,19 @@
-"""Which partitions a processor reads: decided from the leases and the time alone, so that it can be tried out.
+"""Which partitions a processor reads, decided from leases and times alone so that tests can try it.
 
-All processors of a group decide for themselves, from the same leases. A processor takes what nobody reads, up to its
-share. What another one has beyond its share it asks for, one partition at a time: it names itself in the lease
-(`wanted_by`). The owner stops reading there, keeps its checkpoint, and hands the lease over; or it names itself there,
-where too many ask at once. An owner that wipes the request out, as Microsoft's processors do, for they do not know of
-it, loses the partition to the next write.
+All processors of a group see the same leases, and each decides for itself. A processor takes partitions without an
+owner, up to its share. To get a partition from an owner that has more than its share, it names itself in the lease
+(`wanted_by`); it asks for one partition at a time. The owner stops reading, keeps its checkpoint, and hands the lease
+over. If more partitions are asked for than it can give, it refuses by naming itself in `wanted_by`. Microsoft's
+processors do not know requests and erase them when they renew; the processor that asked then takes the partition with
+its next write.
 
-           nobody's ──take──> mine <──given, or taken── another's
-              ▲                │ ▲                          │
-              └────released────┘ └── asked for by me <──────┘
+    free ────take──> mine <──given, or taken── another's
+     ▲               │ ▲                          │
+     └───released────┘ └──── asked for by me <────┘
 
-Shares differ by one at most, and who has one more keeps it: so nothing moves that need not. What is asked for counts
-as handed over, for all who see it. A write counts only if nobody else wrote since the leases were read.
+Shares differ by one at most, and a processor that has the larger share keeps it, so that no partition moves without
+need. Everybody counts a requested partition as handed over already. A write takes effect only if nobody else wrote
+since the leases were read.
 """
 
 from __future__ import annotations
@@ -24,26 +26,26 @@ from hashlib import blake2b
 from ._leases import Lease
 
 _DUE = 0.5
-"""The part of the interval after which a lease is renewed: leases are looked at more often than that."""
+"""A lease is renewed when this part of the interval has passed since it was last renewed."""
 _SOON = 0.1
-"""The part of the interval after which one looks again while partitions move."""
+"""While partitions move, the leases are read again after this part of the interval."""
 
 
 @dataclass(slots=True)
 class _Seen:
     lease: Lease
-    since: float  # when it was last seen to change
+    since: float  # when the lease was last seen to change
 
 
 class Balancer:
-    """What one processor knows of all leases.
+    """Decides for one processor, by what it knows of all leases.
 
-    Times are seconds of a clock of its own, which never goes back.
+    Times are seconds of a monotonic clock.
 
     Args:
-        name: of the processor, which no other one has.
-        interval: the longest time between two looks at the leases.
-        expiry: a lease that was not written for so long is nobody's.
+        name: the unique name of the processor.
+        interval: the longest time between two reads of the leases.
+        expiry: a lease that was not written for this time has no owner.
     """
 
     def __init__(self, name: str, *, interval: float, expiry: float) -> None:
@@ -53,20 +55,21 @@ class Balancer:
         self._seen: dict[str, _Seen] = {}
         self._signs: dict[str, float] = {}  # when each processor was last seen to write
         self._mine: dict[str, float] = {}  # partitions, and when each was last renewed
-        self._leaving: set[str] = set()  # of these, those that are not read any longer
-        self._asked: Lease | None = None  # for this one, as it was before
-        self._refused: dict[str, float] = {}  # whom this one refused a partition, and when: nobody else sees them
-        self._deaf: set[str] = set()  # owners that take requests for nothing
-        self._avoided: dict[str, float] = {}  # until when
+        self._leaving: set[str] = set()  # those of `_mine` to stop reading
+        self._asked: Lease | None = None  # the lease asked for, as it was before
+        # processors that were refused a partition, and when: only this processor knows
+        self._refused: dict[str, float] = {}
+        self._deaf: set[str] = set()  # owners that erase requests
+        self._avoided: dict[str, float] = {}  # partitions not to take, and until when
         self._looked = float("-inf")
-        self._moved = float("-inf")  # when a partition was last seen to move
+        self._moved = float("-inf")  # when a partition was last seen to change its owner
 
-    # What is mine
+    # What this processor has
 
     def owned(self, now: float) -> set[str]:
-        """Return the partitions that are this processor's, and that it may read.
+        """Return the partitions that this processor owns and may read.
 
-        One whose lease could not be renewed for too long is not among them: by now others take it.
+        A partition whose lease could not be renewed until it expired is not among them: others may have taken it.
         """
         return {
             partition
@@ -75,21 +78,23 @@ class Balancer:
         }
 
     def asked_for(self) -> set[str]:
-        """Return the partitions to stop reading, as others are to have them: then `release` them."""
+        """Return the partitions to stop reading because others asked for them; `release` them after that."""
         asked = {each for each in self._mine if self._seen[each].lease.wanted_by not in ("", self.name)}
         self._leaving |= asked
         return asked
 
     def unread(self, running: Collection[str]) -> list[str]:
-        """Return the partitions that are to be released, as they are not read any longer: a store failed before."""
+        """Return the partitions to release that are no longer read: the store failed when they stopped."""
         return sorted(self._leaving - set(running))
 
     def avoid(self, partition: str, until: float) -> None:
-        """Take a partition no more before that time."""
+        """Do not take the partition before the time `until`."""
         self._avoided[partition] = until
 
     def release(self, partition: str) -> Lease | None:
-        """Return what to write to hand a partition over, or to nobody; None: it is not this processor's."""
+        """Return the lease to write to give a partition up, or to hand it to the processor that asked; None: it is not
+        owned.
+        """
         if partition not in self._mine:
             return None
         self._leaving.add(partition)
@@ -101,13 +106,13 @@ class Balancer:
     def plan(
         self, partitions: Collection[str], leases: Iterable[Lease], now: float, *, leaving: bool = False
     ) -> list[Lease]:
-        """Return what to write, given all leases as they were read just now.
+        """Return the leases to write, given all leases as they were just read.
 
         Args:
-            partitions: the ids of those that there are.
-            leases: those that were ever written.
-            now: the time before they were read.
-            leaving: take no more partitions, only keep those that are mine.
+            partitions: the ids of all partitions of the hub.
+            leases: the leases that were ever written.
+            now: the time before the leases were read.
+            leaving: take no more partitions, but keep those that this processor has.
         """
         self.look(partitions, leases, now)
         writes = self._renewals(partitions, now, leaving)
@@ -115,9 +120,9 @@ class Balancer:
         return writes if leaving or refuses else writes + self._claims(partitions, now)
 
     def look(self, partitions: Collection[str], leases: Iterable[Lease], now: float) -> None:
-        """Take note of what changed since the last look."""
+        """Record which leases changed since the last look."""
         if now - self._looked >= self._expiry:
-            self._asked = None  # it may have been handed over, and have gone back since
+            self._asked = None  # the lease may have been handed over and given back meanwhile
         self._looked = now
         self._refused = {name: when for name, when in self._refused.items() if now - when < self._interval}
         found = {lease.partition: lease for lease in leases}
@@ -127,11 +132,11 @@ class Balancer:
             if seen is None:
                 self._seen[partition] = _Seen(lease, now)
             elif seen.lease.version != lease.version:
-                # Asking for a partition does not renew its lease: only its owner renews it.
+                # A request does not renew the lease: only its owner does.
                 same = lease.owner == seen.lease.owner
                 if not same or lease.wanted_by in ("", lease.owner, seen.lease.wanted_by):
                     seen.since = now
-                    if same or lease.owner != seen.lease.wanted_by:  # else it was handed over, perhaps to nobody
+                    if same or lease.owner != seen.lease.wanted_by:  # otherwise it was handed over, perhaps to nobody
                         self._signs[lease.owner] = now
                 if (lease.owner, lease.wanted_by) != (seen.lease.owner, seen.lease.wanted_by):
                     self._moved = now
@@ -141,7 +146,7 @@ class Balancer:
                 self._leaving.discard(partition)
 
     def _free_at(self, partition: str) -> float:
-        """Return when a partition is nobody's, if it is not written again."""
+        """Return when a partition has no owner if its lease is not written again."""
         seen = self._seen[partition]
         owner = seen.lease.owner
         if not owner:
@@ -151,20 +156,20 @@ class Balancer:
         )
 
     def _is_alive(self, partition: str, now: float) -> bool:
-        """Return whether a partition is somebody's."""
+        """Return whether a partition has an owner."""
         return bool(self._seen[partition].lease.owner) and now < self._free_at(partition)
 
     def _next_owner(self, partition: str, now: float) -> str:
-        """Return who will have a partition when what was asked for is handed over; "": nobody."""
+        """Return who has a partition after all requests are fulfilled; "": nobody."""
         lease = self._seen[partition].lease
         return (lease.wanted_by or lease.owner) if self._is_alive(partition, now) else ""
 
     def _shares(self, held: Counter[str], partitions: int) -> dict[str, int]:
-        """Return how many partitions each processor is to have.
+        """Return the number of partitions that each processor is to have.
 
-        Shares differ by one at most. The larger one is for those who own more than the smaller one: they refuse what
-        too many ask for at once. Next come those to whom that was promised; else the order of names decides, so that
-        all decide alike.
+        Shares differ by one at most. The larger shares go to processors that own that many partitions already, and that
+        refuse further requests; then to those that were promised that many; then by name, so that all processors decide
+        alike.
         """
         names = {*held, self.name, *self._refused} - {""}
         share, more = divmod(partitions, len(names))
@@ -173,7 +178,7 @@ class Balancer:
         return {name: share + (place < more) for place, name in enumerate(order)}
 
     def _renewals(self, partitions: Collection[str], now: float, leaving: bool) -> list[Lease]:
-        """Return the leases that are mine and are to be renewed; requests of too many at once are refused."""
+        """Return the leases to renew, with a refusal in each that is asked for but part of this processor's share."""
         held = Counter(self._next_owner(partition, now) for partition in partitions)
         missing = self._shares(held, len(partitions))[self.name] - held[self.name]
         writes = []
@@ -191,14 +196,15 @@ class Balancer:
         return writes
 
     def _claims(self, partitions: Collection[str], now: float) -> list[Lease]:
-        """Return what to take, or to ask for, so that I have my share."""
+        """Return the leases to take or to ask for, to reach this processor's share."""
         held = Counter(self._next_owner(partition, now) for partition in partitions)
         waits = self._waits_for_answer(now)
         shares = self._shares(held, len(partitions))
         missing = shares[self.name] - held[self.name]
         wanted = sorted(
             (each for each in partitions if self._avoided.get(each, now) <= now),
-            key=lambda partition: blake2b(f"{self.name}/{partition}".encode()).digest(),  # others begin elsewhere
+            # each processor begins at another partition
+            key=lambda partition: blake2b(f"{self.name}/{partition}".encode()).digest(),
         )
         free = [each for each in wanted if not self._is_alive(each, now)]
         if missing <= 0:
@@ -213,13 +219,13 @@ class Balancer:
             lease = self._seen[partition].lease
             if lease.owner == largest and lease.wanted_by in ("", largest):
                 if largest in self._deaf:
-                    self._deaf.discard(largest)  # one at a time
+                    self._deaf.discard(largest)  # take one partition at a time
                     return [replace(lease, owner=self.name, wanted_by="")]
                 return [replace(lease, wanted_by=self.name)]
         return []
 
     def _waits_for_answer(self, now: float) -> bool:
-        """Return whether another one was asked for a partition, and has yet to hand it over."""
+        """Return whether an owner that was asked for a partition has still to answer."""
         if self._asked is None:
             return False
         lease = self._seen[self._asked.partition].lease
@@ -231,11 +237,11 @@ class Balancer:
         return False
 
     def wrote(self, written: Iterable[Lease], now: float) -> None:
-        """Take note of what was written.
+        """Record which leases were written.
 
         Args:
-            written: with their new versions.
-            now: the time before it was written: others see it later, and take the partition later.
+            written: the leases, with their new versions.
+            now: the time before the write. Others see the write later, and so take the partition later.
         """
         for lease in written:
             seen = self._seen[lease.partition]
@@ -253,10 +259,10 @@ class Balancer:
             seen.lease = lease
 
     def until_next(self, now: float) -> float:
-        """Return the seconds until the next look: at the end of the interval, or when a lease ends before that.
+        """Return the seconds until the next look at the leases, which comes early when a lease expires before.
 
-        While partitions move it is soon, so that the next one moves soon. It is never at once: a store that fails at
-        the end of a lease would be asked again and again.
+        While partitions move, the next look comes soon. It never comes at once: a store that fails when a lease expires
+        would otherwise be asked without a pause.
         """
         wait = self._interval
         soon = wait * _SOON

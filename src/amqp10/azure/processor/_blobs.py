@@ -16,29 +16,29 @@ if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
 
 _OWNER: Final = "ownerid"
-_WANTED: Final = "wantedby"  # ours: Microsoft's clients do not look at it, and wipe it out when they renew
+_WANTED: Final = "wantedby"  # our own field: Microsoft's clients ignore it, and erase it when they renew
 _NUMBER: Final = "sequencenumber"
 _OFFSET: Final = "offset"
 _ATTEMPTS: Final = 10
-"""Times that a checkpoint is read and written, where others write at the same time."""
+"""How often a checkpoint is read and written again when others write at the same time."""
 
 
 class BlobLeases:
-    """Keeps leases and checkpoints in blobs, as Microsoft's clients for Event Hubs do: theirs and ours share a hub.
+    """Keeps leases and checkpoints in blobs as Microsoft's Event Hubs clients do, which may share the hub.
 
         container = ContainerClient.from_connection_string(text, "leases")  # of azure.storage.blob
         async with EventProcessor(hub, handle, store=BlobLeases(container)) as processor: ...
 
     A lease is an empty blob `NAMESPACE/HUB/GROUP/ownership/PARTITION`, a checkpoint `.../checkpoint/PARTITION`, all in
-    small letters; what they say is in their metadata. Each call is made in a thread. The account must have neither
-    versions nor soft delete of blobs, which make each renewal a blob more.
+    lowercase, with the values as metadata. Each call runs in a thread. Turn off versions and soft delete of blobs in
+    the storage account: with them each renewal adds a blob.
 
     Args:
-        container: of the package azure-storage-blob, not of its `aio`; the container is there.
+        container: an existing container, of the package azure-storage-blob and not of its `aio`.
 
     Raises:
         Unsupported: azure-storage-blob is not installed.
-        TypeError: `container` is something else.
+        TypeError: `container` is of another type.
     """
 
     def __init__(self, container: ContainerClient) -> None:
@@ -79,7 +79,7 @@ class BlobLeases:
         ]
 
     async def write(self, group: ConsumerGroup, leases: Sequence[Lease]) -> Sequence[Lease]:
-        """Write each lease whose blob is unchanged; return those.
+        """Write each lease whose blob is unchanged; return the written leases.
 
         Raises:
             StoreError: the container cannot be written; some leases may be written.
@@ -90,7 +90,7 @@ class BlobLeases:
         return written
 
     async def checkpoints(self, group: ConsumerGroup) -> Mapping[str, Checkpoint]:
-        """Return the checkpoints, by the ids of their partitions.
+        """Return the checkpoints by partition id.
 
         Raises:
             StoreError: the container cannot be read.
@@ -102,7 +102,7 @@ class BlobLeases:
         return {partition: checkpoint for partition, checkpoint in checkpoints.items() if checkpoint is not None}
 
     async def save(self, group: ConsumerGroup, checkpoints: Mapping[str, Checkpoint]) -> None:
-        """Keep checkpoints, but for those that are behind what is kept.
+        """Keep each checkpoint that is ahead of the one kept for its partition.
 
         Raises:
             StoreError: the container cannot be written; some checkpoints may be kept.
@@ -111,7 +111,7 @@ class BlobLeases:
         """
         await self._do(partial(self._save, _prefix(group, "checkpoint"), checkpoints))
 
-    # In a thread
+    # Run in a thread
 
     async def _do(self, work: Any) -> Any:
         def do() -> Any:
@@ -127,7 +127,11 @@ class BlobLeases:
         return [(blob.name.removeprefix(prefix), _plain(blob.etag), blob.metadata or {}) for blob in blobs]
 
     def _put(self, name: str, said: dict[str, str], etag: str | None) -> str | None:
-        """Write a blob whose ETag is that one, or one that is not there; return the new ETag, None: it was another."""
+        """Write a blob if its ETag is `etag`, or if it does not exist and `etag` is None.
+
+        Returns:
+            The new ETag; None: somebody else wrote the blob.
+        """
         blob = self._container.get_blob_client(name)
         try:
             if etag is None:
@@ -139,7 +143,7 @@ class BlobLeases:
         except self._not_there as error:
             if getattr(error, "error_code", None) == "ContainerNotFound":
                 raise
-            return None  # somebody has deleted it
+            return None  # somebody deleted the blob
         return _plain(done["etag"])
 
     def _write(self, prefix: str, leases: Sequence[Lease]) -> list[Lease]:
@@ -183,12 +187,12 @@ def _prefix(group: ConsumerGroup, kind: str) -> str:
 
 
 def _plain(etag: Any) -> str:
-    """Return an ETag without the quotes that answers have, and lists have not."""
+    """Return an ETag without the quotes that answers have and listings lack."""
     return str(etag).strip('"')
 
 
 def _checkpoint(said: Mapping[str, str]) -> Checkpoint | None:
-    """Return what a blob says; None where other clients say nothing that can be gone on with."""
+    """Return the checkpoint in a blob's metadata; None: another client wrote nothing to continue from."""
     try:
         return Checkpoint(int(said[_NUMBER]), said.get(_OFFSET))
     except (KeyError, ValueError):

@@ -9,10 +9,10 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroup:
-    """Whose partitions they are.
+    """Names the consumer group whose partitions are shared.
 
     Attributes:
-        namespace: the host of the namespace, `NAME.servicebus.windows.net`; `HOST:PORT` where a port was said.
+        namespace: the host of the namespace, `NAME.servicebus.windows.net`, or `HOST:PORT` if the URL has a port.
         hub: the name of the event hub.
         group: the name of the consumer group.
     """
@@ -26,14 +26,15 @@ class ConsumerGroup:
 class Lease:
     """Says which processor reads a partition.
 
-    A lease is renewed by writing it again: it is over when it was not renewed for some time. When it was written is no
-    part of it, for the clocks of machines differ: each processor counts from when it saw the last change.
+    The owner renews a lease by writing it again; without that it expires. A lease holds no time, because the clocks of
+    machines differ: each processor counts from when it saw the last change.
 
     Attributes:
         partition: the id of the partition.
-        owner: the name of the processor that reads it; "": none does.
-        version: another one after each write, of the store's own kind; None: the partition was never written.
-        wanted_by: the name of the processor that asks the owner for it; "": none does; the owner: it said no.
+        owner: the name of the processor that reads the partition; "": nobody does.
+        version: differs after each write, in a form of the store's own; None: the lease was never written.
+        wanted_by: the name of the processor that asks the owner for the partition; "": nobody does; the owner's own
+            name: it refused.
     """
 
     partition: str
@@ -44,11 +45,11 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """How far a partition was handled: this event, and all before it.
+    """Says that this event of a partition and all before it were handled.
 
     Attributes:
-        sequence_number: of the event.
-        offset: of the event; None: the service said none.
+        sequence_number: that of the event.
+        offset: that of the event; None: the service named none.
     """
 
     sequence_number: int
@@ -58,8 +59,8 @@ class Checkpoint:
 class LeaseStore(Protocol):
     """Keeps leases and checkpoints where all processors of a consumer group find them.
 
-    Any number of tasks and processes may use one at once. Each call raises StoreError where the store cannot be
-    reached or used; that a lease was written by another meanwhile is no error.
+    Any number of tasks and processes may use a store at once. A call raises StoreError if the store cannot be reached
+    or used. It is no error that another processor wrote a lease first.
     """
 
     async def leases(self, group: ConsumerGroup) -> Sequence[Lease]:
@@ -70,22 +71,22 @@ class LeaseStore(Protocol):
         """
 
     async def write(self, group: ConsumerGroup, leases: Sequence[Lease]) -> Sequence[Lease]:
-        """Write each lease whose version is still the one in the store; return those, with their new version.
+        """Write each lease whose version is unchanged; return the written leases with their new versions.
 
         Raises:
-            StoreError: the store cannot be used; some may be written.
+            StoreError: the store cannot be used; some leases may be written.
         """
 
     async def checkpoints(self, group: ConsumerGroup) -> Mapping[str, Checkpoint]:
-        """Return the checkpoints, by the ids of their partitions.
+        """Return the checkpoints by partition id.
 
         Raises:
             StoreError: the store cannot be used.
         """
 
     async def save(self, group: ConsumerGroup, checkpoints: Mapping[str, Checkpoint]) -> None:
-        """Keep checkpoints, but for those that are behind what is kept.
+        """Keep each checkpoint that is ahead of the one kept for its partition.
 
         Raises:
-            StoreError: the store cannot be used; some may be kept.
+            StoreError: the store cannot be used; some checkpoints may be kept.
         """

@@ -11,9 +11,9 @@ from ._leases import Checkpoint, ConsumerGroup, Lease
 
 
 class MemoryLeases:
-    """Keeps leases and checkpoints in memory, as long as the object is there.
+    """Keeps leases and checkpoints in memory, as long as this object lives.
 
-    A program that begins again reads all events again: for one that must not, there are `SQLiteLeases` and
+    A program that starts again reads all events again. To avoid that, use `SQLiteLeases`, `PostgreSQLLeases` or
     `BlobLeases`.
     """
 
@@ -27,7 +27,7 @@ class MemoryLeases:
         return list(self._leases[_key(group)].values())
 
     async def write(self, group: ConsumerGroup, leases: Sequence[Lease]) -> Sequence[Lease]:
-        """Write leases that nobody else wrote meanwhile, and return them."""
+        """Write the leases that nobody else wrote meanwhile, and return them."""
         kept, written = self._leases[_key(group)], []
         for lease in leases:
             found = kept.get(lease.partition)
@@ -41,7 +41,7 @@ class MemoryLeases:
         return dict(self._checkpoints[_key(group)])
 
     async def save(self, group: ConsumerGroup, checkpoints: Mapping[str, Checkpoint]) -> None:
-        """Keep checkpoints, but for those that are behind what is kept."""
+        """Keep each checkpoint that is ahead of the one kept for its partition."""
         kept = self._checkpoints[_key(group)]
         for partition, checkpoint in checkpoints.items():
             if partition not in kept or kept[partition].sequence_number < checkpoint.sequence_number:
@@ -49,5 +49,5 @@ class MemoryLeases:
 
 
 def _key(group: ConsumerGroup) -> ConsumerGroup:
-    """Return the group by small letters; the service tells no capitals apart."""
+    """Return the group in lowercase, because the service ignores case."""
     return ConsumerGroup(group.namespace.lower(), group.hub.lower(), group.group.lower())

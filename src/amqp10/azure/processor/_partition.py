@@ -1,4 +1,4 @@
-"""One partition, as a processor reads it: from its checkpoint on, until it is to stop."""
+"""One partition, read from its checkpoint until it is stopped."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EventBatchHandler = Callable[[list[ReceivedEvent]], Awaitable[None] | None]
 """Handles several events of one partition, in their order."""
 
 AfterFailure = Literal["raise", "stop", "skip"]
-"""What becomes of an event that no attempt could handle."""
+"""What to do with an event that failed in its last attempt."""
 
 log: Final = logging.getLogger("amqp10.azure.processor")
 
@@ -49,7 +49,7 @@ class Handling:
     around: Callable[[str], AbstractAsyncContextManager[object]] | None
 
     async def call(self, events: list[ReceivedEvent]) -> None:
-        """Call the handler, a plain function in a thread."""
+        """Call the handler; a plain function runs in a thread."""
         given = events if self.batch_size is not None else events[0]
         if self.threads is None:
             await self.handler(given)
@@ -58,17 +58,17 @@ class Handling:
 
 
 class PartitionRun:
-    """Reads a partition, once.
+    """Reads a partition once, until it is stopped or lost.
 
     Args:
-        reader: attached here.
-        handling: what is done with the events.
-        on_progress: called when events were handled.
+        reader: attached and detached here.
+        handling: how the events are handled.
+        on_progress: called with this run and the number of events after events were handled.
 
     Attributes:
-        progress: how far it came.
-        lost: another reader has taken the partition.
-        failed: the handler has failed for good, and the partition is to be given up.
+        progress: how far the partition was handled.
+        lost: whether another reader took the partition.
+        failed: whether the handler failed for good, so that the partition is given up.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class PartitionRun:
         return self._reader.partition
 
     def stop(self, timeout: float) -> None:
-        """Take no more events; handlers that run have that many seconds to finish. Never blocks."""
+        """Take no more events, and give running handlers `timeout` seconds to finish. Never blocks."""
         if not self._stopping.is_set():
             self._stopping.set()
             self._all.deadline = anyio.current_time() + timeout
@@ -98,13 +98,13 @@ class PartitionRun:
                 self._wait.cancel()
 
     async def run(self) -> None:
-        """Read until it is to stop, or the partition is lost.
+        """Read until the run is stopped or the partition is lost.
 
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, DecodeError: see `EventReader`.
-            Exception: what the handler raised, where that is to end all.
+            Exception: the handler raised it in the last attempt, and `after_failure` is "raise".
 
-        Cancelling: handlers are cancelled.
+        Cancelling: running handlers are cancelled.
         """
         with self._all:
             async with AsyncExitStack() as stack:
@@ -134,7 +134,7 @@ class PartitionRun:
                         tasks.start_soon(self._handle, events, free)
 
     async def _next(self) -> list[ReceivedEvent]:
-        """Return the next events; none at the end. Those that come too late stay in the hub."""
+        """Return the next events; []: the run is stopped. Events that come later stay in the hub."""
         reader, size = self._reader, self._handling.batch_size
         events: list[ReceivedEvent] = []
         while not events and not self._stopping.is_set():
@@ -158,13 +158,13 @@ class PartitionRun:
         return [] if self._stopping.is_set() else events
 
     def _lose(self, error: OwnershipLost) -> None:
-        """Stop, as another reader has the partition; handlers that run may finish."""
+        """Stop because another reader has the partition; running handlers may finish."""
         self.lost = True
         self._notice("partition_lost", logging.WARNING, f"another reader has taken it: {error}", error=str(error))
         self._stopping.set()
 
     def _give_up(self, text: str, error: Exception) -> None:
-        """Stop, as an event cannot be handled here; another processor may try."""
+        """Stop because an event cannot be handled here; another processor may try."""
         self.failed = True
         self._notice("partition_given_up", logging.ERROR, text, exc_info=error, error=str(error))
         self._stopping.set()
@@ -175,7 +175,7 @@ class PartitionRun:
         """Give events to the handler, and again after each failure while attempts are left.
 
         Raises:
-            Exception: the handler raised it in the last attempt, and that is to end all.
+            Exception: the handler raised it in the last attempt, and `after_failure` is "raise".
         """
         last = events[-1]
         token = self.progress.begin(Checkpoint(last.sequence_number, last.offset), len(events))
@@ -187,10 +187,10 @@ class PartitionRun:
             free.release()
 
     async def _is_handled(self, events: list[ReceivedEvent]) -> bool:
-        """Return whether the handler has done with them, or they are to be skipped.
+        """Return whether the handler succeeded, or the events are to be skipped.
 
         Raises:
-            Exception: the handler raised it in the last attempt, and that is to end all.
+            Exception: the handler raised it in the last attempt, and `after_failure` is "raise".
         """
         handling, number = self._handling, events[0].sequence_number
         for attempt in count(1):
@@ -222,14 +222,14 @@ class PartitionRun:
     def _notice(
         self, event: str, level: int, text: str, *, exc_info: Exception | None = None, **fields: object
     ) -> None:
-        """Log what happened to the partition; see `EventProcessor` for the attributes of the record."""
+        """Log an event of this partition; `EventProcessor` lists the attributes of the record."""
         extra = {"amqp_event": event, "amqp_partition": self.partition}
         extra |= {f"amqp_{name}": value for name, value in fields.items()}  # type: ignore[misc]
         log.log(level, "%s", visible(f"partition {self.partition}: {text}"), extra=extra, exc_info=exc_info)
 
 
 def is_coroutine_function(handler: Any) -> bool:
-    """Return whether calling it gives something to await, as far as can be told before."""
+    """Return whether calling `handler` returns an awaitable, as far as its definition tells."""
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
 
 

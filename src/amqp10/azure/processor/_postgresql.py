@@ -16,10 +16,10 @@ from ._leases import Checkpoint, ConsumerGroup, Lease
 if TYPE_CHECKING:
     from psycopg_pool import ConnectionPool
 
-_LOCK: Final = 0x616D7165  # "amqe": two transactions must not make the tables at once
+_LOCK: Final = 0x616D7165  # "amqe": only one transaction at a time may create the tables
 _GROUP: Final = "namespace = %s AND hub = %s AND consumer_group = %s"
-# A read is to see what the last write did, whatever the database's settings are; a database in SQL_ASCII, too, gets and
-# gives UTF-8.
+# A read must see the last write whatever the settings of the database are. A database in SQL_ASCII must store UTF-8,
+# too.
 _BEGIN: Final = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL client_encoding = 'UTF8'"
 _FIND: Final = "SELECT to_regclass('amqp10_leases') IS NOT NULL AND to_regclass('amqp10_checkpoints') IS NOT NULL"
 _SCHEMA: Final = """
@@ -42,16 +42,16 @@ class PostgreSQLLeases:
         with ConnectionPool("postgresql://...", min_size=1) as pool:  # of psycopg_pool
             async with EventProcessor(hub, handle, store=PostgreSQLLeases(pool)) as processor: ...
 
-    They are in the tables `amqp10_leases` and `amqp10_checkpoints`, where the connections look first (`search_path`).
-    The first call makes them, if they are not there. The column `written` says when each row was written, by the clock
-    of the database. Each call is one transaction, in a thread.
+    They are in the tables `amqp10_leases` and `amqp10_checkpoints` of the first schema in `search_path`; the first call
+    creates missing tables. The column `written` has the time of each write by the clock of the database. Each call is
+    one transaction, in a thread.
 
     Args:
-        pool: of psycopg_pool. Its `timeout` says how long a call waits for a connection.
+        pool: a pool of psycopg_pool. Its `timeout` says how long a call waits for a connection.
 
     Raises:
         Unsupported: psycopg or psycopg_pool is not installed, or finds no libpq.
-        TypeError: `pool` is something else.
+        TypeError: `pool` is of another type.
     """
 
     def __init__(self, pool: ConnectionPool[Any]) -> None:
@@ -85,19 +85,19 @@ class PostgreSQLLeases:
         return await self._do(read)
 
     async def write(self, group: ConsumerGroup, leases: Sequence[Lease]) -> Sequence[Lease]:
-        """Write each lease whose version is still the one in the database, all at once; return those.
+        """Write each lease whose version is unchanged, in one transaction; return the written leases.
 
         Raises:
-            StoreError: the database cannot be used; whether they are written is not known if the connection broke at
-                the end.
+            StoreError: the database cannot be used. If the connection broke during the commit, they may be written.
 
         Cancelling: waits for the end of the call.
         """
 
         def write(run: _Run) -> list[Lease]:
             written = []
-            for lease in sorted(leases, key=_partition):  # in one order, so that no two wait for each other
-                # No version comes twice, also not where a database that lost its last writes takes over.
+            # always in this order, so that two transactions cannot deadlock
+            for lease in sorted(leases, key=_partition):
+                # No version may come twice, even if a database takes over that lost the last writes.
                 new = replace(lease, version=uuid4().hex)
                 row = (*_key(group), new.partition, new.owner, new.wanted_by, new.version)
                 if lease.version is None:
@@ -116,7 +116,7 @@ class PostgreSQLLeases:
         return await self._do(write)
 
     async def checkpoints(self, group: ConsumerGroup) -> Mapping[str, Checkpoint]:
-        """Return the checkpoints, by the ids of their partitions.
+        """Return the checkpoints by partition id.
 
         Raises:
             StoreError: the database cannot be used.
@@ -132,11 +132,10 @@ class PostgreSQLLeases:
         return await self._do(read)
 
     async def save(self, group: ConsumerGroup, checkpoints: Mapping[str, Checkpoint]) -> None:
-        """Keep checkpoints, but for those that are behind what is kept.
+        """Keep each checkpoint that is ahead of the one kept for its partition.
 
         Raises:
-            StoreError: the database cannot be used; whether they are kept is not known if the connection broke at the
-                end.
+            StoreError: the database cannot be used. If the connection broke during the commit, they may be kept.
 
         Cancelling: waits for the end of the call.
         """
@@ -154,10 +153,10 @@ class PostgreSQLLeases:
         await self._do(save)
 
     async def _do(self, work: Callable[[_Run], _T]) -> _T:
-        """Do something in one transaction.
+        """Run `work` in one transaction.
 
         Raises:
-            StoreError: it failed.
+            StoreError: the transaction failed.
         """
 
         def transact() -> _T:
@@ -167,7 +166,7 @@ class PostgreSQLLeases:
                     connection.transaction(),
                     connection.cursor(row_factory=self._tuples) as cursor,
                 ):
-                    # Nothing is prepared, for a proxy may give each transaction another connection.
+                    # No statement is prepared: behind a proxy each transaction may have another connection.
                     run: _Run = partial(cursor.execute, prepare=False)
                     run(_BEGIN)
                     if not self._made and not run(_FIND).fetchone()[0]:
@@ -175,7 +174,7 @@ class PostgreSQLLeases:
                         run(_SCHEMA)
                     result = work(run)
             except self._failed as error:
-                self._made = False  # perhaps another database has taken over, or somebody dropped them
+                self._made = False  # perhaps another database took over, or somebody dropped the tables
                 raise StoreError(f"PostgreSQL: {error}") from error
             self._made = True
             return result
@@ -187,7 +186,7 @@ class PostgreSQLLeases:
 
 
 def _key(group: ConsumerGroup) -> tuple[str, str, str]:
-    """Return the group as rows name it; the service tells no capitals apart."""
+    """Return the columns of the group in lowercase, because the service ignores case."""
     return group.namespace.lower(), group.hub.lower(), group.group.lower()
 
 

@@ -1,4 +1,4 @@
-"""Processes that share the partitions of a hub, each event handled at least once."""
+"""Processes that share the partitions of a hub and handle each event at least once."""
 
 from __future__ import annotations
 
@@ -37,70 +37,71 @@ from ._partition import (
 
 _FIRST: Final = EventPosition.first()
 _ATTEMPTS: Final = 3
-"""Looks at the leases in a row, where others write at the same time."""
+"""How often in a row leases are read when others write at the same time."""
 _SOON: Final = 0.1
-"""The part of the interval after which leases that ended are noticed, and a store that failed is tried again."""
+"""The part of the interval after which expired leases are noticed and a store that failed is tried again."""
 _CLOSE: Final = 10.0
 """Seconds to keep checkpoints and give leases back after a failure."""
 _ASK_AGAIN: Final = 60.0
-"""Seconds after which the hub is asked for its partitions again: it may have got more."""
+"""Seconds after which the hub is asked for its partitions again, because it may have more."""
 
 
 class EventProcessor:
-    """Reads the partitions of a hub that are this process's share, and has each event handled at least once.
+    """Reads this process's share of the partitions of a hub, and handles each event at least once.
 
         async with EventHub(connection_string, "telemetry") as hub:
             async with EventProcessor(hub, handle, store=SQLiteLeases("leases.db")) as processor:
                 await processor.until_signal()
 
-    All processors with the same hub, consumer group and store share the partitions among themselves: each partition is
-    read by one of them, whoever joins gets a share, and who leaves or dies is replaced. They may run in any number of
-    processes, on any machines that reach the store.
+    All processors with the same hub, consumer group and store share the partitions. Each partition is read by one of
+    them. A new processor gets a share; the partitions of a processor that leaves or dies go to the others. Processors
+    may run in any number of processes, on any machines that reach the store.
 
-    A partition is read from its checkpoint on, which is behind the last event that was handled with all before it. It
-    is kept at times, not after each event: so after a failure some events come again, and none is lost.
+    A partition is read from its checkpoint on. The checkpoint is the last event up to which all events were handled. It
+    is kept from time to time and not after each event: after a failure some events come again, and none is lost.
 
-    Leaving the block takes no more events, waits up to `drain_timeout` seconds for the handlers that run, keeps the
-    checkpoints, and gives the partitions back. If an exception leaves the block, or it is cancelled, the handlers are
-    cancelled at once. When a partition can no longer be read, or the handler fails for good, the block is cancelled,
-    and the reason raised from it. A store that fails meanwhile is tried again, and the log says so.
+    Leaving the block takes no more events, waits up to `drain_timeout` seconds for running handlers, keeps the
+    checkpoints, and gives the partitions back. If an exception or a cancellation leaves the block, running handlers are
+    cancelled at once. If a partition cannot be read any longer, or the handler fails for good, the block is cancelled
+    and raises the reason. A store that fails meanwhile is tried again, and logged.
 
     Args:
         hub: an open hub.
-        handler: a coroutine function, which gets a `ReceivedEvent`; or a plain function, which runs in a thread. With
-            `batch_size` it gets a list of them, of one partition.
-        store: keeps who reads what, and how far it came: `SQLiteLeases`, `PostgreSQLLeases`, `BlobLeases`,
-            `MemoryLeases`, or one of yours.
+        handler: a coroutine function that takes a `ReceivedEvent`, or a plain function, which runs in a thread. With
+            `batch_size` it takes a list of events of one partition.
+        store: keeps leases and checkpoints: `SQLiteLeases`, `PostgreSQLLeases`, `BlobLeases`, `MemoryLeases`, or one of
+            yours.
         group: the consumer group.
-        name: of this processor, which no other one has; None: one is made up. A process that begins again under the
-            same name has its partitions back at once.
+        name: the unique name of this processor; None: a random one. A processor that restarts under the same name has
+            its partitions back at once.
         start: where to begin in a partition without a checkpoint.
-        concurrency: events, or batches, of one partition that are handled at the same time; more than 1: in no order.
-        batch_size: the most events to hand to the handler at a time.
+        concurrency: events (or batches) of one partition that are handled at the same time. More than 1 gives up their
+            order.
+        batch_size: the most events to pass to the handler at a time.
         max_wait: seconds to wait for a batch to fill, after its first event.
-        prefetch: events of a partition that may be on their way or wait here.
-        attempts: how often an event is handed to the handler, with a pause of `initial_delay` seconds that doubles each
-            time, up to `max_delay`.
-        after_failure: what becomes of an event when the last attempt failed. "raise": the block ends with the error.
-            "stop": the partition is given up, and not read here for the time `expiry`; another processor may read it.
-            "skip": the log says so, and the next event is handled.
+        prefetch: the most events of a partition that may be in flight or wait here.
+        attempts: how often an event is passed to the handler. The pause between attempts is `initial_delay` seconds and
+            doubles each time, up to `max_delay`.
+        after_failure: what to do when the last attempt failed. "raise": the block ends with the error. "stop": give the
+            partition up, and do not read it here for `expiry` seconds; another processor may read it. "skip": log the
+            event, and handle the next one.
         checkpoint_events: keep the checkpoint of a partition after this number of events; None: the time alone decides.
-        checkpoint_interval: keep it this number of seconds after an event was handled, at the latest.
-        around_partition: given the id of a partition, returns an asynchronous context manager, which is entered before
-            the partition is read, and left when it is not read any longer.
-        interval: seconds between two looks at the leases.
-        expiry: seconds after which a lease that was not renewed is nobody's. More than the others' interval; of the
-            clients of Microsoft, too, if these share the hub.
-        drain_timeout: seconds that handlers have to finish, when the block is left or another is to have the partition.
+        checkpoint_interval: keep the checkpoint at most this number of seconds after an event was handled.
+        around_partition: takes the id of a partition and returns an asynchronous context manager, entered before the
+            partition is read and left afterwards.
+        interval: seconds between two reads of the leases.
+        expiry: seconds after which a lease that was not renewed has no owner. It must exceed the interval of all other
+            processors of the group, Microsoft's included.
+        drain_timeout: seconds that handlers have to finish when the block is left or a partition is handed over.
 
     Attributes:
-        name: of this processor.
-        handled: events that the handler has done with.
-        store_error: what the store said when it was last used; None: it works.
+        name: the name of this processor.
+        handled: events that were handled or skipped.
+        store_error: the error of the store's last use; None: it works.
 
     Raises:
-        TypeError: the handler is no function, `start` is no `EventPosition`, or a name is no str.
-        ValueError: a number out of its range, or a name that is empty or has lone surrogates.
+        TypeError: the handler is not callable, `start` is not an `EventPosition`, or a name is not a str.
+        ValueError: a number is out of its range, or a name is empty or has lone surrogates.
     """
 
     _group: TaskGroup
@@ -213,7 +214,7 @@ class EventProcessor:
         self._hub = hub
         self._store = store
         self.name: str = name if name is not None else str(uuid4())
-        host = urlsplit(hub.connection.url).netloc  # Microsoft's clients name the port, too, where one was said
+        host = urlsplit(hub.connection.url).netloc  # Microsoft's clients include the port, too, if the URL has one
         self._key = ConsumerGroup(host, hub.name, group)
         self._start, self._prefetch = start, prefetch
         self._handling = Handling(
@@ -237,17 +238,17 @@ class EventProcessor:
 
         self._balancer = Balancer(self.name, interval=interval, expiry=expiry)
         self._partitions: tuple[str, ...] = ()
-        self._asked_at = -math.inf  # for the partitions
+        self._asked_at = -math.inf  # when the hub was asked for its partitions
         self._runs: dict[str, PartitionRun] = {}
-        self._ended: list[PartitionRun] = []  # whose checkpoints may be still to be kept
-        self._not_before: dict[str, float] = {}  # when to read a partition again that somebody has taken
+        self._ended: list[PartitionRun] = []  # runs whose checkpoints may still have to be kept
+        self._not_before: dict[str, float] = {}  # when to read a partition again that another reader took
         self._interval = interval
-        self._leasing = anyio.Lock()  # one call at a time decides on leases
-        self._saving = anyio.Lock()  # one call at a time keeps checkpoints
+        self._leasing = anyio.Lock()  # one task at a time decides on leases
+        self._saving = anyio.Lock()  # one task at a time keeps checkpoints
         self._look_now = anyio.Event()
         self._changed = anyio.Event()  # a run has begun or ended
-        self._progressed = anyio.Event()  # events were handled since checkpoints were kept
-        self._many = anyio.Event()  # and so many that they are to be kept now
+        self._progressed = anyio.Event()  # events were handled since checkpoints were last kept
+        self._many = anyio.Event()  # checkpoint_events were handled: keep checkpoints now
         self._block = ServiceBlock("processor", "EventProcessor(...)")
         self._stopping = self._block.stopping
 
@@ -259,15 +260,15 @@ class EventProcessor:
     # The block
 
     async def __aenter__(self) -> Self:
-        """Ask for the partitions, take what is free of this processor's share, and begin to read.
+        """Ask for the partitions, take this processor's share of the free ones, and begin to read.
 
         Raises:
             StoreError: the store cannot be used.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, ManagementError, AuthenticationFailed,
                 RemoteProtocolError, TimeoutError: the hub could not be asked for its partitions.
-            LocalProtocolError: the processor was begun before.
+            LocalProtocolError: the processor was entered before.
 
-        Cancelling: what was taken is given back.
+        Cancelling: the leases that were taken are given back.
         """
         await self._block.enter(self._run())
         return self
@@ -281,8 +282,8 @@ class EventProcessor:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, DecodeError: a partition could not be read.
             Exception: the handler raised it, and `after_failure` is "raise".
 
-        Cancelling: handlers are cancelled at once; to keep checkpoints and give partitions back takes 10 s at most, and
-            as long as a call of the store takes.
+        Cancelling: handlers are cancelled at once. Keeping checkpoints and giving partitions back takes up to 10 s
+        more; a running call of the store is waited for.
         """
         return await self._block.leave(exc_type, exc, traceback)
 
@@ -307,21 +308,21 @@ class EventProcessor:
                 await self._give_all_back()
 
     def stop(self) -> None:
-        """Take no more events and no more partitions; handlers that run may finish. Never blocks."""
+        """Take no more events and no more partitions; running handlers may finish. Never blocks."""
         self._stopping.set()
         for run in self._runs.values():
             run.stop(self.drain_timeout)
 
     async def until_signal(self, *signals: signal.Signals) -> signal.Signals | None:
-        """Wait for a signal, SIGINT and SIGTERM unless others are named; only in the main thread.
+        """Wait for a signal, SIGINT or SIGTERM unless others are named; only in the main thread.
 
-        Leaving the block of the processor then drains. A second signal ends the process as usual.
+        Leaving the processor's block then drains. A second signal ends the process as usual.
 
         Returns:
-            The signal; None if `stop()` was called before one came.
+            The signal; None: `stop()` was called first.
 
         Raises:
-            LocalProtocolError: the processor was not begun by `async with`, or its block was left.
+            LocalProtocolError: the processor was not entered by `async with`, or its block was left.
             RuntimeError, ValueError: this is not the main thread.
 
         Cancelling: only stops the waiting.
@@ -334,7 +335,7 @@ class EventProcessor:
     # Leases
 
     async def _balance(self) -> None:
-        """Look at the leases at times, and read what is this processor's."""
+        """Look at the leases from time to time, and read what this processor owns."""
         while True:
             with anyio.move_on_after(self._balancer.until_next(anyio.current_time()) * random.uniform(0.9, 1)):
                 await self._look_now.wait()
@@ -350,7 +351,7 @@ class EventProcessor:
                     self._notice("hub_not_asked", logging.WARNING, f"the hub does not tell its partitions: {error}")
 
     async def _watch_leases(self) -> None:
-        """Stop reading where a lease ends, also while the store takes its time to answer."""
+        """Stop reading where a lease expires, even while the store is slow to answer."""
         while True:
             await anyio.sleep(self._interval * _SOON)
             self._stop_lost()
@@ -361,10 +362,10 @@ class EventProcessor:
         self._partitions = (await self._hub.properties()).partitions
 
     async def _look(self) -> None:
-        """Look at the leases, and write what is to be written; read what is to be read.
+        """Read the leases, write what the balancer plans, and start and stop partitions accordingly.
 
         Raises:
-            StoreError: the store cannot be used. What is not renewed in time is not read any longer.
+            StoreError: the store cannot be used. A partition whose lease expires meanwhile is not read any longer.
         """
         async with self._leasing:
             checkpoints: Mapping[str, Checkpoint] = {}
@@ -375,7 +376,7 @@ class EventProcessor:
                     plan = self._balancer.plan(self._partitions, leases, now, leaving=self._stopping.is_set())
                     written = await self._write(plan, now)
                     if len(written) == len(plan):
-                        break  # else somebody was faster: look at what it did
+                        break  # otherwise another processor was faster: read again
                 self._stop_lost()
                 if unread := self._balancer.unread(self._runs):
                     await self._save(self._ended)
@@ -394,7 +395,7 @@ class EventProcessor:
         return written
 
     def _stop_lost(self) -> None:
-        """Stop reading what others have, or are to have, or may have by now."""
+        """Stop reading partitions that others own, asked for, or may have taken by now."""
         asked, owned = self._balancer.asked_for(), self._balancer.owned(anyio.current_time())
         for partition, run in self._runs.items():
             if partition in asked or partition not in owned:
@@ -406,14 +407,14 @@ class EventProcessor:
         return sorted(each for each in owned if self._not_before.get(each, now) <= now)
 
     def _begin(self, checkpoints: Mapping[str, Checkpoint]) -> None:
-        """Read what is this processor's, and is not read yet."""
+        """Begin to read the partitions that this processor owns but does not read yet."""
         for partition in self._to_begin():
             checkpoint = checkpoints.get(partition)
             reader = self._hub.reader(
                 partition,
                 group=self._key.group,
                 start=_behind(checkpoint) if checkpoint is not None else self._start,
-                owner_level=0,  # as Microsoft's processors, so that whoever comes last has it
+                owner_level=0,  # Microsoft's processors use 0, too: the reader that attaches last has the partition
                 prefetch=self._prefetch,
                 name=self.name,
             )
@@ -422,7 +423,7 @@ class EventProcessor:
             self._group.start_soon(self._read, run)
 
     async def _read(self, run: PartitionRun) -> None:
-        """Read a partition to its end here; then keep its checkpoint, and hand it over."""
+        """Read a partition until it is stopped, keep its checkpoint, and hand it over."""
         try:
             await run.run()
             await self._end(run)
@@ -436,7 +437,7 @@ class EventProcessor:
         now = anyio.current_time()
         try:
             await self._save([*self._ended, run])
-            if run.lost:  # to a reader that perhaps holds no lease: do not take the partition back at once
+            if run.lost:  # lost to a reader that may hold no lease: do not take the partition back at once
                 self._not_before[run.partition] = now + self._interval
             else:
                 if run.failed:
@@ -448,7 +449,7 @@ class EventProcessor:
         self._notice("partition_ended", logging.INFO, "not read any longer", run.partition)
 
     async def _release(self, partition: str) -> None:
-        """Hand a partition over to who asked for it, or to nobody."""
+        """Hand a partition to the processor that asked for it, or give it up."""
         for _ in range(_ATTEMPTS):
             now = anyio.current_time()
             lease = self._balancer.release(partition)
@@ -457,7 +458,7 @@ class EventProcessor:
             self._balancer.look(self._partitions, await self._store.leases(self._key), now)
 
     async def _give_all_back(self) -> None:
-        """Hand over what is still this processor's."""
+        """Give up all partitions that this processor still owns."""
         try:
             await self._save(self._ended)
             async with self._leasing:
@@ -475,7 +476,7 @@ class EventProcessor:
             self._many.set()
 
     async def _keep_checkpoints(self) -> None:
-        """Keep all checkpoints, when there are enough events behind them, or after some time."""
+        """Keep all checkpoints after `checkpoint_events` events or `checkpoint_interval` seconds."""
         while True:
             await self._progressed.wait()
             with anyio.move_on_after(self._checkpoint_interval):
@@ -489,7 +490,7 @@ class EventProcessor:
                 await anyio.sleep(self._interval * _SOON)
 
     async def _save(self, runs: Iterable[PartitionRun]) -> None:
-        """Keep the checkpoints of partitions; of two runs of one partition, that of the later one.
+        """Keep the checkpoints of `runs`; of two runs of one partition, that of the later run.
 
         Raises:
             StoreError: the store cannot be used.

@@ -1,4 +1,4 @@
-"""How far a partition was handled, where several of its events are handled at a time."""
+"""How far a partition was handled when several of its events are handled at a time."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class _Handling:
 
 
 class Progress:
-    """Knows up to which event all events are handled.
+    """Knows up to which event all events were handled.
 
     Attributes:
-        checkpoint: of that event; None before the first.
-        unsaved: events that were handled since the checkpoint was last kept.
+        checkpoint: that of this event; None: none was handled yet.
+        unsaved: events handled since the checkpoint was last kept.
     """
 
     def __init__(self) -> None:
@@ -30,13 +30,15 @@ class Progress:
         self._handling: deque[_Handling] = deque()
 
     def begin(self, checkpoint: Checkpoint, count: int) -> _Handling:
-        """Begin to handle `count` events; `checkpoint` is that of the last. Calls come in the order of the events."""
+        """Begin to handle `count` events up to `checkpoint`. Calls must come in the order of the events."""
         handling = _Handling(checkpoint, count)
         self._handling.append(handling)
         return handling
 
     def finish(self, handling: _Handling) -> None:
-        """Record that these events are handled; the checkpoint moves past them once all earlier events are, too."""
+        """Record that the events of `handling` were handled; the checkpoint moves past them once all earlier ones were,
+        too.
+        """
         handling.done = True
         while self._handling and self._handling[0].done:
             first = self._handling.popleft()

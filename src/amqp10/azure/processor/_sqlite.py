@@ -33,11 +33,11 @@ _T = TypeVar("_T")
 class SQLiteLeases:
     """Keeps leases and checkpoints in a file that the processes of one machine share.
 
-    On return of a call it is on the disk. The file is opened for each call, in a thread. It must not be on a network's
-    file system, where SQLite's locks do not hold.
+    When a call returns, its changes are on the disk. Each call opens the file, in a thread. The file must not be on a
+    network file system, where SQLite's locks do not work.
 
     Args:
-        path: the file, made if it is not there.
+        path: the file, created if it does not exist.
         timeout: seconds to wait for other processes that are writing.
 
     Raises:
@@ -66,10 +66,10 @@ class SQLiteLeases:
         return await self._do(read)
 
     async def write(self, group: ConsumerGroup, leases: Sequence[Lease]) -> Sequence[Lease]:
-        """Write each lease whose version is still the one in the file, all at once; return those.
+        """Write each lease whose version is still the one in the file, in one transaction; return the written leases.
 
         Raises:
-            StoreError: the file cannot be used, and none is written.
+            StoreError: the file cannot be used, and no lease was written.
 
         Cancelling: waits for the end of the call.
         """
@@ -94,7 +94,7 @@ class SQLiteLeases:
         return await self._do(write)
 
     async def checkpoints(self, group: ConsumerGroup) -> Mapping[str, Checkpoint]:
-        """Return the checkpoints, by the ids of their partitions.
+        """Return the checkpoints by partition id.
 
         Raises:
             StoreError: the file cannot be used.
@@ -109,10 +109,10 @@ class SQLiteLeases:
         return await self._do(read)
 
     async def save(self, group: ConsumerGroup, checkpoints: Mapping[str, Checkpoint]) -> None:
-        """Keep checkpoints, but for those that are behind what is kept.
+        """Keep each checkpoint that is ahead of the one kept for its partition.
 
         Raises:
-            StoreError: the file cannot be used, and none is kept.
+            StoreError: the file cannot be used, and no checkpoint was kept.
 
         Cancelling: waits for the end of the call.
         """
@@ -129,10 +129,10 @@ class SQLiteLeases:
         await self._do(save)
 
     async def _do(self, work: Callable[[Callable[..., sqlite3.Cursor]], _T]) -> _T:
-        """Do something in one transaction.
+        """Run `work` in one transaction.
 
         Raises:
-            StoreError: it failed, and nothing of it was done.
+            StoreError: the transaction failed, and nothing has changed.
         """
 
         def transact() -> _T:
@@ -153,8 +153,8 @@ def _opened(path: str, timeout: float) -> Iterator[Callable[..., sqlite3.Cursor]
     """Open the file for one transaction.
 
     Raises:
-        StoreError: it is another program's.
-        sqlite3.Error: it cannot be used.
+        StoreError: the file belongs to another program.
+        sqlite3.Error: the file cannot be used.
     """
     create_private(path)
     with closing(sqlite3.connect(path, timeout=timeout, isolation_level=None)) as connection:
@@ -173,5 +173,5 @@ def _opened(path: str, timeout: float) -> Iterator[Callable[..., sqlite3.Cursor]
 
 
 def _key(group: ConsumerGroup) -> tuple[str, str, str]:
-    """Return the group as rows name it; the service tells no capitals apart."""
+    """Return the columns of the group in lowercase, because the service ignores case."""
     return group.namespace.lower(), group.hub.lower(), group.group.lower()

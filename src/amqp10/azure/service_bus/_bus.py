@@ -1,4 +1,4 @@
-"""A namespace of Service Bus, as a program holds it."""
+"""The client of a Service Bus namespace."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ANY_TIME: Final = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 
 class ServiceBus(NamespaceClient):
-    """A namespace of Azure Service Bus; `async with` opens the connection, and closes it with all that is on it.
+    """A namespace of Azure Service Bus; `async with` opens the connection, and closes it with all its links.
 
         async with ServiceBus(connection_string) as bus:
             async with bus.sender("orders") as sender:
@@ -36,22 +36,23 @@ class ServiceBus(NamespaceClient):
                 async for delivery in receiver:
                     async with delivery as message: ...
 
-    A connection, a sender or a receiver that is lost comes back by itself (`reconnect`); a session does not, for
-    its lock is lost with it. All tasks of a program may share it.
+    A lost connection, sender or receiver comes back by itself (`reconnect`). A session does not, because its lock is
+    lost with its link. All tasks of a program may share the namespace.
 
     Args:
-        where: a connection string; or `NAMESPACE.servicebus.windows.net`, also as a URL, `wss://...` for WebSockets.
-        credential: the login: a credential of azure-identity, azure-core's AzureNamedKeyCredential or
-            AzureSasCredential, a `SasKey`, or what else gives tokens; None where the connection string says it.
+        where: a connection string, or `NAMESPACE.servicebus.windows.net`, alone or in a URL (`wss://...` for
+            WebSockets).
+        credential: a credential of azure-identity, azure-core's AzureNamedKeyCredential or AzureSasCredential, a
+            `SasKey`, or any other source of tokens; None: the connection string has the key.
         request_timeout: seconds that the service may take to answer a request.
         clock: the time in seconds since 1970.
-        settings: as for `Connection`, but for tokens and sasl; `reconnect` is on unless you say None.
+        settings: those of `Connection` except tokens and sasl. `reconnect` is on unless you pass None.
 
     Raises:
-        ValueError, TypeError, LookupError: where, credential or settings make no sense. No secret is in the error.
+        ValueError, TypeError, LookupError: where, credential or a setting is invalid. The error contains no secret.
 
     Attributes:
-        connection: what it stands on: its events, its health.
+        connection: the AMQP connection, with its events and its health.
     """
 
     def __init__(
@@ -75,11 +76,11 @@ class ServiceBus(NamespaceClient):
         """Make a sender to a queue or topic, to be attached by `async with`.
 
         Args:
-            entity: its name; None for the EntityPath of the connection string.
-            via: send via this entity, the one that a transaction receives from: it goes over both then.
+            entity: its name; None: the EntityPath of the connection string.
+            via: the entity that a transaction receives from: messages then go through it to `entity`.
 
         Raises:
-            ValueError: no name is given, or another one than the EntityPath of the connection string.
+            ValueError: no name is given, or the name differs from the EntityPath of the connection string.
         """
         address = self._address(entity)
         if via is None:
@@ -88,11 +89,11 @@ class ServiceBus(NamespaceClient):
         return ServiceBusSender(sender, self._node(address), via=True)
 
     def transaction(self) -> Transaction:
-        """Make a transaction: `async with bus.transaction() as work:`, whose end commits, and an exception rolls back.
+        """Make a transaction. `async with bus.transaction() as work:` commits it at the end; an exception rolls back.
 
         `sender.send(message, transaction=work)`, `sender.schedule(message, at, transaction=work)` and
-        `delivery.complete(transaction=work)` are parts of it. The service has one entity in a transaction; others by
-        `bus.sender(entity, via=...)`.
+        `delivery.complete(transaction=work)` are parts of it. A transaction of the service has one entity; it reaches
+        others through `bus.sender(entity, via=...)`.
         """
         return self.connection.transaction()
 
@@ -108,14 +109,14 @@ class ServiceBus(NamespaceClient):
         """Make a receiver, to be attached by `async with`.
 
         Args:
-            entity: the queue, or the topic of the `subscription`; None for the EntityPath of the connection string.
-            subscription: which one of the topic.
-            dead_letters: receive its dead letters.
-            mode: "peek-lock": messages are locked until settled; "receive-and-delete": they are gone when sent.
-            prefetch: messages that may wait here, locked; 0: each is asked for when you ask.
+            entity: the queue, or the topic of the `subscription`; None: the EntityPath of the connection string.
+            subscription: the subscription of the topic.
+            dead_letters: receive its dead letters instead.
+            mode: "peek-lock": a message is locked until it is settled; "receive-and-delete": it is deleted when sent.
+            prefetch: the most messages that may wait here, locked; 0: each message is requested when you ask for one.
 
         Raises:
-            ValueError: no name is given, or the mode or prefetch makes no sense.
+            ValueError: no name is given, or the mode or prefetch is invalid.
         """
         address = self._address(entity, subscription) + ("/$DeadLetterQueue" if dead_letters else "")
         return ServiceBusReceiver(
@@ -131,15 +132,15 @@ class ServiceBus(NamespaceClient):
         mode: Mode = "peek-lock",
         prefetch: int = 0,
     ) -> ServiceBusSession:
-        """Make a receiver of one session, to be locked by `async with`.
+        """Make a receiver of one session, which `async with` locks.
 
         Args:
             entity, subscription, mode, prefetch: as for `receiver`.
-            session_id: what its messages have as `group_id`; 128 characters at most.
+            session_id: the `group_id` of the session's messages, at most 128 characters.
 
         Raises:
-            TypeError: the session id is no str; `next_session` is for any session.
-            ValueError: no name is given, or the session id, the mode or prefetch makes no sense.
+            TypeError: the session id is not a str; `next_session` takes any session.
+            ValueError: no name is given, or the session id, the mode or prefetch is invalid.
         """
         if not isinstance(session_id, str):
             raise TypeError(f"session_id must be a str, not {session_id!r}: give a session id, or use next_session()")
@@ -156,15 +157,15 @@ class ServiceBus(NamespaceClient):
         mode: Mode = "peek-lock",
         prefetch: int = 0,
     ) -> ServiceBusSession:
-        """Make a receiver of a session that nobody has and that has messages, to be locked by `async with`.
+        """Make a receiver of any free session that has messages, which `async with` locks.
 
         Args:
             entity, subscription, mode, prefetch: as for `receiver`.
-            max_wait: seconds that the service looks for one; then entering raises `NoSession`.
+            max_wait: seconds that the service looks for a session; after that, entering raises `NoSession`.
 
         Raises:
-            ValueError: no name is given, or the mode, prefetch or time makes no sense.
-            TypeError: `max_wait` is no number.
+            ValueError: no name is given, or the mode, prefetch or time is invalid.
+            TypeError: `max_wait` is not a number.
         """
         check_seconds("max_wait", max_wait)
         if not 0 < max_wait < 4_294_967:
@@ -172,11 +173,11 @@ class ServiceBus(NamespaceClient):
         return self._session(self._address(entity, subscription), None, mode, prefetch, max_wait)
 
     def rules(self, topic: str, subscription: str) -> SubscriptionRules:
-        """Return the rules of a subscription, to look at and to change.
+        """Return the rules of a subscription, to list and to change.
 
         Raises:
-            ValueError: no name is given, or another one than the EntityPath of the connection string.
-            TypeError: the subscription is no str.
+            ValueError: no name is given, or the name differs from the EntityPath of the connection string.
+            TypeError: the subscription is not a str.
         """
         if not isinstance(subscription, str):
             raise TypeError(f"subscription must be the name of a subscription of the topic, not {subscription!r}")
@@ -185,19 +186,19 @@ class ServiceBus(NamespaceClient):
     async def list_sessions(
         self, entity: str | None = None, *, subscription: str | None = None, updated_after: datetime | None = None
     ) -> list[str]:
-        """Return the ids of sessions that have messages or a state.
+        """Return the ids of the sessions that have messages or a state.
 
         Args:
             entity, subscription: as for `receiver`.
-            updated_after: those whose state was set after this time, in place of them.
+            updated_after: return instead the sessions whose state was set after this time.
 
         Raises:
-            TypeError: `updated_after` is no datetime.
+            TypeError: `updated_after` is not a datetime.
             ValueError: no name is given, or the time has no time zone.
             ServiceBusError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError: the service
                 could not be asked.
 
-        Cancelling: nothing has happened.
+        Cancelling: nothing has changed.
         """
         if updated_after is not None:
             check_time("updated_after", updated_after)
@@ -240,5 +241,5 @@ class ServiceBus(NamespaceClient):
 
 
 def entity_of(address: str) -> str:
-    """Return the entity that an address is of, which tokens are for: without $management, $DeadLetterQueue, ..."""
+    """Return the entity of an address, which tokens are for: without /$management, /$DeadLetterQueue and the like."""
     return _BENEATH.sub("", address).lstrip("/")

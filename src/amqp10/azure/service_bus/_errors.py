@@ -1,4 +1,4 @@
-"""What Service Bus says no by: its conditions as errors of their own."""
+"""The refusals of Service Bus as exceptions, by their conditions."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class ServiceBusError(AmqpError):
     """Service Bus refused a request, an outcome or a link.
 
     Attributes:
-        condition: its word for why, such as "com.microsoft:argument-error"; None where it has none.
-        description: its words.
+        condition: the service's condition, such as "com.microsoft:argument-error"; None: it gave none.
+        description: the service's explanation.
     """
 
-    meant: ClassVar[str | None] = None  # the condition of a class of its own
+    meant: ClassVar[str | None] = None  # the condition that a subclass stands for
 
     def __init__(self, condition: str | None = None, description: str | None = None) -> None:
         condition = condition if condition is not None else self.meant
@@ -33,49 +33,49 @@ class ServiceBusError(AmqpError):
 
 
 class MessageLockLost(ServiceBusError):
-    """The lock of a message has ended, or was never this receiver's: the message comes again, to whomever."""
+    """The lock of a message has expired, or belongs to another receiver: the message is delivered again."""
 
     meant: ClassVar[str] = "com.microsoft:message-lock-lost"
 
 
 class SessionLockLost(ServiceBusError):
-    """The lock of a session has ended, with its link: whoever asks next gets the session, and what is not settled."""
+    """The lock of a session ended with its link: the next receiver of the session gets its unsettled messages."""
 
     meant: ClassVar[str] = "com.microsoft:session-lock-lost"
 
 
 class SessionCannotBeLocked(ServiceBusError):
-    """Somebody else has the session."""
+    """Another receiver has the session."""
 
     meant: ClassVar[str] = "com.microsoft:session-cannot-be-locked"
 
 
 class NoSession(ServiceBusError):
-    """No session with messages was free within the time that `next_session` was to wait."""
+    """No session with messages was free within the `max_wait` of `next_session`."""
 
     meant: ClassVar[str] = "com.microsoft:timeout"
 
 
 class MessageNotFound(ServiceBusError):
-    """There is no message of that sequence number in that state."""
+    """No message has that sequence number and that state."""
 
     meant: ClassVar[str] = "com.microsoft:message-not-found"
 
 
 class EntityNotFound(ServiceBusError):
-    """There is no such entity, or no rule of that name."""
+    """No entity or rule has that name."""
 
     meant: ClassVar[str] = "com.microsoft:messaging-entity-not-found"
 
 
 class RuleExists(ServiceBusError):
-    """The subscription has a rule of that name."""
+    """The subscription already has a rule of that name."""
 
     meant: ClassVar[str] = "com.microsoft:entity-already-exists"
 
 
 class ServerBusy(ServiceBusError):
-    """The service is busy, and did nothing: ask again after some seconds."""
+    """The service is busy and did nothing: try again after some seconds."""
 
     meant: ClassVar[str] = "com.microsoft:server-busy"
 
@@ -102,7 +102,7 @@ def error_of(condition: str | None, description: str | None) -> ServiceBusError:
 
 
 def refusal(error: AmqpError) -> ServiceBusError | None:
-    """Return the error for a link that was refused or detached under a condition that only Service Bus has, or None."""
+    """Return the error for a link that ended under a condition of Service Bus's own; None: it ended otherwise."""
     if not isinstance(error, LinkDetached) or not str(error.condition).startswith("com.microsoft:"):
         return None
     return error_of(error.condition, error.description)
@@ -110,7 +110,7 @@ def refusal(error: AmqpError) -> ServiceBusError | None:
 
 @contextmanager
 def own_errors() -> Iterator[None]:
-    """Raise what Service Bus refuses a link by as an error of its own."""
+    """Raise a `LinkDetached` with a condition of Service Bus's own as a `ServiceBusError`."""
     try:
         yield
     except LinkDetached as error:

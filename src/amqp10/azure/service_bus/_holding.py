@@ -1,4 +1,4 @@
-"""What a `Worker` holds of an entity: messages whose locks are renewed, outcomes that the service confirms."""
+"""What a `Worker` needs of Service Bus: messages whose locks it renews, and outcomes that the service confirms."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _TIMEOUT = 60.0
 
 
 class HeldMessages:
-    """The messages that one link brings.
+    """The messages of one link.
 
     Args:
-        address: of the entity.
-        link: the name of the link, which is in receiver-settle-mode "second".
-        restores: links of the connection come back by themselves.
+        address: the address of the entity.
+        link: the name of the link, which has receiver-settle-mode "second".
+        restores: whether links of the connection come back by themselves.
         clock: the time in seconds since 1970.
-        session_id: of the session whose lock its messages have; None: each has its own.
+        session_id: the session whose lock covers the messages; None: each message has its own lock.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class HeldMessages:
 
     @property
     def of_session(self) -> bool:
-        """Whether the messages have the lock of their session."""
+        """Whether the lock of a session covers the messages."""
         return self._place.session_id is not None
 
     def hold(self, delivery: Delivery) -> ServiceBusDelivery | None:
-        """Return a delivery with its lock; None: it has none, as that of an event hub."""
+        """Return a delivery with its lock; None: it has no lock, like those of an event hub."""
         if len(delivery.tag) != 16:
             return None
         held = ServiceBusDelivery(delivery.message, self._place, self._node, UUID(bytes_le=delivery.tag), delivery)
@@ -55,11 +55,11 @@ class HeldMessages:
             return held
         try:
             return held if held.locked_until is not None else None
-        except DecodeError:  # it is locked all the same
+        except DecodeError:  # it is locked although it cannot be decoded
             return held
 
     async def renewed(self, delivery: ServiceBusDelivery) -> AmqpError | None:
-        """Renew the lock of a message until it is lost; return why it is."""
+        """Renew the lock of a message until it is lost or the message settled; return why it was lost."""
         try:
             until = delivery.locked_until
         except DecodeError:
@@ -68,11 +68,11 @@ class HeldMessages:
         return await renewed(delivery.renew_lock, until, clock, MessageLockLost, settled=lambda: delivery.settled)
 
     async def settle(self, outcomes: Iterable[tuple[ServiceBusDelivery, Outcome]]) -> list[Exception | None]:
-        """Settle messages in one go; return for each why the service did not do it."""
+        """Settle messages together; return for each the reason why the service did not settle it, or None."""
         return await settle_all((delivery, _dead(outcome)) for delivery, outcome in outcomes)
 
 
 def _dead(outcome: Outcome) -> Outcome:
-    """Say the reason of a dead letter as Service Bus does."""
+    """Return a rejected outcome in the form of a dead letter of Service Bus, with its reason; others as they are."""
     error = outcome.error if isinstance(outcome, Rejected) else None
     return outcome if error is None else dead_letter(str(error.condition), error.description or "")

@@ -1,4 +1,4 @@
-"""Locks that are kept while a block runs."""
+"""Locks that are renewed while a block runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ._errors import MessageLockLost, MessageNotFound, SessionLockLost
 
 _SHORTEST_PAUSE: Final = 0.2
 _BLIND_PAUSE: Final = 2.0
-"""Seconds between renewals where a new lock seems over: this machine's clock is wrong. Locks last 5 at least."""
+"""Seconds between renewals while this machine's clock says that even a new lock is over. Locks last at least 5."""
 
 
 async def renewed(
@@ -26,15 +26,15 @@ async def renewed(
     *,
     settled: Callable[[], bool] = lambda: False,
 ) -> AmqpError | None:
-    """Renew a lock each time when half of its time is over; return why it is lost, or None where it is done with.
+    """Renew a lock each time half of its remaining time has passed; return why it was lost, or None at the end.
 
     Args:
-        renew: does it, and returns when the lock will end.
-        until: when it ends now; None: that is not known.
+        renew: renews the lock, and returns when it will end.
+        until: when the lock ends now; None: unknown.
         clock: the time in seconds since 1970.
-        lost: the error for a lock that ended while it could not be renewed.
-        max_time: seconds after which it is not renewed any more.
-        settled: whether an outcome was given: the service may take that before a renewal that is on its way.
+        lost: the class of error for a lock that expired because it could not be renewed.
+        max_time: seconds after which the lock is no longer renewed.
+        settled: whether the message was settled: the service may handle that before a renewal in flight.
     """
     stop = anyio.current_time() + max_time if max_time is not None else None
     end = until.timestamp() if until is not None else clock()
@@ -47,7 +47,7 @@ async def renewed(
             end = (await renew()).timestamp()
         except (MessageLockLost, SessionLockLost, MessageNotFound) as error:
             return None if settled() else error
-        except (AmqpError, TimeoutError) as error:  # it is tried again as long as the lock lasts
+        except (AmqpError, TimeoutError) as error:  # try again as long as the lock lasts
             if clock() < end:
                 continue
             failure = lost(description=f"it could not be renewed: {error}")
@@ -70,7 +70,7 @@ async def kept(
     """Renew a lock while the block runs; end the block if it is lost. The arguments are those of `renewed`.
 
     Raises:
-        MessageLockLost, SessionLockLost: it is lost; the block was cancelled.
+        MessageLockLost, SessionLockLost: the lock was lost, and the block cancelled.
     """
     failure: AmqpError | None = None
     raised: BaseException | None = None
@@ -88,7 +88,7 @@ async def kept(
                 yield
             except anyio.get_cancelled_exc_class():
                 raise
-            except BaseException as error:  # not inside the group, which would put it into another one
+            except BaseException as error:  # not within the group, which would wrap it in an ExceptionGroup
                 raised = error
         tasks.cancel_scope.cancel()
     if raised is not None:

@@ -1,4 +1,4 @@
-"""The management node of one entity: requests, and what came of them."""
+"""Requests to the management node of an entity."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _CONDITION: Final = ("errorCondition", "error-condition")
 
 
 class EntityManagement:
-    """Its links are attached when they are needed first, and shared by all who ask.
+    """The management node of one entity. Its links are attached at first use, and all callers share them.
 
     Args:
-        address: of the entity.
+        address: the address of the entity.
         timeout: seconds that an answer may take.
 
     Attributes:
-        restores: links come back by themselves.
+        restores: whether links come back by themselves.
     """
 
     def __init__(self, connection: Connection, address: str, timeout: float, *, restores: bool) -> None:
@@ -47,24 +47,26 @@ class EntityManagement:
         repeat: bool = False,
         transaction: Transaction | None = None,
     ) -> Mapping[Any, Any]:
-        """Ask for an operation; return what the answer says, which is empty where there is nothing.
+        """Request an operation; return the map in the answer, empty if the answer has no map.
 
         Args:
             operation: its name, without "com.microsoft:".
-            link: the name of the link that this counts as a use of.
-            repeat: ask again where it is not known whether the request arrived.
-            transaction: ask as part of this: it is done when that is committed.
+            body: its parameters.
+            link: the name of the link that the request counts as a use of.
+            repeat: request it again if it is uncertain whether the request arrived.
+            transaction: the operation takes effect when this transaction is committed.
 
         Raises:
-            ServiceBusError: the service does not do it; one of its kinds says why.
+            ServiceBusError: the service refused; a subclass says why.
+            ManagementError: the answer has no status.
             DeliveryUncertain: the connection was lost before the answer came, and `repeat` is False.
             TimeoutError: no answer came in time.
-            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the service refused the links, or they are
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the service refused the links, or they were
                 lost.
-            EncodeError: what is asked for has no encoding.
-            LocalProtocolError, TransactionRolledBack: the transaction is over, is of another connection, or is lost.
+            EncodeError: `body` cannot be encoded.
+            LocalProtocolError, TransactionRolledBack: the transaction is over, is of another connection, or was lost.
 
-        Cancelling: it may be done.
+        Cancelling: the operation may have been done.
         """
         said: dict[str, Any] = {
             "operation": _VENDOR + operation,
@@ -89,17 +91,17 @@ class EntityManagement:
                     repeat = False
 
     async def open(self) -> None:
-        """Attach the links now, and so have the token of the entity be put.
+        """Attach the links now, which also has the token for the entity put.
 
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, ServiceBusError: see `ask`.
 
-        Cancelling: they may be attached.
+        Cancelling: the links may be attached.
         """
         await self._links()
 
     async def _links(self) -> Requester:
-        """Return the pair of links, attached."""
+        """Return the requester with its links attached."""
         async with self._opening:
             requester = self._requester
             if requester is not None and (self.restores or (requester.sender.open and requester.replies.open)):
@@ -113,10 +115,10 @@ class EntityManagement:
 
 
 def listed(answer: Mapping[Any, Any], name: str) -> list[Any]:
-    """Return a list that an answer has, empty where it has none.
+    """Return the list `name` of an answer; [] if it has none.
 
     Raises:
-        ServiceBusError: it has something else there.
+        ServiceBusError: the value is not a list.
     """
     value = answer.get(name)
     if value is None:
@@ -130,8 +132,8 @@ def _answer(response: Message) -> Mapping[Any, Any]:
     """Return the map of an answer.
 
     Raises:
-        ServiceBusError: it says no.
-        ManagementError: it says nothing.
+        ServiceBusError: the answer is a refusal.
+        ManagementError: the answer has no status.
     """
     said = response.application_properties
     status = _first(said, _STATUS)

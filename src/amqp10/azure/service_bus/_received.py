@@ -1,4 +1,4 @@
-"""Messages that come from Service Bus: what it says of them, their locks, and how they are settled."""
+"""Messages of Service Bus: their annotations, their locks, and how they are settled."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _DESCRIPTION: Final = "DeadLetterErrorDescription"
 
 
 class ReceivedMessage:
-    """A message of Service Bus, and what the service says of it; `receiver.peek()` returns such.
+    """A message with the annotations of Service Bus, as `receiver.peek()` returns it.
 
     Attributes:
-        message: what was sent.
+        message: the message that was sent.
     """
 
     __slots__ = ("message",)
@@ -60,65 +60,65 @@ class ReceivedMessage:
 
     @property
     def sequence_number(self) -> int:
-        """The number that no other message of the entity has; 0 where the service says none."""
+        """The unique number of the message in its entity; 0: the service named none."""
         return self._number("x-opt-sequence-number")
 
     @property
     def enqueued_sequence_number(self) -> int:
-        """The number that it had where it was sent to first; 0 where the service says none."""
+        """The sequence number in the entity that the message was first sent to; 0: the service named none."""
         return self._number("x-opt-enqueue-sequence-number")
 
     @property
     def enqueued_at(self) -> datetime | None:
-        """When the entity took it."""
+        """When the entity took the message."""
         return moment(self._said("x-opt-enqueued-time"))
 
     @property
     def scheduled_for(self) -> datetime | None:
-        """When it is, or was, to be there."""
+        """When the scheduled message becomes, or became, available."""
         return moment(self._said("x-opt-scheduled-enqueue-time"))
 
     @property
     def expires_at(self) -> datetime | None:
-        """When its time to live ends, counted from `enqueued_at` as Service Bus does; None for never."""
+        """When the message expires: `enqueued_at` plus its ttl, as Service Bus counts; None: never."""
         if self.message.ttl is None or self.enqueued_at is None:
             return moment(self.message.absolute_expiry_time)
         return self.enqueued_at + self.message.ttl
 
     @property
     def session_id(self) -> str | None:
-        """The session that it belongs to; the message's `group_id`."""
+        """The session of the message, its `group_id`."""
         return self.message.group_id
 
     @property
     def partition_key(self) -> str | None:
-        """What chooses its partition."""
+        """The key that chooses the partition of the message."""
         return self._said("x-opt-partition-key")  # type: ignore[no-any-return]
 
     @property
     def delivery_count(self) -> int:
-        """How often it was received before, and not completed."""
+        """How often the message was received before without being completed."""
         return self.message.delivery_count
 
     @property
     def state(self) -> State:
-        """Whether it is there for all, deferred, or scheduled."""
+        """Whether the message is active, deferred or scheduled."""
         number = self._said("x-opt-message-state")
         return _STATES[number] if isinstance(number, int) and 0 <= number < len(_STATES) else "active"
 
     @property
     def dead_letter_reason(self) -> str | None:
-        """Why it is a dead letter."""
+        """The reason why the message is a dead letter."""
         return self.message.application_properties.get(_REASON)
 
     @property
     def dead_letter_description(self) -> str | None:
-        """The same in more words."""
+        """The explanation of `dead_letter_reason`."""
         return self.message.application_properties.get(_DESCRIPTION)
 
     @property
     def dead_letter_source(self) -> str | None:
-        """The entity that it died in, if it is elsewhere now."""
+        """The entity where the message became a dead letter, if it was forwarded since."""
         return self._said("x-opt-deadletter-source")  # type: ignore[no-any-return]
 
     def _number(self, name: str) -> int:
@@ -136,19 +136,20 @@ class ReceivedMessage:
 
 
 class ServiceBusDelivery(ReceivedMessage):
-    """A message that was received, and its settlement.
+    """A received message, and its settlement.
 
-    `async with delivery as message:` completes it at the end of the block, unless it was settled in it; an exception
-    abandons it, a cancellation gives it back. A message that cannot be decoded becomes a dead letter.
+    `async with delivery as message:` completes the message at the end of the block, unless the block settled it. An
+    exception abandons it, a cancellation releases it. A message that cannot be decoded becomes a dead letter.
 
-    Settling waits until the service has confirmed it, and raises `MessageLockLost` where the lock had ended before. It
-    goes on if the link is lost: the lock is the message's, so it is settled through the management node then. Of a
-    session the lock is the link's: `SessionLockLost`. The first outcome counts: a second one does nothing. What was
-    received and deleted has no outcome: to give one raises `LocalProtocolError`, and leaving the block does nothing.
+    Settling waits until the service confirms it, and raises `MessageLockLost` if the lock had expired. The lock of a
+    message outlives its link: if the link is lost, the message is settled through the management node. The lock of a
+    session ends with the link: settling then raises `SessionLockLost`. Only the first outcome counts. A message that
+    was received and deleted has no outcome: settling it raises `LocalProtocolError`, and leaving the block does
+    nothing.
 
     Attributes:
-        lock_token: names the lock; None of a message that was received and deleted.
-        settled: an outcome was given, or none is wanted.
+        lock_token: identifies the lock; None: the message was received and deleted.
+        settled: whether an outcome was given, or none is needed.
     """
 
     __slots__ = ("_delivery", "_node", "_place", "_processing", "_until", "_work", "lock_token", "settled")
@@ -163,26 +164,26 @@ class ServiceBusDelivery(ReceivedMessage):
         self._node = node
         self._delivery = delivery
         self._until: datetime | None = None
-        self._work: Transaction | None = None  # that its outcome is part of
+        self._work: Transaction | None = None  # the transaction of its outcome
         self._processing: AbstractContextManager[object] | None = None
 
     # The lock
 
     @property
     def locked_until(self) -> datetime | None:
-        """When the lock ends, as the service said last; None in a session, and of what was received and deleted."""
+        """When the lock ends, by the service's last word; None for a message of a session or without a lock."""
         return self._until if self._until is not None else moment(self._said("x-opt-locked-until"))
 
     async def renew_lock(self) -> datetime:
-        """Begin the lock anew; return when it ends now.
+        """Restart the lock's time; return when the lock ends now.
 
         Raises:
-            MessageLockLost, MessageNotFound: it has ended.
-            LocalProtocolError: the lock is a session's, or the message has no lock.
-            ServiceBusError, TimeoutError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the service did
-                not answer, or not so.
+            MessageLockLost, MessageNotFound: the lock has expired.
+            LocalProtocolError: the lock is that of a session, or the message has no lock.
+            ServiceBusError, TimeoutError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the service
+                gave no valid answer.
 
-        Cancelling: it may be renewed.
+        Cancelling: the lock may be renewed.
         """
         token = self._token()
         answer = await self._node.ask(
@@ -198,15 +199,15 @@ class ServiceBusDelivery(ReceivedMessage):
     def keep_locked(self, *, max_time: float | None = None) -> AbstractAsyncContextManager[None]:
         """Renew the lock while a block runs: `async with delivery.keep_locked(): ...`.
 
-        Half of the time that is left is waited each time. A renewal that fails is tried again until the lock has ended.
-        If it is lost, the block is cancelled, for somebody else may have the message.
+        Each renewal comes when half of the remaining time has passed. A renewal that fails is tried again until the
+        lock expires. If the lock is lost, the block is cancelled, because another receiver may have the message.
 
         Args:
-            max_time: seconds after which it is renewed no more; None: as long as the block runs.
+            max_time: seconds after which the lock is no longer renewed; None: renew it as long as the block runs.
 
         Raises:
             MessageLockLost: the lock was lost, and the block cancelled.
-            LocalProtocolError: the lock is a session's, or the message has no lock.
+            LocalProtocolError: the lock is that of a session, or the message has no lock.
         """
         self._token()
         clock = self._place.clock
@@ -218,7 +219,11 @@ class ServiceBusDelivery(ReceivedMessage):
         return self._locked()
 
     def _locked(self) -> UUID:
-        """Return the token of the lock, or raise that there never was one."""
+        """Return the token of the lock.
+
+        Raises:
+            LocalProtocolError: the message was received and deleted, and so never had a lock.
+        """
         if self.lock_token is None:
             raise LocalProtocolError(
                 "a message that is received and deleted has no lock and cannot be settled: use mode='peek-lock'"
@@ -228,22 +233,23 @@ class ServiceBusDelivery(ReceivedMessage):
     # Settling
 
     async def complete(self, *, transaction: Transaction | None = None) -> None:
-        """Tell that the message was processed: it is gone.
+        """Complete the message: it was processed, and the service deletes it.
 
         Args:
-            transaction: tell it as part of this, made by `bus.transaction()`: it counts when that is committed. After a
-                rollback the message stays locked, to be settled again.
+            transaction: made by `bus.transaction()`; the message is completed when it is committed. After a rollback
+                the message stays locked, to be settled again.
 
         Raises:
-            MessageLockLost, SessionLockLost: the lock had ended: the message comes again.
-            DeliveryUncertain: the link was lost before the service confirmed it: it is not known which came first.
-            LocalProtocolError: the message was received and deleted, or the transaction is over, or is one of another
+            MessageLockLost, SessionLockLost: the lock had expired: the message is delivered again.
+            DeliveryUncertain: the link was lost before the service confirmed. The message may be completed, or its lock
+                may have expired first.
+            LocalProtocolError: the message was received and deleted, or the transaction is over or of another
                 connection.
-            TransactionRolledBack: the transaction is lost with its link.
+            TransactionRolledBack: the transaction was lost with its link.
             ServiceBusError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError: the service
                 could not be told.
 
-        Cancelling: the outcome stands; only the waiting for the service's word ends.
+        Cancelling: the outcome stands; only the waiting for the confirmation ends.
         """
         await self._settle(Accepted(), transaction)
 
@@ -268,7 +274,7 @@ class ServiceBusDelivery(ReceivedMessage):
     async def defer(
         self, properties: Mapping[str, Any] | None = None, *, transaction: Transaction | None = None
     ) -> None:
-        """Put the message aside: it comes by `receiver.receive_deferred(sequence_number)` only.
+        """Set the message aside: only `receiver.receive_deferred(sequence_number)` returns it.
 
         Args:
             properties: application properties to set.
@@ -291,7 +297,7 @@ class ServiceBusDelivery(ReceivedMessage):
         *,
         transaction: Transaction | None = None,
     ) -> None:
-        """Put the message among the dead letters.
+        """Move the message to the dead letters.
 
         Args:
             reason, description: why; a receiver of the dead letters finds them at `dead_letter_reason` and
@@ -311,7 +317,7 @@ class ServiceBusDelivery(ReceivedMessage):
     async def _settle(self, outcome: Outcome, transaction: Transaction | None = None) -> None:
         self._locked()
         if self._work is not None and self._work.state == "rolled-back":
-            # The link knows it as settled; the service has it locked.
+            # The link has it as settled, the service as locked.
             self._work = self._delivery = None
             self.settled = False
         if self.settled:
@@ -322,7 +328,7 @@ class ServiceBusDelivery(ReceivedMessage):
             await self._confirm(outcome, uncertain=self._give(outcome))
 
     async def _settle_in(self, transaction: Transaction, outcome: Outcome) -> None:
-        """Give an outcome that counts with a transaction; at its end the service says whether the lock held."""
+        """Give an outcome as part of a transaction; its commit shows whether the lock held."""
         if self._give(outcome, transaction):
             self._work = transaction
             await anyio.lowlevel.checkpoint()
@@ -330,7 +336,7 @@ class ServiceBusDelivery(ReceivedMessage):
             await self._settle_apart(outcome, uncertain=False, transaction=transaction)
 
     def _give(self, outcome: Outcome, transaction: Transaction | None = None) -> bool:
-        """Give an outcome on the link; return whether there is one for that."""
+        """Give an outcome on the link; return whether the link still could take it."""
         if self._delivery is None:
             return False
         try:
@@ -342,10 +348,10 @@ class ServiceBusDelivery(ReceivedMessage):
         return True
 
     async def _confirm(self, outcome: Outcome, *, uncertain: bool) -> None:
-        """Wait until the service has confirmed an outcome; if it was not given, or the link is lost, tell it apart.
+        """Wait until the service confirms an outcome; if the link cannot tell, settle through the management node.
 
         Args:
-            uncertain: it was given on the link.
+            uncertain: the outcome was given on the link.
         """
         if uncertain:
             assert self._delivery is not None
@@ -361,7 +367,7 @@ class ServiceBusDelivery(ReceivedMessage):
         await self._settle_apart(outcome, uncertain=uncertain)
 
     def _check_session(self, error: Exception) -> None:
-        """Raise that the link of a session is lost."""
+        """Raise `SessionLockLost` if the message is of a session, whose lock ended with the link."""
         if self._place.session_id is not None:
             raise SessionLockLost(description="the link of the session is lost, and its lock with it") from error
 
@@ -388,9 +394,9 @@ class ServiceBusDelivery(ReceivedMessage):
         """Return the message.
 
         Raises:
-            DecodeError: it is malformed, and a dead letter now.
+            DecodeError: the message is malformed, and was made a dead letter.
 
-        Cancelling: nothing has happened.
+        Cancelling: nothing has changed.
         """
         try:
             self.message.check()
@@ -405,13 +411,13 @@ class ServiceBusDelivery(ReceivedMessage):
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Complete, abandon or give back, unless that was done in the block.
+        """Complete, abandon or release the message, unless the block settled it.
 
         Raises:
             MessageLockLost, SessionLockLost, DeliveryUncertain, ServiceBusError, LinkDetached, SessionEnded,
-                ConnectionClosed, ConnectionLost, TimeoutError: see `complete`; not where the block raises.
+                ConnectionClosed, ConnectionLost, TimeoutError: see `complete`; not raised if the block itself raises.
 
-        Cancelling: as for `complete`. Where the block raises or is cancelled it takes `close_timeout` at most.
+        Cancelling: as for `complete`. If the block raises or is cancelled, this takes `close_timeout` at most.
         """
         try:
             await self._conclude(exc)
@@ -420,7 +426,7 @@ class ServiceBusDelivery(ReceivedMessage):
                 self._processing.__exit__(exc_type, exc, traceback)
 
     async def _conclude(self, exc: BaseException | None) -> None:
-        """Settle at the end of a block, as that ended."""
+        """Settle the message as the end of the block demands."""
         if self.lock_token is None:
             return
         if exc is None:
@@ -431,7 +437,7 @@ class ServiceBusDelivery(ReceivedMessage):
             await self._quietly(self._settle(RELEASED), shield=True)
 
     def __enter__(self) -> NoReturn:
-        """Refuse `with`: settling waits for the service.
+        """Refuse `with`, because settling waits for the service.
 
         Raises:
             TypeError: always.
@@ -441,7 +447,7 @@ class ServiceBusDelivery(ReceivedMessage):
     def __exit__(self, *exc_info: object) -> None: ...
 
     async def _quietly(self, settling: Awaitable[None], *, shield: bool = False) -> None:
-        """Settle where another exception is on its way; what cannot be told soon ends with the lock."""
+        """Settle while another exception is raised; if that fails, the lock will expire."""
         with anyio.move_on_after(self._place.close_timeout, shield=shield):
             try:
                 await settling
@@ -450,9 +456,9 @@ class ServiceBusDelivery(ReceivedMessage):
 
 
 async def settle_all(outcomes: Iterable[tuple[ServiceBusDelivery, Outcome]]) -> list[Exception | None]:
-    """Settle several deliveries in one go; return for each why the service did not do it.
+    """Settle several deliveries together; return for each the reason why the service did not settle it, or None.
 
-    `Modified` defers where it says undeliverable-here, else it abandons; `Rejected` makes a dead letter.
+    `Modified` with undeliverable-here defers, any other `Modified` abandons; `Rejected` makes a dead letter.
     """
     outcomes = list(outcomes)
     for each, _ in outcomes:
@@ -471,7 +477,7 @@ async def settle_all(outcomes: Iterable[tuple[ServiceBusDelivery, Outcome]]) -> 
 
 
 async def complete_all(deliveries: Iterable[ServiceBusDelivery]) -> None:
-    """Complete several deliveries at once; see `ServiceBusReceiver.complete_many`."""
+    """Complete several deliveries together; see `ServiceBusReceiver.complete_many`."""
     deliveries = list(deliveries)
     for each in deliveries:
         each._locked()
@@ -484,14 +490,14 @@ async def complete_all(deliveries: Iterable[ServiceBusDelivery]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where messages are received, as they know that.
+    """The place where messages were received, as far as their settlement needs it.
 
     Attributes:
         link: the name of the receiver's link.
         clock: the time in seconds since 1970.
-        close_timeout: seconds that leaving may take.
-        session_id: of the session, whose lock ends with the link; None: of none.
-        processing: what telemetry has around the handling of messages.
+        close_timeout: seconds that leaving a block may take.
+        session_id: the session, whose lock ends with the link; None: there is no session.
+        processing: opens the telemetry around the handling of messages.
     """
 
     link: str
@@ -502,7 +508,7 @@ class Place:
 
 
 def _check(state: Any) -> None:
-    """Raise why the service has not done what it was told."""
+    """Raise the error of a settlement that the service refused."""
     error = state.error if isinstance(state, Rejected) else None
     if error is not None and error.condition != DEAD_LETTER:
         raise error_of(None if error.condition is None else str(error.condition), error.description)
@@ -515,7 +521,7 @@ def dead_letter(reason: str, description: str, properties: Mapping[str, Any] | N
 
 
 def _disposition(outcome: Outcome) -> dict[str, Any]:
-    """Return an outcome in the words of the management node."""
+    """Return an outcome as fields of a request to the management node."""
     if isinstance(outcome, Accepted):
         return {"disposition-status": "completed"}
     if isinstance(outcome, Rejected):

@@ -1,4 +1,4 @@
-"""Receiving from a queue, a subscription, its dead letters, or one session of it."""
+"""Receiving from a queue, a subscription, its dead letters, or one session."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class ServiceBusReceiver:
         async for delivery in receiver:
             async with delivery as message: ...
 
-    The service locks a message for whoever receives it. Without `prefetch` a message is asked for when you ask for one,
-    so that no lock runs down while it waits here. On leaving, what came and nobody took is given back.
+    The service locks a message for its receiver. Without `prefetch` each message is requested when you ask for one, so
+    that no lock runs down while a message waits here. Leaving the block gives back what came and was not taken.
 
     Attributes:
-        receiver: the link that it receives on.
-        mode: "peek-lock": messages are locked until they are settled; "receive-and-delete": they are gone when they are
-            sent, and lost if they do not arrive.
+        receiver: the link that brings the messages.
+        mode: "peek-lock": a message is locked until it is settled; "receive-and-delete": it is deleted when it is sent,
+            and lost if it does not arrive.
     """
 
     def __init__(
@@ -54,16 +54,16 @@ class ServiceBusReceiver:
         self._node = node
         self._prefetch = prefetch
         self._clock = clock
-        self._asked = 0  # messages that the service may send, or that wait here; without `prefetch`
+        self._asked = 0  # without `prefetch`: messages that the service may still send, or that wait here
         self._place = Place(receiver.name, clock, receiver.connection.close_timeout, processing=receiver.processing)
 
     async def __aenter__(self) -> Self:
         """Attach the link.
 
         Raises:
-            ServiceBusError: the service refuses it for a reason of its own, as `ServerBusy`.
+            ServiceBusError: the service refused the link, as `ServerBusy`.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, AuthenticationFailed: see `Receiver`; there is
-                no such entity ("amqp:not-found"), or the token does not allow to listen ("amqp:unauthorized-access").
+                no such entity ("amqp:not-found"), or the token does not allow listening ("amqp:unauthorized-access").
 
         Cancelling: the link is detached as soon as the service's answer comes.
         """
@@ -79,12 +79,12 @@ class ServiceBusReceiver:
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over, and why. With `reconnect` it
                 comes back by itself.
-            SessionLockLost: the session is lost.
-            ServiceBusError: the service ended the link for a reason of its own.
+            SessionLockLost: the session was lost with its link.
+            ServiceBusError: the service ended the link with a condition of its own.
             anyio.BusyResourceError: another task is receiving from this receiver.
             anyio.ClosedResourceError: the receiver was closed here.
 
-        Cancelling: no message is lost: one that comes stays for the next call, locked.
+        Cancelling: no message is lost: one that came stays for the next call, locked.
         """
         try:
             self._ask_for(1)
@@ -106,15 +106,15 @@ class ServiceBusReceiver:
         """Receive several messages at once: 1 to `size` of them, [] only when `max_wait` passed.
 
         Args:
-            size: the most to return; with `prefetch` no more than that.
-            max_wait: how long to collect, in seconds; 0: what the service has now. None: wait for the first message,
-                and return those that are there by then.
+            size: the most to return; never more than `prefetch`, unless that is 0.
+            max_wait: how long to collect, in seconds; 0: return what the service has now. None: wait for the first
+                message, and return it with the others that have arrived by then.
 
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, SessionLockLost, ServiceBusError,
                 anyio.BusyResourceError, anyio.ClosedResourceError: see `receive`.
             ValueError: `size` is not positive.
-            TypeError: `max_wait` is no number.
+            TypeError: `max_wait` is not a number.
 
         Cancelling: no message is lost: those that came stay for the next call, locked.
         """
@@ -135,7 +135,7 @@ class ServiceBusReceiver:
             raise over from error
         self._asked -= len(batch)
         if self._asked:
-            # Nothing is to be locked that nobody waits for; and what was taken is not lost by a cancellation.
+            # Lock no message that nobody waits for, and lose none of those taken to a cancellation.
             with anyio.move_on_after(self._place.close_timeout, shield=True):
                 try:
                     await self._stop_asking()
@@ -143,17 +143,17 @@ class ServiceBusReceiver:
                     self._asked -= len(more)
                     batch += more
                 except AmqpError:
-                    pass  # whoever receives next is told
+                    pass  # the next call to receive raises it
         return [self._received(each) for each in batch]
 
     def _ask_for(self, count: int) -> None:
-        """Let the service send as many as are wanted, and no more."""
+        """Let the service send `count` messages, and no more."""
         if not self._prefetch and count > self._asked:
             self.receiver.add_credit(count - self._asked)
             self._asked = count
 
     async def _stop_asking(self) -> None:
-        """Take back what the service has not used; what it had is here then."""
+        """Take back unused credit; all messages that the service had sent are here then."""
         await self.receiver.drain()
         self._asked = self.receiver.buffered
 
@@ -162,36 +162,36 @@ class ServiceBusReceiver:
         return ServiceBusDelivery(delivery.message, self._place, self._node, token, delivery)
 
     def _over(self, error: AmqpError) -> ServiceBusError | None:
-        """Return the error of Service Bus for the end of the link; None: it has none."""
+        """Return the error of Service Bus for the end of the link; None: the condition is not its own."""
         return refusal(error)
 
     async def complete_many(self, deliveries: Iterable[ServiceBusDelivery]) -> None:
-        """Complete several messages in one go, and wait for the service's word on all of them.
+        """Complete several messages together, and wait until the service has answered for all of them.
 
-        Those that were settled before stay as they are. When one cannot be completed the others are all the same; the
-        first error is raised at the end, with a note that counts them.
+        Messages settled before are left alone. If some cannot be completed, the others are; then the first error is
+        raised, with a note of how many failed.
 
         Raises:
             MessageLockLost, SessionLockLost, DeliveryUncertain, ServiceBusError, LinkDetached, SessionEnded,
                 ConnectionClosed, ConnectionLost, TimeoutError, LocalProtocolError: see `ServiceBusDelivery.complete`.
 
-        Cancelling: the outcomes stand; only the waiting for the service's word ends.
+        Cancelling: the outcomes stand; only the waiting for the confirmations ends.
         """
         await complete_all(deliveries)
 
     async def receive_deferred(self, *sequence_numbers: int | Iterable[int]) -> list[ServiceBusDelivery]:
-        """Return messages that were deferred, locked again.
+        """Return deferred messages, locked again.
 
         Args:
-            sequence_numbers: of the messages, one by one, or in a list.
+            sequence_numbers: numbers, or lists of numbers.
 
         Raises:
-            TypeError, ValueError: one of them is no sequence number.
-            MessageNotFound: one of them is not there, or not deferred.
+            TypeError, ValueError: an argument is not a sequence number.
+            MessageNotFound: a message does not exist or is not deferred.
             ServiceBusError, DeliveryUncertain, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost,
                 TimeoutError: the service could not be asked.
 
-        Cancelling: they may be locked, or gone in mode "receive-and-delete".
+        Cancelling: the messages may be locked, or deleted in mode "receive-and-delete".
         """
         numbers = numbers_of(sequence_numbers)
         if not numbers:
@@ -210,20 +210,20 @@ class ServiceBusReceiver:
         return ServiceBusDelivery(_message(said), self._place, self._node, token, None)
 
     async def peek(self, size: int = 100, *, from_sequence: int = 0) -> list[ReceivedMessage]:
-        """Look at messages, in order of their sequence numbers, and leave them as they are.
+        """Return messages in order of their sequence numbers, without locking or changing them.
 
-        Those that are locked, deferred or scheduled are among them; see `state`.
+        Locked, deferred and scheduled messages are included; see `state`.
 
         Args:
             size: the most to return; the service may return fewer, and [] when there are no more.
-            from_sequence: the first number to look at: one more than the last that was seen.
+            from_sequence: the lowest number to return: pass the last one seen plus one to go on.
 
         Raises:
             ServiceBusError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError: the service
                 could not be asked.
             ValueError: `size` is not positive.
 
-        Cancelling: nothing has happened.
+        Cancelling: nothing has changed.
         """
         if size < 1:
             raise ValueError(f"size must be at least 1, not {size}")
@@ -232,23 +232,23 @@ class ServiceBusReceiver:
         return [ReceivedMessage(_message(each)) for each in listed(answer, "messages")]
 
     async def delete_messages(self, size: int, *, before: datetime | None = None) -> int:
-        """Delete messages that are there for receivers, the oldest first, without receiving them; return how many.
+        """Delete available messages, the oldest first, without receiving them; return how many were deleted.
 
-        Those that are locked, deferred or scheduled stay. The service may delete fewer than it could: ask again until
-        it deletes none.
+        Locked, deferred and scheduled messages stay. The service may delete fewer than it could: ask again until it
+        deletes none.
 
         Args:
-            size: the most to delete; Azure takes up to 500 in the standard tier, and up to 4,000 in the premium one.
-            before: those that came before this time; None: before now, as this machine has it.
+            size: the most to delete; Azure takes up to 500 in the standard tier, and up to 4,000 in the premium tier.
+            before: delete messages enqueued before this time; None: before now, by this machine's clock.
 
         Raises:
-            ServiceBusError: the service refuses it, as a size that is too large.
+            ServiceBusError: the service refused, because of a `size` that is too large for example.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError: the service could not be asked.
             DeliveryUncertain: the connection was lost before the answer came.
             ValueError: `size` is not positive, or the time has no time zone.
-            TypeError: `before` is no datetime.
+            TypeError: `before` is not a datetime.
 
-        Cancelling: they may be deleted.
+        Cancelling: the messages may be deleted.
         """
         if size < 1:
             raise ValueError(f"size must be at least 1, not {size}")
@@ -268,7 +268,7 @@ class ServiceBusReceiver:
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Give back what nobody took, and detach. What was taken can be settled as long as its lock lasts.
+        """Give back messages that were not taken, and detach. Those taken can be settled as long as their locks last.
 
         Cancelling: is not noticed; it takes `close_timeout` seconds at most.
         """
@@ -279,10 +279,10 @@ class ServiceBusReceiver:
 
 
 class ServiceBusSession(ServiceBusReceiver):
-    """One session of a queue or subscription: its messages in order, its state; locked for this receiver.
+    """Receives one session of a queue or subscription, locked for this receiver: messages in order, and a state.
 
-    Made by `bus.session()` and `bus.next_session()`, locked by `async with`. The lock is that of all its messages, and
-    ends with the link: after a loss `SessionLockLost` is raised, and the session is to be asked for again.
+    Made by `bus.session()` and `bus.next_session()`, locked by `async with`. One lock covers all messages, and ends
+    with the link. After a loss `SessionLockLost` is raised, and you have to ask for the session again.
     """
 
     def __init__(self, *arguments: Any) -> None:
@@ -293,12 +293,12 @@ class ServiceBusSession(ServiceBusReceiver):
         """Lock the session.
 
         Raises:
-            SessionCannotBeLocked: somebody else has it.
-            NoSession: for `next_session`: none with messages was free in time.
+            SessionCannotBeLocked: another receiver has it.
+            NoSession: from `next_session`: no session with messages was free in time.
             ServiceBusError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, AuthenticationFailed: see
                 `ServiceBusReceiver`.
 
-        Cancelling: the link is detached as soon as the service's answer comes, and the session is free.
+        Cancelling: the link is detached as soon as the service's answer comes, which frees the session.
         """
         await super().__aenter__()
         remote = self.receiver.remote
@@ -314,23 +314,23 @@ class ServiceBusSession(ServiceBusReceiver):
 
     @property
     def session_id(self) -> str:
-        """The session that it is; "" before it is known."""
+        """The id of the session; "": not known before the session is locked."""
         return self._place.session_id or ""
 
     @property
     def locked_until(self) -> datetime | None:
-        """When the lock ends, as the service said last."""
+        """When the lock ends, by the service's last word."""
         return self._until
 
     async def renew_lock(self) -> datetime:
-        """Begin the lock anew; return when it ends now.
+        """Restart the lock's time; return when the lock ends now.
 
         Raises:
-            SessionLockLost: it has ended.
-            ServiceBusError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError: the service did
-                not answer, or not so.
+            SessionLockLost: the lock has ended.
+            ServiceBusError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError: the service
+                gave no valid answer.
 
-        Cancelling: it may be renewed.
+        Cancelling: the lock may be renewed.
         """
         if not self.receiver.open:
             raise SessionLockLost(description=f"the link of the session {self.session_id!r} is over")
@@ -342,7 +342,7 @@ class ServiceBusSession(ServiceBusReceiver):
         return until
 
     def keep_locked(self, *, max_time: float | None = None) -> AbstractAsyncContextManager[None]:
-        """Renew the lock while a block runs: `async with session.keep_locked(): ...`; else as of a delivery.
+        """Renew the lock while a block runs, as `ServiceBusDelivery.keep_locked` does.
 
         Raises:
             SessionLockLost: the lock was lost, and the block cancelled.
@@ -350,13 +350,13 @@ class ServiceBusSession(ServiceBusReceiver):
         return kept(self.renew_lock, self._until, self._clock, SessionLockLost, max_time)
 
     async def state(self) -> bytes | None:
-        """Return what `set_state` has kept with the session; None: nothing.
+        """Return the state that `set_state` kept with the session; None: it has no state.
 
         Raises:
             ServiceBusError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError: the service
                 could not be asked.
 
-        Cancelling: nothing has happened.
+        Cancelling: nothing has changed.
         """
         value = (await self._ask("get-session-state", {}, repeat=True)).get("session-state")
         if not isinstance(value, bytes | None):
@@ -364,15 +364,15 @@ class ServiceBusSession(ServiceBusReceiver):
         return value
 
     async def set_state(self, state: bytes | None) -> None:
-        """Keep something with the session, for whoever has it next; None: nothing.
+        """Keep a state with the session, for its next receiver; None removes it.
 
         Raises:
             SessionLockLost: the session is lost.
             ServiceBusError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError: the service
                 could not be asked.
-            TypeError: `state` is not bytes.
+            TypeError: `state` is neither bytes nor None.
 
-        Cancelling: it may be kept.
+        Cancelling: the state may be kept.
         """
         if not isinstance(state, bytes | None):
             raise TypeError(f"the state of a session must be bytes or None, not {type(state).__name__}: encode it")
@@ -389,7 +389,7 @@ def link_on(connection: Connection, address: str | Source, mode: Mode, prefetch:
     """Make the link of a receiver, to be attached by `async with`.
 
     Raises:
-        ValueError: the mode or prefetch makes no sense.
+        ValueError: the mode or prefetch is invalid.
     """
     if mode not in ("peek-lock", "receive-and-delete"):
         raise ValueError(f"mode must be 'peek-lock' or 'receive-and-delete', not {mode!r}")
@@ -411,15 +411,15 @@ def session_on(
     max_wait: float | None = None,
     clock: Callable[[], float] = time.time,
 ) -> ServiceBusSession:
-    """Make a receiver of one session of an entity, to be locked by `async with`.
+    """Make a receiver of one session of an entity, which `async with` locks.
 
     Args:
-        node: of the entity.
-        session_id: None for one that nobody has and that has messages.
-        max_wait: seconds that the service looks for one; None: as long as it likes.
+        node: the management node of the entity.
+        session_id: the session; None: any free session that has messages.
+        max_wait: seconds that the service looks for a session; None: as long as the service's own limit.
 
     Raises:
-        ValueError: the mode or prefetch makes no sense.
+        ValueError: the mode or prefetch is invalid.
     """
     source = Source(node.address, filter={SESSION_FILTER: session_id})
     said = {} if max_wait is None else {_TIMEOUT: UInt(round(max_wait * 1000))}
@@ -428,10 +428,10 @@ def session_on(
 
 
 def _message(said: Any) -> Message:
-    """Return the message that an answer brings.
+    """Return the message in an answer.
 
     Raises:
-        ServiceBusError: it brings none.
+        ServiceBusError: the answer has no message.
     """
     payload = said.get("message") if isinstance(said, dict) else None
     if not isinstance(payload, bytes):
@@ -440,7 +440,7 @@ def _message(said: Any) -> Message:
 
 
 def _day_of(ticks: Any) -> datetime | None:
-    """Return the time that .NET's ticks mean; None where they mean none."""
+    """Return .NET's ticks as a datetime; None if `ticks` is no such number."""
     try:
         return _DAY_ONE + timedelta(microseconds=ticks // 10)
     except (TypeError, OverflowError):

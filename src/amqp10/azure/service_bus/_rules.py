@@ -1,4 +1,4 @@
-"""The rules of a subscription, as its management node adds, removes and lists them."""
+"""The rules of a subscription: adding, removing and listing them through the management node."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _PAGE: Final = 100
 
 
 class SubscriptionRules:
-    """The rules of a subscription, made by `bus.rules()`; nothing is to be opened."""
+    """The rules of a subscription, made by `bus.rules()`. It needs no opening."""
 
     def __init__(self, node: EntityManagement) -> None:
         self._node = node
 
     async def add(self, rule: Rule) -> None:
-        """Add a rule. A new subscription has "$Default" beside it, which all messages pass: remove that.
+        """Add a rule. A new subscription also has the rule "$Default", which passes all messages: remove that one.
 
         Raises:
-            TypeError: it is no `Rule`.
-            ValueError: its SQL has parameters, for which the request has no place.
-            RuleExists: there is one of that name.
-            ServiceBusError: it makes no sense to the service, or the token does not allow to manage.
+            TypeError: `rule` is not a `Rule`.
+            ValueError: the rule's SQL has parameters, which the request cannot carry.
+            RuleExists: the subscription has a rule of that name.
+            ServiceBusError: the service refused the rule, or the token does not allow managing.
             DeliveryUncertain: the connection was lost before the answer came.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError, EncodeError: the service could
                 not be asked.
 
-        Cancelling: it may be added.
+        Cancelling: the rule may be added.
         """
         if not isinstance(rule, Rule):
             raise TypeError(f'rule must be a Rule, not {rule!r:.200}: Rule("red", SqlFilter("color = \'red\'"))')
@@ -50,10 +50,10 @@ class SubscriptionRules:
 
         Raises:
             EntityNotFound: no rule has that name.
-            ServiceBusError: the token does not allow to manage.
+            ServiceBusError: the token does not allow managing.
             DeliveryUncertain, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError: see `add`.
 
-        Cancelling: it may be removed.
+        Cancelling: the rule may be removed.
         """
         await self._node.ask("remove-rule", {"rule-name": name})
 
@@ -64,7 +64,7 @@ class SubscriptionRules:
             ServiceBusError, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError: the service
                 could not be asked.
 
-        Cancelling: nothing has happened.
+        Cancelling: nothing has changed.
         """
         found: list[Rule] = []
         while True:
@@ -92,10 +92,10 @@ def _said(rule_filter: RuleFilter) -> dict[str, Any]:
 
 
 def _read(said: Any) -> Rule:
-    """Read a rule of an answer.
+    """Return a rule of an answer.
 
     Raises:
-        ServiceBusError: a part of it is missing.
+        ServiceBusError: the rule is incomplete.
     """
     values = _values(said.get("rule-description") if isinstance(said, dict) else None)
     if len(values) < 3:
@@ -110,7 +110,7 @@ def _read(said: Any) -> Rule:
 
 
 def _read_filter(described: Any) -> RuleFilter:
-    # Descriptors of filters end so, with seven or eight digits before it.
+    # The last digit of a filter's descriptor says its kind.
     kind = (
         described.descriptor & 0xF if isinstance(described, Described) and isinstance(described.descriptor, int) else 7
     )

@@ -1,4 +1,4 @@
-"""Sending to a queue or topic: messages, batches, schedules."""
+"""Sending to a queue or topic: messages, batches, scheduled messages."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _MOST_IN_BATCH: Final = 4500
 class ServiceBusSender(NamespaceSender):
     """Sends to a queue or topic; made by `bus.sender()`, attached by `async with`.
 
-    Any number of tasks may send at once. A message's `group_id` is its session, its `message_id` what duplicates are
-    known by, its annotation "x-opt-partition-key" what chooses its partition.
+    Any number of tasks may send at once. The `group_id` of a message is its session, its `message_id` is used to find
+    duplicates, and its annotation "x-opt-partition-key" chooses its partition.
 
     Attributes:
-        sender: the link that it sends on.
+        sender: the link that carries the messages.
     """
 
     def __init__(self, sender: Sender, node: EntityManagement, *, via: bool = False) -> None:
@@ -40,28 +40,28 @@ class ServiceBusSender(NamespaceSender):
         """Attach the link.
 
         Raises:
-            ServiceBusError: the service refuses it for a reason of its own, as `ServerBusy`.
+            ServiceBusError: the service refused the link, as `ServerBusy`.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, AuthenticationFailed: see `Sender`; there is
-                no such entity ("amqp:not-found"), or the token does not allow to send ("amqp:unauthorized-access").
+                no such entity ("amqp:not-found"), or the token does not allow sending ("amqp:unauthorized-access").
 
         Cancelling: the link is detached as soon as the service's answer comes.
         """
         with own_errors():
             if self._via:
-                await self._node.open()  # the service asks for the token of either entity
+                await self._node.open()  # the service requires the tokens of both entities
             await self.sender.__aenter__()
         return self
 
     async def send(self, message: object, *, transaction: Transaction | None = None) -> None:
-        """Send a message, or a batch, and wait until the service has it.
+        """Send a message or a batch, and wait until the service has taken it.
 
         Args:
-            message: a `Message`, a `MessageBatch`; any other value is the body of a message.
-            transaction: send it as part of this, made by `bus.transaction()`: it is there when that is committed.
+            message: a `Message`, a `MessageBatch`, or any other value as the body of a message.
+            transaction: made by `bus.transaction()`; the message becomes available when it is committed.
 
         Raises:
-            MessageRejected, MessageReleased, MessageModified: the service did not take it; "com.microsoft:server-busy"
-                among the conditions means to try again after some seconds.
+            MessageRejected, MessageReleased, MessageModified: the service did not take it. If the condition is
+                "com.microsoft:server-busy", try again after some seconds.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, DeliveryUncertain, EncodeError,
                 LocalProtocolError, anyio.ClosedResourceError: see `Sender.send`.
             ValueError: the batch is empty.
@@ -71,10 +71,10 @@ class ServiceBusSender(NamespaceSender):
         await self._send(message, transaction)
 
     async def send_many(self, messages: Iterable[object] | AsyncIterable[object], *, window: int = 1000) -> int:
-        """Send messages one after the other, many of them on their way at a time; return how many there were.
+        """Send messages one after the other without waiting for each outcome; return how many were sent.
 
         Args:
-            messages: any iterable or async iterable of what `send` takes, but for batches.
+            messages: an iterable or async iterable of anything `send` takes except batches.
             window: the most messages without an outcome at a time.
 
         Raises:
@@ -87,13 +87,13 @@ class ServiceBusSender(NamespaceSender):
         return await self.sender.send_many(messages, window=window)
 
     def batch(self, max_size: int | None = None) -> MessageBatch:
-        """Make an empty batch, which `send` sends as a whole. It has room for 4,500 messages at most.
+        """Make an empty batch of up to 4,500 messages, which `send` sends as a whole.
 
         Args:
-            max_size: octets that it may have; None: as many as the service takes.
+            max_size: the most octets it may have; None: as many as the service takes.
 
         Raises:
-            ValueError: the service takes fewer than that.
+            ValueError: the service takes fewer octets than `max_size`.
             LocalProtocolError: the sender is not attached yet.
         """
         largest = self._batch_limit(max_size, self.sender.remote.properties.get(_LARGEST_BATCH))
@@ -110,7 +110,7 @@ class ServiceBusSender(NamespaceSender):
                 ConnectionLost, TimeoutError, EncodeError, LocalProtocolError, TransactionRolledBack: see
                 `schedule_many`.
 
-        Cancelling: it may be scheduled.
+        Cancelling: the message may be scheduled.
         """
         [number] = await self.schedule_many([message], at, transaction=transaction)
         return number
@@ -121,21 +121,21 @@ class ServiceBusSender(NamespaceSender):
         """Schedule messages; return their sequence numbers, which `cancel_scheduled` takes.
 
         Args:
-            messages: each a `Message`, or the body of one.
-            at: a time with a time zone.
-            transaction: schedule them as part of this, made by `bus.transaction()`: they are scheduled when that is
-                committed, under these numbers.
+            messages: each is a `Message`, or any other value as the body of one.
+            at: when they become available, with a time zone.
+            transaction: made by `bus.transaction()`; the messages are scheduled, under these numbers, when it is
+                committed.
 
         Raises:
-            TypeError: `at` is no datetime.
+            TypeError: `at` is not a datetime.
             ValueError: `at` has no time zone.
-            ServiceBusError: the service does not take them.
+            ServiceBusError: the service did not take them.
             DeliveryUncertain: the connection was lost before the answer came: they may be scheduled.
-            LocalProtocolError: the transaction is over, or is one of another connection.
-            TransactionRolledBack: the transaction is lost with its link.
+            LocalProtocolError: the transaction is over or of another connection.
+            TransactionRolledBack: the transaction was lost with its link.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, TimeoutError, EncodeError: see `Requester`.
 
-        Cancelling: they may be scheduled.
+        Cancelling: the messages may be scheduled.
         """
         check_time("at", at)
         asked = [_scheduled(self.sender.prepared(_message(each)), at) for each in messages]
@@ -150,18 +150,18 @@ class ServiceBusSender(NamespaceSender):
         return [int(each) for each in numbers]
 
     async def cancel_scheduled(self, *sequence_numbers: int | Iterable[int]) -> None:
-        """Cancel messages that were scheduled.
+        """Cancel scheduled messages.
 
         Args:
-            sequence_numbers: what `schedule` returned, one by one, or as `schedule_many` returned them.
+            sequence_numbers: what `schedule` or `schedule_many` returned: numbers, or lists of numbers.
 
         Raises:
-            TypeError, ValueError: one of them is no sequence number.
-            MessageNotFound: one of them is not scheduled, or is there already.
+            TypeError, ValueError: an argument is not a sequence number.
+            MessageNotFound: a message is not scheduled, or has become available already.
             ServiceBusError, DeliveryUncertain, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost,
                 TimeoutError: see `schedule_many`.
 
-        Cancelling: they may be cancelled.
+        Cancelling: the messages may be cancelled.
         """
         if numbers := numbers_of(sequence_numbers):
             asked = {"sequence-numbers": Array("long", numbers)}
@@ -173,7 +173,7 @@ def _message(given: object) -> Message:
 
 
 def _scheduled(message: Message, at: datetime) -> dict[str, Any]:
-    """Return a message as a request to schedule has it."""
+    """Return a message in the form of a request to schedule it."""
     message = message.replace(
         message_id=message.message_id if message.message_id is not None else uuid4().hex,
         message_annotations={**message.message_annotations, _SCHEDULED_FOR: at},
