@@ -1,12 +1,12 @@
-"""What an address says: a name, and whether it wants a queue or a topic.
+"""What an address means: a name, and whether it is that of a queue or of a topic.
 
-An address of the spelling that all dialects share (`/queues/NAME`, `/exchanges/NAME/KEY`) says what it says. For any
-other there is one rule, close to what Artemis, ActiveMQ and Broker-J do:
+Addresses in the form that all dialects share (`/queues/NAME`, `/exchanges/NAME/KEY`) say so themselves. All others
+follow one rule, close to that of Artemis, ActiveMQ and Broker-J; the first that applies decides:
 
-1. `queue://NAME` and `topic://NAME` say the kind outright; the prefix is not part of the name.
-2. Else the terminus may, by the capability "queue" or "topic" (or "temporary-queue", "temporary-topic"; JMS mapping).
-3. Else a node that exists under that name is what it is.
-4. Else a name that starts with `topic.` is a topic, and any other is a queue.
+1. The prefix of `queue://NAME` or `topic://NAME`, which is not part of the name.
+2. The capability "queue" or "topic" (or "temporary-queue", "temporary-topic") of the terminus (JMS mapping).
+3. The kind of the node that exists under the name.
+4. A name that starts with `topic.` is a topic, any other a queue.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ QUEUES, _EXCHANGES = "/queues/", "/exchanges/"
 
 
 def exchange_in(address: str) -> Address | None:
-    """Return the exchange that an address means, and the routing key; None where it means a node.
+    """Return the exchange and the routing key that an address means; None: it is the address of a node.
 
     Raises:
-        Refused: it is spelled wrong, or names none: queues are reached by their own addresses, and permissions.
+        Refused: the address is malformed, or names the default exchange. Queues are reached by their own addresses,
+            which permissions are checked for.
     """
     if not address.startswith(_EXCHANGES):
         return None
@@ -55,10 +56,10 @@ def exchange_in(address: str) -> Address | None:
 
 
 def split_address(address: str, capabilities: Iterable[str] = ()) -> tuple[str, Kind | None]:
-    """Split an address into a name and the kind that address or capabilities ask for; None if they ask for none.
+    """Split an address into a name and the kind that the address or `capabilities` ask for; None: they ask for no kind.
 
     Raises:
-        Refused: it is spelled wrong, or means an exchange.
+        Refused: the address is malformed, or is that of an exchange.
     """
     if address.startswith(_EXCHANGES):
         raise Refused(
@@ -78,9 +79,9 @@ def split_address(address: str, capabilities: Iterable[str] = ()) -> tuple[str, 
 
 
 def prefixed(name: str) -> tuple[str, Kind] | None:
-    """Read a name that begins as an address does which says its kind; return None for any other name.
+    """Return the name and the kind of a name with a prefix that says its kind; None for any other name.
 
-    Dialects that have names of queues, and no addresses, carry such an address as a name.
+    Dialects that have names of queues in place of addresses carry such an address as a name.
     """
     for prefix, kind in _PREFIXES:
         if name.startswith(prefix):
@@ -96,13 +97,13 @@ def _parsed(address: str) -> Address:
 
 
 def usual_kind(name: str) -> Kind:
-    """Return the kind that a name has when nothing else decides."""
+    """Return the kind of a name when nothing else decides it."""
     return "topic" if name.startswith(_TOPIC_NAMES) else "queue"
 
 
 def is_made_up(name: str) -> bool:
-    """Return whether the broker, or our client, made up the name of a node that is there for one link or connection.
+    """Return whether the broker or our client made up `name` for a node that lasts as long as one link or connection.
 
-    When such a node is gone, nobody waits for a message to it.
+    Once such a node is gone, nobody waits for messages to it.
     """
     return _MADE_UP.fullmatch(name) is not None

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from ._peer import Peer
 
 MOST_WAITING: Final = 1000
-"""Answers that wait on one link; a request beyond that is refused."""
+"""Answers that may wait on one link; then requests are refused."""
 MOST_OCTETS: Final = 1_048_576
-"""Octets of all answers that wait on one connection; with more, a request is refused."""
+"""Octets of all answers that may wait on one connection; then requests are refused."""
 
 
 class Answers:
-    """Those that go out on one link."""
+    """The answers that wait to be sent on one link."""
 
     def __init__(self, peer: Peer, link: SenderLink) -> None:
         self._peer = peer
@@ -32,26 +32,26 @@ class Answers:
 
     @property
     def full(self) -> bool:
-        """Whether no further request is to be carried out, because too many answers wait."""
+        """Whether too many answers wait, so that further requests must be refused."""
         return len(self._waiting) >= MOST_WAITING or self._peer.unread_octets >= MOST_OCTETS
 
     def add(self, answer: bytes) -> None:
-        """Add one; `send` sends it."""
+        """Add an encoded answer; `send` sends it."""
         self._waiting.append(answer)
         self._peer.unread_octets += len(answer)
 
     def send(self) -> None:
-        """Send those that there is credit and room for."""
+        """Send the answers that there is credit and room for."""
         link, waiting = self._link, self._waiting
         while waiting and link.attached and link.sendable and not self._peer.full:
             answer = waiting.popleft()
             self._peer.unread_octets -= len(answer)
             try:
                 link.send(answer, settled=True)
-            except LocalProtocolError as error:  # larger than the peer takes
+            except LocalProtocolError as error:  # the answer exceeds the peer's max-message-size
                 link.detach(closed=True, error=Error(Symbol("amqp:link:message-size-exceeded"), str(error)))
 
     def clear(self) -> None:
-        """Drop them: the link is over."""
+        """Drop all answers, because the link is over."""
         self._peer.unread_octets -= sum(map(len, self._waiting))
         self._waiting.clear()

@@ -1,9 +1,9 @@
-"""The broker that users hold: it listens, lets peers in, negotiates, and ends in order.
+"""The broker that users hold: it listens, accepts and negotiates connections, and shuts down in order.
 
     listener ──> TLS ──> Negotiation ──> Engine + Pump ──events──> Peer ──> links ──> Router: queues and topics
 
-What speaks (accepting, negotiating, pumping) stays apart from what is spoken about: nodes know no protocol, so every
-dialect that the registry learns is served by the same queues, on the same port.
+Connections and nodes are kept apart: nodes know no protocol, so the same queues, at the same port, serve every dialect
+that is registered.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _log = logging.getLogger("amqp10.broker")
 
 
 def _shown(tls: TLSSettings) -> tuple[ssl.SSLContext, bytes | None]:
-    """Return the context of a server, and what its certificate is to SCRAM-PLUS, where that can be known.
+    """Return a server's TLS context, and its certificate's channel binding for SCRAM-PLUS; None: it cannot be known.
 
     Raises:
         TypeError: `tls` has another type.
@@ -87,113 +87,126 @@ def _shown(tls: TLSSettings) -> tuple[ssl.SSLContext, bytes | None]:
 class Broker:
     """A broker in this process, in memory or with a store: for development, tests and small services.
 
-    In memory, messages end with it, durable ones too: it takes the header and says in no answer that it keeps anything.
+    Without a store all messages, durable ones too, end with the broker. It accepts the durable header without promising
+    to keep anything.
 
         async with Broker(queues=["orders"], topics=["news"]) as broker:
             async with Connection(broker.url) as connection: ...
 
-    **Addresses.** An unknown address is made when a link attaches to it (`auto_create`): a topic if the address
-    begins with `topic.` or `topic://`, or the terminus has the capability "topic"; else a queue. Declared names are
-    what they were declared as. A dynamic terminus gets a node of its own that ends with its link; a target
-    without address (the anonymous terminus) takes messages to wherever each says in `to`.
+    **Addresses.** An unknown address is created when a link attaches to it (`auto_create`): as a topic if the address
+    begins with `topic.` or `topic://`, or the terminus has the capability "topic"; otherwise as a queue. Declared names
+    keep
+    their declared kind. A dynamic terminus gets a node of its own that ends with its link. A target without an address
+    (the
+    anonymous terminus) sends each message to the address in its `to`.
 
-    **Queues** give each message to one consumer, in turn among those that have credit; with distribution-mode "copy"
-    a receiver only looks. Released messages come back to their place; so do those that are modified, or were held by
-    a link that is lost, and these count as failed attempts (`delivery_count`). Rejected ones go to the `dead_letter`
-    queue, with the reason in their message annotations `x-opt-dead-letter-...`.
+    **Queues** give each message to one consumer, in turn among those that have credit. With distribution-mode "copy" a
+    receiver only browses. Released messages return to their place. So do messages that were modified, or held by a lost
+    link; these count as failed attempts (`delivery_count`). Rejected messages go to the `dead_letter` queue, with the
+    reason
+    in their message annotations `x-opt-dead-letter-...`.
 
-    **Streams** are queues that nothing is taken from: receivers read from the offset that they name by `StreamOffset`,
-    each at its own pace, any number of times. What is too old or too much, by the arguments they were declared with,
-    goes from the beginning.
+    **Streams** are queues that keep what was read: each receiver reads from the offset that it names by `StreamOffset`,
+    at
+    its own pace, any number of times. The oldest messages are dropped by the age and size limits in the stream's
+    arguments.
 
-    **Exchanges** give a copy to each queue that is bound to them, by routing key or headers: senders reach them by
-    `/exchanges/NAME/KEY`, or by `/exchanges/NAME` with the key as each message's subject. What no queue is bound for is
-    released, back to its sender. Peers declare and bind, those of 1.0 by RabbitMQ's management (`amqp10.rabbitmq`).
+    **Exchanges** give a copy to each queue that is bound to them, by routing key or headers. Senders reach them by
+    `/exchanges/NAME/KEY`, or by `/exchanges/NAME` with the key as each message's subject. A message without a matching
+    binding is released, back to its sender. Peers declare and bind exchanges; those of 1.0 use RabbitMQ's management
+    (`amqp10.rabbitmq`).
 
-    **Topics** give a copy to each subscription. It ends with its link, unless it is durable: then it stays for the next
-    link of that name and container, as long as its expiry policy says. Several links can share one.
+    **Topics** give a copy to each subscription. A subscription ends with its link, unless it is durable: then it waits
+    for
+    the next link of the same name and container, as long as its expiry policy says. Several links can share one.
 
     **A store** is a file that keeps queues, topics, durable subscriptions and durable messages. A durable message is
-    accepted when it is on the disk, and what is gone from a queue is gone from there before anyone is told: the broker
-    may be killed at any time. Messages that are not durable, and dynamic nodes, are in memory as ever. Messages that
-    consumers held when it was killed count as failed attempts. While the file cannot be written, a full disk for one,
-    connections are cut and new ones refused (`amqp:resource-limit-exceeded`), until it can.
+    accepted once it is on the disk, and its removal is on the disk before any peer is told of it: the broker may be
+    killed
+    at any time. Other messages and dynamic nodes stay in memory. Messages that consumers held when the broker was
+    killed
+    count as failed attempts. While the file cannot be written, for example because the disk is full, connections are
+    cut
+    and new ones refused (`amqp:resource-limit-exceeded`).
 
-    **Limits.** A full queue stops granting credit; what is on its way is still taken, nothing is dropped. A topic
-    is full when one of its subscriptions is, one that nobody takes from just now among them: see
-    `max_subscription_timeout`.
+    **Limits.** A full queue grants no credit; it still takes messages in flight and drops nothing. A topic is full when
+    one of its subscriptions is, even one without a link: see `max_subscription_timeout`.
 
     Args:
-        host, port: where to listen; port 0 for any that is free, host None for no TCP at all.
-        users: name -> password, for PLAIN and SCRAM, or a `User` with permissions. An empty mapping: nobody may come
-            in. As soon as one user is a `User`, peers that are not listed, by ANONYMOUS or a certificate, may do
-            nothing; a user with only a password may do everything.
-        users_file: users in a JSON file, beside `users`; see `amqp10.broker.read_users`.
+        host, port: where to listen. Port 0 is any free port; with host None the broker does not listen on TCP.
+        users: name -> password for PLAIN and SCRAM, or a `User` with permissions. With an empty mapping nobody can log
+            in. A user with only a password may do everything. But if any user is a `User`, peers that are not listed
+            (ANONYMOUS, or a certificate) may do nothing.
+        users_file: further users in a JSON file; see `amqp10.broker.read_users`.
         authorize: a function that decides in place of permissions: (user, action, name, virtual host) -> bool.
-        tokens: the keys of tokens that peers show, at `$cbs` or to log in; None: tokens count for nothing.
-        scram_iterations: of the keys that are derived of passwords: how much a login costs a client, and a thief of
-            what goes by on the network each try to guess.
-        anonymous: let peers in without a name, by ANONYMOUS or without SASL. None: where there are no users, nor
-            client certificates, and then on loopback only.
-        allow_insecure: offer PLAIN beyond loopback without TLS too, where everybody on the way can read the password;
-            for clients that have no SCRAM.
-        tls: a `TLS` or any `ssl.SSLContext` for the server's side; TCP is then TLS only, which peers begin with or ask
-            for by AMQP's header (§5.2.1). Where it asks for client certificates, the names in these may log in by
-            EXTERNAL. With a `TLS` SCRAM-PLUS is offered, too; which certificate a context shows cannot be known.
-        certificate_name: which part of a client's certificate is that name: "CN", its common name; "email", "DNS" or
-            "URI", its alternative name of that kind; "subject", all of its subject, "CN=ann,O=example" for one. A
-            certificate that has no such part, or several, is nobody's.
-        virtual_hosts: names, "/" among them, which clients get who name none. Each has queues, topics and exchanges of
-            its own; `queues`, `topics`, `exchanges` and `bindings` are those of "/". A client that asks for another
-            one is refused. Their facts are those of `virtual_host(name)`; those of the broker itself are of "/".
-        websocket: answer WebSockets (ws://, or wss:// with `tls`) at the same TCP port, at any path.
-        websocket_origins: the web pages that may use it, "https://app.example" for instance, "*" for all. Browsers say
-            which page asks. A request without an origin, or with the host and port that it is for, is let in.
-        path: a Unix socket to listen on, too.
-        store: the file that keeps what is durable, made if it is not there; None for memory only. One broker at a time.
-            Each virtual host but "/" has a file of its own beside it, with its name at the end: "broker.db.staging".
-        queues, topics: names to begin with; a mapping gives each queue the arguments that RabbitMQ knows, such as
-            {"events": {"x-queue-type": "stream", "x-max-age": "7D"}}.
-        exchanges: name -> type ("direct", "fanout", "topic", "headers") to begin with, beside `amq.direct` and so on.
-        bindings: (exchange, binding key, queue) to begin with; the queues are made if need be.
-        azure: entities of Azure Service Bus and Event Hubs, in the virtual host "/"; see `amqp10.broker.azure`. With a
-            store all that is in them is kept, durable or not. No other nodes are made on demand then.
-        dialects: the names of those that it speaks, the one to answer strangers with first; None for all.
-        auto_create: make nodes on demand.
-        dead_letter: the queue of messages that nobody could take; None for none.
-        dead_letter_expired: expired messages go there too, instead of being dropped.
-        max_delivery_count: failed attempts after which a message goes there too; None for no limit.
+        tokens: the keys of tokens that peers put at `$cbs` or log in with; None: no token is valid.
+        scram_iterations: iterations for keys derived from passwords. More of them make each login cost the client more,
+            and each guess cost an eavesdropper more.
+        anonymous: let peers in without a name, by ANONYMOUS or without SASL. None: only on loopback, and only without
+            users and client certificates.
+        allow_insecure: offer PLAIN without TLS also beyond loopback, for clients without SCRAM. Everybody on the
+            network path can read the password.
+        tls: a `TLS` or an `ssl.SSLContext` of a server. TCP is then only for TLS, from the first octet or requested by
+            AMQP's TLS header (§5.2.1). If client certificates are required, their names may log in by EXTERNAL. A `TLS`
+            also offers SCRAM-PLUS; of an `ssl.SSLContext` the certificate is not known.
+        certificate_name: the part of a client's certificate that is its name: "CN" (common name); "email", "DNS" or
+            "URI" (alternative name of that kind); "subject" (the whole subject, such as "CN=ann,O=example"). A
+            certificate without this part, or with several of it, gives no name.
+        virtual_hosts: the names of all virtual hosts, including "/", which clients get that name no other. Each has
+            queues, topics and exchanges of its own; `queues`, `topics`, `exchanges` and `bindings` are those of "/". A
+            client that asks for an unknown one is refused. `virtual_host(name)` shows each; the broker's own facts are
+            those of "/".
+        websocket: accept WebSockets (ws://, or wss:// with `tls`) at the same TCP port, at any path.
+        websocket_origins: origins of web pages that may connect, such as "https://app.example"; "*" for all. A request
+            without an origin, or whose origin is the host and port that it goes to, is always accepted.
+        path: a Unix socket to listen on as well.
+        store: the file that keeps what is durable, created if it does not exist; None: memory only. Only one broker may
+            use it at a time. Each virtual host but "/" has its own file beside it, with its name at the end:
+            "broker.db.staging".
+        queues, topics: names to create at the start. A mapping gives each queue its arguments in RabbitMQ's words, such
+            as {"events": {"x-queue-type": "stream", "x-max-age": "7D"}}.
+        exchanges: name -> type ("direct", "fanout", "topic", "headers") to create at the start, besides `amq.direct`
+            and the like.
+        bindings: (exchange, binding key, queue) to create at the start; missing queues are created, too.
+        azure: entities of Azure Service Bus and Event Hubs, in the virtual host "/"; see `amqp10.broker.azure`. A store
+            then keeps all their messages, durable or not, and no other nodes are created on demand.
+        dialects: the names of the dialects to speak; the first one answers unknown protocol headers. None: all.
+        auto_create: create nodes on demand.
+        dead_letter: the queue of messages that nobody could take; None: there is no such queue.
+        dead_letter_expired: move expired messages there too, instead of dropping them.
+        max_delivery_count: failed attempts after which a message moves there, too; None: no limit.
         max_queue_messages, max_queue_bytes: when a queue is full.
-        max_subscription_timeout: seconds that a subscription, or what a link that can be resumed held, is kept without
-            a link at most, whatever it asked for, as the answer to its attach says; None for as long as it asks.
-        transaction_timeout: seconds after which a transaction that was not discharged is rolled back, so that a peer
-            that forgot it does not hold its messages for ever; None for no limit.
-        duplicate_ids: how many ids each node remembers of messages that name one in their application property
-            `_AMQ_DUPL_ID`, as on Artemis: what is sent again is accepted and dropped. A store remembers the ids of
-            messages that are still there. None for taking every message.
-        check_user_id: refuse messages whose `user_id` is not the name that their sender logged in with, or cannot be
-            told. None: where clients have names: where there are users, or certificates, but not with `azure`, for
-            Service Bus does not look. False: take what bridges pass on that others sent.
-        max_message_size: the largest message that is taken, bytes.
-        max_connections: how many peers at once that have opened. None: as many as leave a tenth of the file
-            descriptors that the process may have when the broker is made; connections in memory have none, and do not
-            count then.
-        limits: what else peers may take up; None for the defaults.
+        max_subscription_timeout: the most seconds to keep a subscription, or what a resumable link held, without a
+            link. It overrides what the peer asked for; the answer to the attach says so. None: as long as the peer
+            asks.
+        transaction_timeout: seconds after which an undischarged transaction is rolled back, so that a peer that forgot
+            it does not hold its messages forever; None: no limit.
+        duplicate_ids: how many ids each node remembers of messages with the application property `_AMQ_DUPL_ID`, as
+            Artemis does: a message with a remembered id is accepted and dropped. A store keeps the ids of messages that
+            are still there. None: take every message.
+        check_user_id: refuse messages whose `user_id` cannot be read, or is not the name that their sender logged in
+            with. None: check if there are users or certificates, except with `azure`, because Service Bus does not
+            check. False: accept messages that bridges pass on for other users.
+        max_message_size: the most bytes a message may have.
+        max_connections: the most open connections. None: 90 % of the file descriptors the process may have when the
+            broker is made; connections in memory, which need no descriptor, are then not counted.
+        limits: further limits on what peers may use; None: the defaults.
         credit: messages that one sender may send ahead.
-        idle_timeout: seconds of silence after which a peer is given up; None for never.
+        idle_timeout: seconds of silence after which a peer is given up; None: never.
         handshake_timeout: seconds that a peer has from connecting to its open.
-        close_timeout: seconds that leaving waits for peers to close, too.
-        container_id: the broker's name in its open; None for one that is made up.
-        properties: what it says there, too; RabbitMQ's clients want a "product", RabbitMQ, a "version" and a "node".
+        close_timeout: seconds to wait, when the block is left, for peers to close.
+        container_id: the broker's container-id in its open; None: a random one.
+        properties: further properties of its open. RabbitMQ's clients expect a "product" "RabbitMQ", a "version" and a
+            "node".
 
     Raises:
         OSError: the file of users cannot be read.
-        ValueError: it is no such file; without users, and with a host that is not loopback, nobody said that everyone
-            may come in; or a limit that lets nothing through.
-        Unsupported: WebSockets need a package that is not installed; or there is no such dialect.
+        ValueError: an argument is invalid, or a file of users is malformed, or the host is not loopback and neither
+            `users` nor `anonymous` says who may connect.
+        Unsupported: a package for WebSockets is not installed, or there is no such dialect.
     """
 
-    # Made by `async with`, for they need an event loop.
+    # Set on entering, because they need an event loop.
     _background: anyio.CancelScope
     _shield: anyio.CancelScope
     _opener: int
@@ -335,7 +348,7 @@ class Broker:
             tokens,
             service=partial(NamespaceLinks, namespace, max_message_size) if namespace is not None else None,
         )
-        # Loaded here, and not in the time that the first peer has for its handshake.
+        # Loaded here, so that the first peer's handshake need not wait for it.
         spoken = [dialect(name) for name in (dialects if dialects is not None else dialect_names())]
         if not spoken:
             raise ValueError("dialects must name one or more dialects, or be None for all, not an empty sequence")
@@ -357,11 +370,12 @@ class Broker:
     # Opening
 
     async def __aenter__(self) -> Self:
-        """Listen.
+        """Start to listen.
 
         Raises:
-            OSError: the address cannot be listened on.
-            StoreError: the store is in use, damaged, or no store; or has another kind of node of a name than declared.
+            OSError: an address cannot be listened on.
+            StoreError: the store is in use or damaged or not a store, or it keeps a declared name as another kind of
+                node.
 
         Cancelling: nothing is left open.
         """
@@ -374,8 +388,9 @@ class Broker:
         except BaseException:
             self._close_stores()
             raise
-        # Cancelling the block must reach neither the background, which has connections to close, nor the waiting for
-        # it: the first has a shield of its own, the second a scope around the group, shut while closing.
+        # Cancelling the block must neither reach the background, which still has connections to close, nor end the
+        # waiting for it. So the background has a shield of its own, and a scope around the group is shielded while
+        # closing.
         self._opener = anyio.get_current_task().id
         self._background = anyio.CancelScope(shield=True)
         self._shield = anyio.CancelScope()
@@ -407,7 +422,7 @@ class Broker:
             raise
 
     def _room_changed(self, store: Store, router: Router) -> None:
-        """Stop senders while the disk has little room, so that receivers can make some; or let them go on."""
+        """Stop senders while the disk has little room, so that receivers can free some; or let senders go on."""
         if router.block("disk", store.short):
             self._door.blocked_or_not()
         told = f"senders are stopped: {store.short}" if store.short is not None else "senders may go on"
@@ -420,7 +435,7 @@ class Broker:
                 closing.callback(store.close)
 
     async def _run(self, *, task_status: TaskStatus[None]) -> None:
-        """Run everything that the broker does in the background."""
+        """Run the background tasks of the broker."""
         try:
             with self._background:
                 async with anyio.create_task_group() as tasks:
@@ -442,7 +457,7 @@ class Broker:
             self._alarm.set()
 
     async def _keep_time(self) -> None:
-        """Wake at the earliest alarm: end what has expired, write what is due, and stop or resume senders."""
+        """Run what is due at each alarm: expire, write, and stop or resume senders."""
         while True:
             self._alarm = anyio.Event()
             deadlines = []
@@ -458,10 +473,10 @@ class Broker:
             with anyio.move_on_at(min((each for each in deadlines if each is not None), default=math.inf)):
                 await self._alarm.wait()
 
-    # Coming in without a port
+    # Connecting without a port
 
     def open_stream(self) -> ByteStream:
-        """Open a connection in memory and return the client's end of it, as bare bytes.
+        """Open a connection in memory, and return the client's end as a byte stream.
 
         Raises:
             RuntimeError: the broker is not running.
@@ -476,8 +491,8 @@ class Broker:
         """Make a client connection in memory, to be opened by `async with`; no port is needed.
 
         Args:
-            url: for the credentials in it, where there are users.
-            settings: as for `amqp10.Connection`.
+            url: only the credentials in it are used.
+            settings: those of `amqp10.Connection`.
 
         Raises:
             RuntimeError: the broker is not running.
@@ -486,42 +501,42 @@ class Broker:
 
         return Connection.over(self.open_stream(), url, secure=True, **settings)
 
-    # Taking nothing for a while
+    # Blocking
 
     def block(self, reason: str = "blocked") -> None:
-        """Take no messages from now on, as a broker does that is short of memory or disk.
+        """Take no messages from now on, like a broker that is short of memory or disk.
 
-        Senders get no credit, and what older AMQPs send without asking waits. Clients of 0-9-1 are told by
-        `connection.blocked`. Receivers go on; what is on its way in AMQP 1.0 is still taken.
+        Senders get no credit, and input from older dialects, which have no credit, waits unread. Clients of 0-9-1 get
+        `connection.blocked`. Receivers go on. Messages in flight in AMQP 1.0 are still taken.
 
         Args:
-            reason: for those who are told one.
+            reason: for peers whose dialect can carry one.
         """
         for router in self._routers.values():
             router.block("user", reason)
         self._door.blocked_or_not()
 
     def unblock(self) -> None:
-        """Take messages again; but not while memory or the disk is short (`BrokerLimits.memory`, `disk_free`)."""
+        """Take messages again, unless memory or the disk is short (`BrokerLimits.memory`, `disk_free`)."""
         for router in self._routers.values():
             router.block("user", None)
         self._door.blocked_or_not()
 
     @property
     def blocked(self) -> str | None:
-        """Why it takes no messages at present; None: it does."""
+        """The reason why no messages are taken now; None: they are taken."""
         return self._router.blocked
 
-    # Changing who may come in
+    # Changing users and certificates
 
     def replace_users(self, users: Mapping[str, str | StoredKeys | User]) -> int:
-        """Take these users in place of those it has had; return how many connections are closed by that.
+        """Replace all users; return how many connections are closed by that.
 
-        Closed (`amqp:connection:forced`) are those of users who are gone, or may do other things now; a user whose
-        password alone has changed stays connected. Connections in memory are the application's own, and go on.
+        Connections of users who were removed, or whose permissions changed, are closed (`amqp:connection:forced`).
+        Users whose password alone changed stay connected, and so do connections in memory.
 
         Raises:
-            ValueError: it was made without users: whether peers have names is decided then.
+            ValueError: the broker was made without users, so that its peers have no names.
         """
         access = self._access
         if access.users is None:
@@ -530,11 +545,11 @@ class Broker:
         return self._door.replace_users(access.authenticator(), partial(may_the_same, before, access.users))
 
     def replace_certificate(self, tls: TLSSettings) -> None:
-        """Show another certificate to those who connect from now on; connections that are there go on.
+        """Show another certificate to new connections; open connections go on.
 
         Raises:
-            OSError, ValueError: a file cannot be read, or is no certificate; it was made without TLS; or clients must
-                show certificates with one of both and not with the other.
+            OSError, ValueError: a file cannot be read or has no certificate; or the broker was made without TLS, or
+                with another demand for client certificates.
         """
         context, end_point = _shown(tls)
         if self._external is not (context.verify_mode != ssl.CERT_NONE):
@@ -550,7 +565,7 @@ class Broker:
 
     @property
     def azure(self) -> AzureControls:
-        """What a test does with the emulator of Azure: it moves the clock, and brings about faults.
+        """The controls of the emulator of Azure for tests: moving the clock, causing faults.
 
         Raises:
             LookupError: this broker does not emulate Azure.
@@ -561,10 +576,10 @@ class Broker:
 
     @property
     def url(self) -> str:
-        """Where to connect to: TCP if it listens there, else the Unix socket.
+        """The URL to connect to: that of TCP if it listens there, otherwise that of the Unix socket.
 
         Raises:
-            LookupError: it listens nowhere, or not yet; `connect` needs no URL.
+            LookupError: it does not listen, or not yet; `connect` needs no URL.
         """
         if not self._entrance.urls:
             raise LookupError("the broker does not listen: use connect()")
@@ -572,15 +587,15 @@ class Broker:
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """All of them."""
+        """All URLs to connect to."""
         return self._entrance.urls
 
     @property
     def websocket_url(self) -> str:
-        """Where WebSockets connect to, ws:// or wss://; any path will do.
+        """The URL for WebSockets, ws:// or wss://; any path will do.
 
         Raises:
-            LookupError: it answers none, or not yet.
+            LookupError: it accepts no WebSockets, or not yet.
         """
         for url in self._entrance.urls:
             if url.startswith("ws"):
@@ -589,21 +604,21 @@ class Broker:
 
     @property
     def connections(self) -> int:
-        """Peers that have opened and are still there."""
+        """The number of open connections."""
         return self._door.opened
 
     @property
     def refused_logins(self) -> int:
-        """Logins that were refused since it began; its log says where each came from."""
+        """Logins refused since the broker began; its log says where each came from."""
         return self._door.refused_logins
 
     @property
     def unroutable(self) -> int:
-        """Messages that went nowhere and whose sender could not be told, for it had settled them."""
+        """Messages that reached no node and were sent settled, so that their senders could not be told."""
         return sum(router.unroutable for router in self._routers.values())
 
     def virtual_host(self, name: str) -> VirtualHost:
-        """Return one of its virtual hosts, as it is now.
+        """Return a virtual host.
 
         Raises:
             KeyError: no virtual host has that name.
@@ -612,29 +627,29 @@ class Broker:
 
     @property
     def quarantine(self) -> Quarantine:
-        """Messages of "/" that could not be handled, set aside with the reason: list, read, release or drop them."""
+        """The messages of "/" that could not be handled, each with the reason: list, read, release or drop them."""
         return self._usual.quarantine
 
     @property
     def queues(self) -> tuple[QueueFacts, ...]:
-        """All queues as they are now, temporary ones included; subscriptions are with their topics."""
+        """All queues, including temporary ones; the queues of subscriptions are with their topics."""
         return self._usual.queues
 
     @property
     def topics(self) -> tuple[TopicFacts, ...]:
-        """All topics as they are now."""
+        """All topics."""
         return self._usual.topics
 
     def queue(self, name: str, virtual_host: str = USUAL) -> QueueFacts:
-        """Return the queue of that name as it is now.
+        """Return the queue of that name.
 
         Raises:
-            KeyError: no queue has that name.
+            KeyError: no queue or virtual host has that name.
         """
         return self._hosts[virtual_host].queue(name)
 
     def topic(self, name: str) -> TopicFacts:
-        """Return the topic of that name as it is now.
+        """Return the topic of that name.
 
         Raises:
             KeyError: no topic has that name.
@@ -643,11 +658,11 @@ class Broker:
 
     @property
     def exchanges(self) -> tuple[ExchangeFacts, ...]:
-        """All exchanges as they are now, the default one and `amq.direct` and the like among them."""
+        """All exchanges, including the default one and `amq.direct` and the like."""
         return self._usual.exchanges
 
     def exchange(self, name: str) -> ExchangeFacts:
-        """Return the exchange of that name as it is now.
+        """Return the exchange of that name.
 
         Raises:
             KeyError: no exchange has that name.
@@ -659,10 +674,10 @@ class Broker:
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stop listening, close all connections (`amqp:connection:forced`), and end.
+        """Stop listening, and close all connections (`amqp:connection:forced`).
 
         Raises:
-            LocalProtocolError: another task than the one that opened the broker closes it. Connections are cut.
+            LocalProtocolError: the broker was opened by another task. Connections are cut.
 
         Cancelling: is not noticed; it takes `close_timeout` seconds at most, then transports are cut.
         """
@@ -684,7 +699,7 @@ class Broker:
             await self._stop()
 
     async def _stop(self) -> None:
-        """End the background. What it raises for one cause is that cause."""
+        """End the background tasks, and raise their error if there is one."""
         self._shield.shield = True
         self._entrance.remove_socket()
         self._background.cancel()

@@ -1,4 +1,4 @@
-"""A broker's settings in a file, TOML or JSON: the arguments of `Broker` by their names."""
+"""The settings of a broker in a TOML or JSON file: the arguments of `Broker` by their names."""
 
 from __future__ import annotations
 
@@ -67,17 +67,17 @@ _WORDS: Final[Mapping[type, str]] = {
 
 
 def read_config(path: str | PathLike[str]) -> dict[str, Any]:
-    """Return the arguments of `Broker` that a file says: `Broker(**read_config("broker.toml"))`.
+    """Return the arguments of `Broker` in a file: `Broker(**read_config("broker.toml"))`.
 
-    It is TOML; JSON if its name ends in ".json". Its keys are the names of the arguments. Tables are `users`, by name,
-    with "password", "password_file" or "keys", "permissions" by virtual host, "administrator" and "impersonator"; `tls`
-    with "certificate", "key", "ca", or "pkcs12", and "password_file"; `queues`, by name, with their arguments;
-    `exchanges`, name to type; `limits`, as `BrokerLimits`. `bindings` is a list of tables with "exchange", "key" and
-    "queue". Paths are relative to the folder of the file.
+    The file is TOML, or JSON if its name ends in ".json". Its keys are the names of the arguments. These are tables:
+    `users`, by name, with "password", "password_file" or "keys", "permissions" by virtual host, "administrator" and
+    "impersonator"; `tls` with "certificate", "key", "ca", or "pkcs12", and "password_file"; `queues`, by name, with
+    their arguments; `exchanges`, from name to type; `limits`, like `BrokerLimits`. `bindings` is a list of tables with
+    "exchange", "key" and "queue". Paths are relative to the folder of the file.
 
     Raises:
-        OSError: a file cannot be read.
-        ValueError: it is no such file; the message says the line, or the key, and repeats no secret.
+        OSError: the file cannot be read.
+        ValueError: the file is malformed; the message names the line or the key, and contains no secret.
     """
     return _File(Path(path)).arguments()
 
@@ -121,7 +121,7 @@ class _File:
         except UnicodeDecodeError as error:
             line = octets[: error.start].count(b"\n") + 1
             raise ValueError(f"{self._path}: line {line}: not UTF-8") from None
-        except ValueError as error:  # which says the line, and of the text no more than a character
+        except ValueError as error:  # The message names the line, and quotes at most one character of it.
             raise ValueError(f"{self._path}: {error}") from None
         except RecursionError:
             raise ValueError(f"{self._path}: nested too deeply") from None
@@ -133,7 +133,7 @@ class _File:
         return ValueError(f"{self._path}: {where}: {rule}")
 
     def _check(self, said: Any, kinds: Mapping[str, type | tuple[type, ...]], where: str) -> None:
-        """Refuse a table with other keys, or values of other kinds."""
+        """Check that a table has only the keys in `kinds`, with values of those types."""
         if not isinstance(said, dict):
             raise self._wrong(where, f"must be a table, not {type(said).__name__}")
         for name, value in said.items():
@@ -142,7 +142,7 @@ class _File:
                 raise self._wrong(f"{key:.160}", f"unknown key; the known keys are {', '.join(kinds)}")
             kind = kinds[name]
             allowed = kind if isinstance(kind, tuple) else (kind,)
-            # True is an int to Python.
+            # In Python a bool is an int.
             if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
                 words = " or ".join(_WORDS[each] for each in allowed)
                 raise self._wrong(key, f"must be {words}, not {type(value).__name__}")

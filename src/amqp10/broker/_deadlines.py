@@ -1,4 +1,4 @@
-"""What is due when, so that the passing of time visits nothing else."""
+"""Deadlines, sorted so that only what is due is visited."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Deadlines(Generic[T]):
 
     def __init__(self) -> None:
         self._times: dict[T, float] = {}
-        self._heap: list[tuple[float, int, T]] = []  # with deadlines that do not count any more
+        self._heap: list[tuple[float, int, T]] = []  # may still have deadlines that were replaced
         self._numbers = itertools.count()
 
     def set(self, thing: T, deadline: float | None) -> None:
-        """Let a thing be due then; None: never."""
+        """Set the deadline of a thing; None removes it."""
         if deadline is None:
             self._times.pop(thing, None)
         else:
@@ -29,21 +29,21 @@ class Deadlines(Generic[T]):
             heapify(self._heap)
 
     def hasten(self, thing: T, deadline: float) -> None:
-        """Let a thing be due then, unless it is due before."""
+        """Set the deadline of a thing, unless it has an earlier one."""
         known = self._times.get(thing)
         if known is None or deadline < known:
             self.set(thing, deadline)
 
     @property
     def first(self) -> float | None:
-        """The first of all deadlines; None without any deadline."""
+        """The earliest deadline; None: there is no deadline."""
         heap = self._heap
         while heap and self._times.get(heap[0][2]) != heap[0][0]:
             heappop(heap)
         return heap[0][0] if heap else None
 
     def take(self, now: float) -> list[T]:
-        """Return what is due by now, the first one first; it has no deadline then."""
+        """Remove and return the things that are due at `now`, the earliest first."""
         due = []
         while (first := self.first) is not None and first <= now:
             thing = heappop(self._heap)[2]

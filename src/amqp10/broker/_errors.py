@@ -7,10 +7,10 @@ from ..types import Symbol
 
 
 class Refused(Exception):
-    """An address leads nowhere, or not so; `error` is what to tell the peer.
+    """The broker refuses a peer's request; `error` is what to tell the peer.
 
     Args:
-        reply_code: for dialects that have codes, and a finer one than the condition's.
+        reply_code: for dialects with reply codes, where the condition alone would give a coarser one.
     """
 
     def __init__(self, condition: str, description: str, *, reply_code: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What peers may take up of a broker, so that none of them keeps the others from it; values only."""
+"""How much of a broker peers may use, so that none of them keeps the others from it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 SESSIONS: Final = 256
 SESSIONS_IN_AZURE: Final = 5000
 LONGEST_KEY: Final = 255
-"""Octets of a routing key or a binding key that is matched: what the older AMQPs can say."""
+"""The most octets of a routing key or binding key that is matched: what the older dialects can carry."""
 LOW_WATERMARK: Final = 0.8
-"""How much of `memory` may be in use when senders may go on."""
+"""The part of `memory` in use at which stopped senders may go on."""
 HARD_LIMIT: Final = 1.25
-"""How much of `memory` may be in use, by what was on its way when senders were stopped, before messages are refused."""
+"""The part of `memory` in use at which even messages in flight are refused."""
 
 _BY_USER: Final = ("connections", "link_octets", "nodes", "exchanges", "bindings", "arguments", "memory")
 _OPTIONAL: Final = {"memory", "sessions", *(f"{each}_by_user" for each in _BY_USER)}
@@ -27,44 +27,42 @@ _OPTIONAL: Final = {"memory", "sessions", *(f"{each}_by_user" for each in _BY_US
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLimits:
-    """What peers may take up of a broker; what is beyond is refused to who asks for it, and nobody else notices.
+    """How much of a broker peers may use. A request beyond a limit is refused, and other peers do not notice.
 
-    The page "Limits" of the documentation says what peers see of each, in each dialect.
+    The page "Limits" of the documentation says how each dialect tells the peer.
 
     Attributes:
-        handshakes: connections that have not opened yet, TLS and WebSocket handshakes among them; never more than half
-            of the file descriptors that the process may have. Of more, the oldest of the address that has the most is
-            cut off.
-        handshakes_by_address: the same, of one address; those of a Unix socket count as one.
-        sessions: sessions (channels) of one connection; None: 256, and 5000 with `Broker(azure=...)`, as in Azure, for
-            some SDKs have one for each link.
+        handshakes: connections that have not opened yet, including TLS and WebSocket handshakes; never more than half
+            of the file descriptors that the process may have. Beyond that, the oldest one from the address with the
+            most is cut.
+        handshakes_by_address: the same, from one address; all peers of a Unix socket count as one address.
+        sessions: sessions (channels) of one connection. None: 256, but with `Broker(azure=...)` 5000, as in Azure,
+            because some SDKs use one for each link.
         links: links (consumers, producers) of one connection.
-        link_octets: octets of what all sessions and links of one connection say of themselves: termini with their
-            filters, properties, capabilities, and the maps of deliveries that links are resumed with.
+        link_octets: octets that all sessions and links of one connection declare: termini with their filters,
+            properties, capabilities, and unsettled maps.
         link_octets_by_user: the same, of all connections of one user; None: four times `link_octets`.
-        connections_by_user: connections of one user that have opened; None: nine tenths of
-            `Broker(max_connections=...)`.
+        connections_by_user: open connections of one user; None: 90 % of `Broker(max_connections=...)`.
         nodes: queues, topics and subscriptions of the broker.
-        nodes_by_connection: of these, those that one connection made and that are still there.
-        nodes_by_user: those that one user's connections made; None: half of `nodes`.
+        nodes_by_connection: those that one connection created and that still exist.
+        nodes_by_user: those that the connections of one user created; None: half of `nodes`.
         exchanges: exchanges of the broker.
         exchanges_by_user: those that one user declared; None: half of `exchanges`.
         bindings: bindings of the broker.
         bindings_by_user: those that one user made; None: half of `bindings`.
-        bindings_by_queue: bindings that lead to one queue, topic or exchange.
+        bindings_by_queue: bindings to one queue, topic or exchange.
         arguments: octets of the encoded arguments of one queue, exchange or binding.
-        all_arguments: the same, of all of them together that peers declared.
-        arguments_by_user: of these, those that one user declared; None: half of `all_arguments`.
-        name: octets of an address, of a link's name and of a container id.
-        kept_links: links of one user that can be resumed and are not attached; of more, the one that has waited
-            longest ends.
-        memory: octets of all messages in memory at which senders are stopped, until a fifth of it is free again; None
-            for any number.
-        memory_by_user: of these, those that one user sent, at which this user's senders are stopped; None: half of
-            `memory`.
+        all_arguments: the same, of all that peers declared.
+        arguments_by_user: the same, of all that one user declared; None: half of `all_arguments`.
+        name: octets of an address, of a link's name and of a container-id.
+        kept_links: resumable links of one user that are detached; beyond that, the one that has waited longest ends.
+        memory: octets of all messages in memory at which senders are stopped, until a fifth of it is free again; None:
+            no limit.
+        memory_by_user: octets of the messages that one user sent at which this user's senders are stopped; None: half
+            of `memory`.
         disk_free: octets. If the store has less room, on its disk and within its file, senders are stopped until there
-            is a tenth more; 0: they never are.
-        idle_timeout: seconds; a peer that asks for a shorter one is refused.
+            is a tenth more. 0: they are never stopped.
+        idle_timeout: seconds; a peer that asks for a shorter idle time-out is refused.
     """
 
     handshakes: int = 1000
@@ -104,10 +102,10 @@ class BrokerLimits:
             raise ValueError(f"BrokerLimits(sessions=...) must be 65535 or less, not {self.sessions}")
 
     def most_sessions(self, azure: bool) -> int:
-        """Return how many sessions one connection may have.
+        """Return the most sessions that one connection may have.
 
         Args:
-            azure: the broker is a namespace of Azure.
+            azure: whether the broker emulates Azure.
         """
         if self.sessions is not None:
             return self.sessions
@@ -115,21 +113,21 @@ class BrokerLimits:
 
 
 class Account:
-    """What one user has taken up in one virtual host, by whatever connections, and what of it there may be.
+    """What one user uses in one virtual host through all connections, and the limits on it.
 
     Args:
-        on_turn: called when it is time to stop the user's senders, or to let them go on.
+        on_turn: called when the user's senders are to be stopped or to go on.
 
     Attributes:
-        nodes: the queues, topics and subscriptions that it made and that are still there.
-        most_nodes: how many these may be.
-        look_for_idle: the router's own mark: when to look for those of them that nobody uses.
-        exchanges, bindings: how many it made that are still there.
-        arguments: octets of the arguments of what it declared and is still there.
-        said: octets of what the sessions and links of its connections say of themselves.
-        held: octets of memory that the messages take which it sent, about.
-        blocked: why its senders are stopped; None: they are not.
-        reason: why they are stopped when they are.
+        nodes: the queues, topics and subscriptions that the user created and that still exist.
+        most_nodes: how many of them there may be.
+        look_for_idle: the router's time from which to look again for unused ones.
+        exchanges, bindings: how many the user made that still exist.
+        arguments: octets of the arguments of what the user declared and still exists.
+        said: octets that the sessions and links of the user's connections declare.
+        held: octets of memory that the messages sent by the user take, approximately.
+        blocked: the reason why the user's senders are stopped; None: they are not.
+        reason: that reason, whether they are stopped or not.
     """
 
     held: int
@@ -153,19 +151,19 @@ class Account:
         self.reason: str = f"messages of {self._whose} take {self._most} octets of memory or more"
 
     def check_nodes(self) -> None:
-        """Refuse one more node than the user may have.
+        """Check that the user may create one more node.
 
         Raises:
-            Refused: it has as many.
+            Refused: the user has reached the limit.
         """
         check_count(f"queues, topics and subscriptions of {self._whose}", len(self.nodes), self.most_nodes)
 
     def check_exchanges(self) -> None:
-        """Refuse one more exchange; see `check_nodes`."""
+        """Check that the user may declare one more exchange; see `check_nodes`."""
         check_count(f"exchanges of {self._whose}", self.exchanges, self._most_exchanges)
 
     def check_bindings(self) -> None:
-        """Refuse one more binding; see `check_nodes`."""
+        """Check that the user may make one more binding; see `check_nodes`."""
         check_count(f"bindings of {self._whose}", self.bindings, self._most_bindings)
 
     def check_arguments(self, octets: int) -> None:
@@ -173,7 +171,7 @@ class Account:
         check_count(f"octets of all arguments of {self._whose}", self.arguments + octets - 1, self._most_arguments)
 
     def check_said(self, octets: int) -> None:
-        """Check that `octets` more of what sessions and links say may be kept; see `check_nodes`."""
+        """Check that sessions and links may declare `octets` more; see `check_nodes`."""
         check_count(f"octets of what sessions and links of {self._whose} say", self.said + octets - 1, self._most_said)
 
     @property
@@ -182,11 +180,11 @@ class Account:
 
     @property
     def exhausted(self) -> bool:
-        """Its messages take so much that not even those are taken that were on their way when it was stopped."""
+        """Whether the messages take too much memory, so that even those in flight are refused."""
         return self._most is not None and self.held > self._most * HARD_LIMIT
 
     def hold(self, octets: int) -> None:
-        """Count `octets` more of memory for messages of the user; less, if it is negative."""
+        """Count `octets` more of memory for messages of the user; a negative number counts less."""
         self.held += octets
         if self._due:
             self._on_turn(self)
@@ -198,7 +196,7 @@ class Account:
         return self.held <= self._most * LOW_WATERMARK if self.blocked is not None else self.held >= self._most
 
     def turn(self) -> bool:
-        """Stop the user's senders, or let them go on, if it is time; return whether that changed anything."""
+        """Stop the user's senders or let them go on, if either is due; return whether that changed."""
         if not self._due:
             return False
         self.blocked = self.reason if self.blocked is None else None
@@ -206,11 +204,11 @@ class Account:
 
 
 class Maker:
-    """A connection that makes nodes.
+    """A connection that creates nodes.
 
     Attributes:
-        nodes: those that it made and that are still there.
-        account: its user's; None for a connection without a user.
+        nodes: those that it created and that still exist.
+        account: its user's account; None: it has no user.
     """
 
     def __init__(self) -> None:
@@ -223,10 +221,10 @@ def _or_half(said: int | None, of: int) -> int:
 
 
 def check_key(key: str) -> None:
-    """Refuse a binding key that is longer than any routing key that is matched.
+    """Check that a binding key is no longer than any routing key that is matched.
 
     Raises:
-        Refused: it is.
+        Refused: the key is longer.
     """
     octets = len(key.encode(errors="surrogatepass"))
     if octets > LONGEST_KEY:
@@ -234,21 +232,21 @@ def check_key(key: str) -> None:
 
 
 def check_name(what: str, name: str, most: int) -> None:
-    """Refuse a name that is too long.
+    """Check that a name has at most `most` octets.
 
     Raises:
-        Refused: it is.
+        Refused: the name is longer.
     """
     if len(name) * 4 > most and (octets := len(name.encode(errors="surrogatepass"))) > most:
         raise Refused("amqp:invalid-field", f"{what} must have at most {most} octets, not {octets}")
 
 
 def check_count(what: str, there: int, most: int) -> None:
-    """Refuse one more of what there may be `most` of.
+    """Check that there is room for one more of what there may be `most` of.
 
     Raises:
-        Refused: `amqp:resource-limit-exceeded`: there are that many. In 0-9-1 it is what RabbitMQ says of its
-            limits, which ends the channel and not the connection.
+        Refused: `amqp:resource-limit-exceeded`. In 0-9-1 the reply code is RabbitMQ's for its limits, which ends the
+            channel and not the connection.
     """
     if there >= most:
         raise Refused(

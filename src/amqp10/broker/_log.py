@@ -1,7 +1,7 @@
 """What the broker writes to the logger `amqp10.broker`: events for operators, and faults of its own code.
 
-Text is for people; the same stands in fields of the record. What one link or one timer raises is logged, and everybody
-else goes on.
+The text is for people; fields of the record repeat it for programs. An error of one link or timer is logged, and does
+not disturb the others.
 """
 
 from __future__ import annotations
@@ -14,22 +14,23 @@ from typing import Any, Final
 from ..net import visible
 
 DeadLetterObserver = Callable[[str, str, bytes, str], None]
-"""Is told of each dead letter: the system ("amqp", "servicebus"), the queue, the encoded message, and the condition, or
-else the reason."""
+"""Called for each dead letter with the system ("amqp", "servicebus"), the queue, the encoded message, and the condition
+or, without one, the reason.
+"""
 
 dead_letter_observers: Final[list[DeadLetterObserver]] = []
-"""What telemetry has here for the brokers of the process."""
+"""Observers of telemetry, called by all brokers of the process."""
 
 _log = logging.getLogger("amqp10.broker")
-_traced: set[object] = set()  # places in the code whose traceback is in the log
+_traced: set[object] = set()  # places in the code whose traceback was logged
 
 
 def notice(event: str, level: int, text: str, **fields: Any) -> None:
-    """Log what happened.
+    """Log an event.
 
     Args:
         event: its name, the record's field `amqp_event`.
-        text: for people; control characters in it are escaped, for parts of it are a peer's words.
+        text: for people; control characters are escaped, because parts of it come from peers.
         fields: further fields of the record, without their prefix `amqp_`.
     """
     if _log.isEnabledFor(level):
@@ -47,7 +48,7 @@ def report(what: str, error: Exception) -> None:
 
 
 def attempt(what: str, act: Callable[..., object], *arguments: object) -> None:
-    """Call `act`, and report what it raises."""
+    """Call `act`, and log what it raises."""
     try:
         act(*arguments)
     except Exception as error:

@@ -1,6 +1,6 @@
-"""What links and the management node need of the connection that they belong to, and what every peer is told.
+"""What links and the management node need of their connection, and the terms for every peer.
 
-`LinkTaker` is what all links have in common on which a peer takes messages of a node.
+`LinkTaker` is the base of all links on which a peer takes messages of a node.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ MESSAGE_TOO_LARGE = Symbol("amqp:link:message-size-exceeded")
 
 @dataclass(frozen=True, slots=True)
 class PeerTerms:
-    """What the broker says to every peer: limits of connections, sessions and links.
+    """The terms that the broker offers every peer: limits of connections, sessions and links.
 
     Attributes:
-        rights_of: what a user may do in a virtual host.
-        virtual_hosts: those that are there; None: there is one, and all names mean it.
-        tokens: which tokens count; None: none do.
-        service: makes what serves links that do not lead to the broker's own nodes, in the usual virtual host.
+        rights_of: returns what a user may do in a virtual host.
+        virtual_hosts: the virtual hosts by name; None: there is only one, which every name means.
+        tokens: the rules for tokens; None: no token is valid.
+        service: makes what serves the links in the usual virtual host that do not lead to the broker's own nodes.
     """
 
     connection: ConnectionTerms
@@ -55,16 +55,16 @@ class Peer(ABC):
 
     Attributes:
         engine: the connection's engine.
-        wake: writes the engine's output soon; cheap.
-        number: no other connection of the process has it.
-        maker: counts the nodes that the connection makes.
-        transactions: those that are not discharged, by their ids.
-        end_of_pass: what links have put off until all events of the pass are seen.
+        wake: has the engine's output written soon; cheap.
+        number: unique among the connections of the process.
+        maker: counts the nodes that the connection creates.
+        transactions: the undischarged transactions by id.
+        end_of_pass: what links have put off until all events of the pass are handled.
         open_transactions: the transactions of all peers, with their deadlines.
-        link_journal: records links that can be resumed; None where there is no store.
-        rights: what it may do, as soon as it has opened.
-        tokens: those that it has shown; None where the broker takes none.
-        unread_octets: of the answers to its requests that wait until it gives credit.
+        link_journal: records resumable links; None: there is no store.
+        rights: what the peer may do, once it has opened.
+        tokens: the tokens that the peer has put; None: the broker takes no tokens.
+        unread_octets: octets of the answers to its requests that wait for credit.
     """
 
     engine: Engine
@@ -87,7 +87,7 @@ class Peer(ABC):
     @property
     @abstractmethod
     def blocked(self) -> str | None:
-        """The reason why the broker takes no messages of this peer at present; None if it does."""
+        """The reason why messages of this peer are not taken now; None: they are taken."""
 
     @property
     @abstractmethod
@@ -96,22 +96,22 @@ class Peer(ABC):
 
     @abstractmethod
     def end_link(self, link: Link, error: Error) -> None:
-        """Detach a link for a reason that the peer is told."""
+        """Detach a link with an error."""
 
     @abstractmethod
     def transaction(self, txn_id: object) -> LocalTransaction | None:
-        """Return the transaction of that id, if it takes work."""
+        """Return the transaction of that id if it can take more work, otherwise None."""
 
     @abstractmethod
     def posts_in_part(self, txn_id: bytes) -> bool:
-        """Return whether a message of that transaction is still coming in."""
+        """Return whether a message of that transaction has arrived only in part."""
 
     @abstractmethod
     def claims_another_user(self, payload: bytes) -> Error | None:
-        """Return the error for a message that says it is somebody else's, where that is checked; else None.
+        """Return the error for a message whose user-id is another user's, if that is checked; otherwise None.
 
         Raises:
-            DecodeError: it is malformed.
+            DecodeError: the message is malformed.
         """
 
     @abstractmethod
@@ -119,12 +119,12 @@ class Peer(ABC):
         """Carry out a request of the peer, and return its answer.
 
         Raises:
-            Refused: the request makes no sense, or the peer may not ask for that.
+            Refused: the request is invalid, or the peer may not make it.
         """
 
 
 class LinkTaker(Taker, LinkOwner):
-    """A link that takes messages as long as it has credit, and its peer reads."""
+    """A link that takes messages while it has credit and its peer reads."""
 
     def __init__(self, peer: Peer, link: SenderLink) -> None:
         self._peer = peer
@@ -132,7 +132,7 @@ class LinkTaker(Taker, LinkOwner):
         self._largest = (link.remote.max_message_size if link.remote is not None else None) or None
 
     def ready(self) -> bool:
-        # A peer that does not read fills its window or its output, and is then left alone until it does.
+        # A peer that does not read fills its window or its output, and then gets nothing until it reads.
         link = self._link
         return link.sendable and not self._peer.full and link.attached
 
@@ -152,7 +152,7 @@ class LinkTaker(Taker, LinkOwner):
         self._detach(error)
 
     def _detach(self, error: Error) -> None:
-        """End the link for a reason that the peer is told."""
+        """Detach the link with an error."""
         if self._link.attached:
             self._link.detach(closed=True, error=error)
             self._peer.wake()

@@ -1,7 +1,7 @@
-"""The quarantine: messages that the broker could not handle, set aside so that nobody else has to wait behind them.
+"""The quarantine: messages that the broker could not handle, set aside so that they do not block their queues.
 
-What a message makes the broker raise is a fault of the broker. It costs that one message its place in its queue, and
-nobody a connection: the message is kept here, with the reason, until an operator releases or drops it.
+An exception that a message causes in the broker is a fault of the broker. It must cost only that message its place in
+the queue, and no connection: the message is kept here with the reason until an operator releases or drops it.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ _log = logging.getLogger("amqp10.broker")
 
 MOST_MESSAGES: Final = 10_000
 MOST_BYTES: Final = 64 * 1024 * 1024
-"""Messages, and their encoded bytes, that a quarantine keeps. Beyond that the oldest go; the newest always stays."""
+"""How much a quarantine keeps before it drops the oldest messages. The newest always stays."""
 
 _LONGEST_REASON: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedMessage:
-    """A message that was set aside.
+    """A message in quarantine.
 
     Attributes:
-        number: names it in the quarantine; never used again.
-        node: the name of the queue it was in, or was to come into.
+        number: its number in the quarantine, never used again.
+        node: the name of the queue that it was in or on its way to.
         time: when it was set aside (UTC).
-        reason: type and text of the exception that it caused.
+        reason: the type and text of the exception that it caused.
         payload: the encoded message, as it was in the queue.
         message_format: 0 for a standard AMQP message (§3.2).
-        durable: it survives the broker, where there is a store.
+        durable: whether a store keeps it.
     """
 
     number: int
@@ -53,11 +53,11 @@ class QuarantinedMessage:
 
 
 class QuarantineJournal(ABC):
-    """Keeps the durable messages of a quarantine, so that they survive the broker; told at once, in the same pass."""
+    """Keeps the durable messages of a quarantine. It is told of each change in the same pass."""
 
     @abstractmethod
     def added(self, message: QuarantinedMessage) -> None:
-        """Record that a durable message was set aside; its queue has forgotten it in the same pass."""
+        """Record that a durable message was set aside; its queue forgot it in the same pass."""
 
     @abstractmethod
     def removed(self, message: QuarantinedMessage) -> None:
@@ -68,14 +68,13 @@ Release = Callable[[QuarantinedMessage, "Node | None", "str | None"], None]
 
 
 class Quarantine:
-    """The messages that a broker has set aside, the oldest first: iterate over it, or take one by its number.
+    """The messages in quarantine, oldest first: iterate over it, or take one by its number.
 
-    It is bounded: beyond 10,000 messages or 64 MiB the oldest are dropped, with a warning in the log. The newest is
-    always kept, whatever its size. What comes back from a store is not counted, and stays until somebody releases or
-    drops it.
+    Beyond 10,000 messages or 64 MiB the oldest are dropped, with a warning in the log; the newest always stays,
+    whatever its size. Messages restored from a store are not counted, and stay until somebody releases or drops them.
 
     Attributes:
-        journal: told of durable messages that come and go; None where there is no store.
+        journal: records durable messages that come and go; None: there is no store.
     """
 
     journal: QuarantineJournal | None = None
@@ -106,45 +105,45 @@ class Quarantine:
         return iter(list(self._messages.values()))
 
     def __getitem__(self, number: int) -> QuarantinedMessage:
-        """Return the message with that number.
+        """Return the message of that number.
 
         Raises:
-            KeyError: no message in the quarantine has that number.
+            KeyError: the quarantine has no message of that number.
         """
         return self._messages[number]
 
     @property
     def size(self) -> int:
-        """The encoded size of all messages in it."""
+        """The encoded size of all messages in the quarantine."""
         return self._size
 
     def release(self, number: int, to: str | None = None) -> None:
-        """Put a message back into its queue, at the end, as if it came now; its failed attempts are forgotten.
+        """Put a message back at the end of its queue as if it were new; its failed attempts are forgotten.
 
-        If it causes the same fault again, it is set aside again, under a new number.
+        If it causes the same fault again, it is set aside again under a new number.
 
         Args:
-            number: of the message.
-            to: the address where it is to go instead, such as "errors" or "/exchanges/NAME/KEY"; made if need be.
+            number: the number of the message.
+            to: another address to send it to, such as "errors" or "/exchanges/NAME/KEY"; created if it does not exist.
 
         Raises:
-            KeyError: there is no message of that number.
-            ValueError: the queue is gone or full, or the address leads nowhere; the message stays here.
+            KeyError: the quarantine has no message of that number.
+            ValueError: the queue is gone or full, or the address is unknown. The message stays here.
         """
         message = self._messages[number]
         self._release(message, self._nodes.get(number), to)
-        if number in self._messages:  # it may have been set aside again, and as the oldest have made room for itself
+        if number in self._messages:  # it may have been set aside again, and then dropped as the oldest
             self._remove(message)
 
     def drop(self, number: int) -> None:
-        """Forget a message.
+        """Drop a message.
 
         Raises:
-            KeyError: there is no message of that number.
+            KeyError: the quarantine has no message of that number.
         """
         self._remove(self._messages[number])
 
-    # What the broker asks for
+    # For the broker
 
     def set_aside(
         self,
@@ -156,11 +155,12 @@ class Quarantine:
         durable: bool = False,
         node: Node | None = None,
     ) -> QuarantinedMessage:
-        """Take a message that caused `error`; whoever had it forgets it.
+        """Set a message aside because of `error`; the caller forgets it.
 
         Args:
-            name: of the node that it was in.
-            node: that node itself, where it is there: a subscription is no address, so only this finds it again.
+            name: the name of the node that it was in.
+            node: the node itself, if it exists. A subscription has no address, so its name alone would not find it
+                again.
         """
         reason = f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
         moment = datetime.fromtimestamp(self._wall(), UTC)
@@ -177,7 +177,7 @@ class Quarantine:
         return message
 
     def restore(self, message: QuarantinedMessage) -> None:
-        """Take what the journal had kept of the broker before, or could not restore; in order of number."""
+        """Add a message that a store kept or could not restore, in the order of numbers."""
         self._add(message)
 
     def _add(self, message: QuarantinedMessage) -> None:

@@ -1,4 +1,4 @@
-"""Links to a node that answers: requests come in on one, their answers go out on another of the same session."""
+"""Links to a node that answers: requests come in on one link, answers go out on another link of the same session."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from ._peer import Peer
 
     CarryOut = Callable[[Message, bytes | None], Message]
-    """Does what a request says, and returns the answer; in the transaction that has this id, or in none."""
+    """Carries out a request and returns the answer; the second argument is the id of its transaction, or None."""
 
 CREDIT: Final = 100
 
 
 class RequestLinks:
-    """Those of one connection, to any number of nodes."""
+    """All request and response links of one connection, to any number of nodes."""
 
     def __init__(self, peer: Peer, max_message_size: int | None) -> None:
         self._peer = peer
@@ -36,11 +36,11 @@ class RequestLinks:
 
     @property
     def links(self) -> Iterable[Link]:
-        """Those that are attached."""
+        """The attached links."""
         return (*self._requests, *self._responses)
 
     def attach(self, link: Link, node: str, carry_out: CarryOut) -> None:
-        """Attach a link to a node, which `carry_out` does the work of."""
+        """Attach a link to a node whose requests `carry_out` handles."""
         remote = link.remote
         assert remote is not None
         takes = isinstance(link, ReceiverLink)
@@ -61,7 +61,7 @@ class RequestLinks:
             link.flow(CREDIT)
 
     def responses_for(self, session: Session, node: str, reply_to: object) -> _Responses | None:
-        """Return the link for the answer to a request, if possible the one that it names; None if there is no link."""
+        """Return the link for an answer, preferably the one with `reply_to`; None: there is no such link."""
         found = [
             each
             for each in self._responses.values()
@@ -70,13 +70,13 @@ class RequestLinks:
         return min(found, key=lambda each: each.reply_to != reply_to, default=None)
 
     def ready(self, session: Session | None = None) -> None:
-        """Go on: the window of a session, or the output, has room again."""
+        """Send what waits, because a session's window or the output has room again; None: any session's."""
         for link, responses in self._responses.items():
             if session is None or link.session is session:
                 responses.ready()
 
     def end(self, link: Link) -> bool:
-        """Remove a link that has ended; return whether it was one of them."""
+        """Remove a link that ended; return whether it was one of these links."""
         responses = self._responses.pop(link, None)
         if responses is not None:
             responses.answers.clear()
@@ -84,11 +84,11 @@ class RequestLinks:
 
 
 class _Responses(LinkOwner):
-    """A link that answers go out on.
+    """A link on which answers go out.
 
     Attributes:
-        answers: those that wait.
-        reply_to: where the peer has its end, by its word for it, which Azure's clients leave at the node's.
+        answers: the answers that wait.
+        reply_to: the address of the peer's end; Azure's clients use that of the node.
     """
 
     def __init__(self, peer: Peer, link: SenderLink, node: str) -> None:
@@ -110,7 +110,7 @@ class _Responses(LinkOwner):
 
 
 class _Requests(LinkOwner):
-    """A link that requests come in on."""
+    """A link on which requests come in."""
 
     def __init__(self, links: RequestLinks, peer: Peer, link: ReceiverLink, node: str, carry_out: CarryOut) -> None:
         self._links = links
@@ -130,14 +130,15 @@ class _Requests(LinkOwner):
                 accepted = ACCEPTED if txn_id is None else TransactionalState(txn_id, ACCEPTED)
                 link.settle(delivery, refusal or accepted)
             elif refusal is not None and (transaction := self._peer.transaction(txn_id)) is not None:
-                # Its sender does not hear of it, and the transaction may not be committed without it (§4.4.4.1).
+                # The peer does not see the refusal, and the transaction must not be committed without this message
+                # (§4.4.4.1).
                 transaction.failed = refusal.error
         if link.attached and link.credit <= CREDIT // 2:
             link.flow(CREDIT)
         self._peer.wake()
 
     def _take(self, payload: bytes, txn_id: bytes | None) -> Rejected | None:
-        """Carry out a request, whose answer says whether it could be done; return why it is not taken, or None."""
+        """Carry out a request, and queue its answer; return the refusal of a request that cannot be answered."""
         try:
             request = Message.decode(payload)
             request.check()

@@ -1,6 +1,6 @@
-"""Addresses: which node a name means, when one is made, and where messages go that nobody could take.
+"""The router: which node an address means, when a node is created, and where undeliverable messages go.
 
-The router also ends each pass: nodes that changed are noted in it, and `flush` runs each of them once.
+It also ends each pass: changed nodes are noted in it, and `flush` runs each of them once.
 """
 
 from __future__ import annotations
@@ -53,29 +53,29 @@ if TYPE_CHECKING:
 
 
 RETRY = 1.0
-"""Seconds until expiring goes on after something in it failed."""
+"""Seconds until expiring is tried again after an error."""
 
 MANAGEMENT = "$management"
-"""The node of the AMQP management draft, which this broker has not."""
+"""The node of the AMQP management draft, which this broker does not have."""
 
 
 _MEMORY = "memory"
-"""The name under which senders are stopped for lack of memory; `Broker.block` has another."""
+"""The name under which the router blocks for lack of memory; `Broker.block` uses another."""
 _IDLE_PAUSE = 1.0
-"""Seconds between two looks for nodes that nobody uses, where there is no room for more and there were few."""
+"""The pause between two searches for unused nodes when there is no room for more and few were found."""
 
 
 class NameSpace(Protocol):
-    """What addresses mean where they are more than names, of nodes that the router has or has not."""
+    """The meaning of addresses that are more than names, such as Azure's."""
 
     def name_of(self, address: str) -> str:
         """Return the name of the node that an address means."""
 
     def restore(self, owner: str, key: str, content: bytes) -> None:
-        """Take back a record from a store; records come in the order of their owners and keys.
+        """Restore a record from a store; records come in the order of their owners and keys.
 
         Raises:
-            Exception: the record is not one that this object wrote, or cannot be read.
+            Exception: this object did not write the record, or cannot read it.
         """
 
     def keep(self, store: Journal) -> None:
@@ -83,19 +83,19 @@ class NameSpace(Protocol):
 
 
 class Timed(Protocol):
-    """Something for which time passes."""
+    """Something that ends or changes with time."""
 
     def expire(self, now: float) -> float | None:
-        """Let end what is to end by now; return when the next is to."""
+        """Expire what is due at `now`; return when the next part is due, or None."""
 
 
 class Journal(TopologyJournal, SubscriptionJournal, BranchJournal):
-    """A store, as what is kept in it sees it.
+    """A store, as its contents see it.
 
     Attributes:
         quarantine: records the messages in quarantine.
-        links: records links that can be resumed.
-        failure: why the last commit failed; None if it did not.
+        links: records resumable links.
+        failure: the error of the last commit; None: it succeeded.
     """
 
     quarantine: QuarantineJournal
@@ -108,40 +108,40 @@ class Journal(TopologyJournal, SubscriptionJournal, BranchJournal):
 
     @abstractmethod
     def records(self, owner: str) -> Records:
-        """Return what keeps records of something with that name, which no other such thing has."""
+        """Return the records kept under the unique name `owner`."""
 
     @abstractmethod
     def fits(self, octets: int) -> bool:
-        """Return whether messages of `octets` octets fit; count them if they do."""
+        """Return whether messages of `octets` octets fit; if they do, count them."""
 
     @abstractmethod
     async def wait_durable(self) -> None:
-        """Wait until all that was recorded so far is on the disk."""
+        """Wait until everything recorded so far is on the disk."""
 
 
 class Router:
-    """All nodes of one broker.
+    """All nodes of one virtual host.
 
     Attributes:
-        nodes: by name.
-        topology: the exchanges, and what binds them.
-        auto_create: nodes are made on demand.
-        check_user_id: messages are refused that say they are somebody else's.
-        unroutable: messages that came for no node and whose sender could not be told, for they were sent
-            settled; malformed ones count too.
-        subscriptions: those that outlive their links, or are shared.
-        peers: what peers may take up.
-        maker: the connection whose events are being handled; what is made is its own, and limited. None for the broker.
-        links: those that can be resumed.
-        transactions: those that are open, of all peers.
-        name_space: what addresses mean; None: no more than they say.
-        quarantine: messages that could not be handled.
-        blocked: why no messages are taken at present; None: they are. `block` changes it.
-        held: octets of all messages in memory, about.
-        exhausted: so many that none is taken, not even what was on its way when senders were stopped.
-        store: where what is durable is kept; None for nowhere.
-        next_expiry: when the next message, subscription, link or transaction dies; `on_alarm` is called when that comes
-            to be sooner than it was.
+        nodes: the nodes by name.
+        topology: the exchanges and their bindings.
+        auto_create: whether nodes are created on demand.
+        check_user_id: whether messages with another user's user-id are refused.
+        unroutable: messages that reached no node and were sent settled, so that their senders could not be told;
+            malformed ones included.
+        subscriptions: those that outlive their links or are shared.
+        peers: the limits on what peers use.
+        maker: the connection whose events are being handled; new nodes count as its own. None: the broker itself.
+        links: the resumable links.
+        transactions: the open transactions of all peers.
+        name_space: the meaning of addresses; None: they are names.
+        quarantine: the messages that could not be handled.
+        blocked: the reason why no messages are taken; None: they are taken. `block` changes it.
+        held: octets of all messages in memory, approximately.
+        exhausted: whether they are so many that even messages in flight are refused.
+        store: keeps what is durable; None: there is no store.
+        next_expiry: when the next message, subscription, link or transaction expires; `on_alarm` is called when that
+            becomes earlier.
     """
 
     def __init__(
@@ -164,9 +164,9 @@ class Router:
         self.maker: Maker | None = None
         self.held: int = 0
         self.exhausted: bool = False
-        self._reasons: dict[str, str] = {}  # for taking no messages, by who says so
+        self._reasons: dict[str, str] = {}  # reasons for taking no messages, by who blocks
         self._accounts: weakref.WeakValueDictionary[str, Account] = weakref.WeakValueDictionary()  # by user
-        self._accounts_due: dict[Account, None] = {}  # those whose senders are to be stopped, or to go on
+        self._accounts_due: dict[Account, None] = {}  # those whose senders are to be stopped or to go on
         self._look_for_idle = -math.inf
         self._topics: dict[Topic, None] = {}
         self.nodes: dict[str, Node] = {}
@@ -194,7 +194,7 @@ class Router:
         self.prepared: PreparedBranches = PreparedBranches()
         self.transactions: OpenTransactions = OpenTransactions(clock, self.alarm, self.quarantine, transaction_timeout)
         self.store: Journal | None = None
-        self._queues: dict[Queue, None] = {}  # with the subscriptions
+        self._queues: dict[Queue, None] = {}  # subscriptions included
         self.name_space: NameSpace | None = None
 
     def begin_with(
@@ -204,10 +204,10 @@ class Router:
         exchanges: Mapping[str, str],
         bindings: Iterable[tuple[str, str, str]],
     ) -> None:
-        """Make what a broker begins with: names, exchanges by their types, and (exchange, key, queue).
+        """Create the initial queues, topics, exchanges (by type) and bindings (exchange, key, queue).
 
         Raises:
-            Refused: one of them cannot be, or is there as something else.
+            Refused: one of them is invalid, or exists as another kind.
         """
         for name in queues:
             arguments = queues[name] if isinstance(queues, Mapping) else {}
@@ -225,15 +225,15 @@ class Router:
     # Addresses
 
     def declare(self, name: str, kind: Kind) -> Node:
-        """Make a node, or find it if it is there and of that kind.
+        """Create a node, or return the existing node of that name and kind.
 
         Raises:
-            Refused: it is there and of the other kind, the name is empty or too long, or there are too many nodes.
+            Refused: a node of the other kind has the name, the name is empty or too long, or there are too many nodes.
         """
         if not name:
             raise Refused("amqp:invalid-field", "an address must not be empty")
         if name == self._dead_letter_name and kind == "topic":
-            # A topic keeps nothing: dead letters would be lost in silence.
+            # A topic keeps nothing, so dead letters would be lost unnoticed.
             raise Refused("amqp:precondition-failed", f"{name!r} is the queue of dead letters, not a topic")
         node = self.nodes.get(name)
         if node is None:
@@ -247,10 +247,10 @@ class Router:
         return node
 
     def declare_queue(self, name: str, terms: QueueDeclaration, owner: object | None = None) -> Queue:
-        """Make a queue by somebody's terms. It is not there yet.
+        """Create a queue that does not exist yet, by the terms of its declaration.
 
         Raises:
-            Refused: its arguments make no sense, or there are too many nodes.
+            Refused: its arguments are invalid, or there are too many nodes.
         """
         self.make_room(name)
         settings = self._queue_settings(name)
@@ -267,7 +267,7 @@ class Router:
         return queue
 
     def adopt(self, node: Node) -> None:
-        """Add a node that somebody else made.
+        """Add a node that was created elsewhere.
 
         Raises:
             Refused: another node has the name.
@@ -286,20 +286,20 @@ class Router:
         rights: Rights = EVERYTHING,
         action: Action | None = None,
     ) -> Node:
-        """Return the node that an address means, made if need be and allowed (`on_demand`).
+        """Return the node that an address means; it is created if it is missing and may be (`on_demand`).
 
-        Only a receiver can create `$management` (AMQP management draft): if a sender created it, the sender would
-        believe that somebody answers. A missing node under one of the broker's own names, or under the name of a
-        temporary node, is never made again: it is gone, with whoever had it.
+        Only a receiver can create `$management` (AMQP management draft): a sender that created it would believe that
+        somebody answers. A missing node under a reserved name, or under the name of a temporary node, is never created:
+        it is gone, with its owner.
 
         Args:
-            rights: of who asks; to make a node it has to be allowed to configure it.
-            action: what it means to do with the node. Nodes for replies are for all who know the address to write to,
-                and for their owner to read.
+            rights: of the peer; to create a node it needs the right to configure it.
+            action: what the peer wants to do with the node. Everybody who knows the address of a node for replies may
+                write to it, and only its owner may read from it.
 
         Raises:
-            Refused: the node is missing and not made on demand, it is of another kind than asked for, or who asks
-                may not do that.
+            Refused: the node is missing and not created, or is of another kind than asked for, or the peer lacks the
+                right.
         """
         name, kind = split_address(address, capabilities)
         name = self.name_of(name)
@@ -327,9 +327,9 @@ class Router:
     def temporary(
         self, capabilities: Iterable[str] = (), owner: object | None = None, rights: Rights = EVERYTHING
     ) -> Node:
-        """Make a node with a name of our choice, for a dynamic terminus; whoever asked for it deletes it.
+        """Create a node with a random name, for a dynamic terminus; whoever asked for it deletes it.
 
-        Others than the owner may send to it, and not receive from it.
+        Only the owner may receive from it; others may send to it.
 
         Raises:
             Refused: the owner may not configure nodes of such a name.
@@ -344,10 +344,10 @@ class Router:
         return node
 
     def make_room(self, name: str) -> None:
-        """Look whether there is room for one more queue, topic or subscription, before a peer makes it.
+        """Check that a peer may create one more queue, topic or subscription.
 
-        If not, queues and topics end that peers made on demand and nobody uses: nothing is in them, and
-        no link, binding or declaration says that anyone counts on them.
+        If there is no room, queues and topics that peers created on demand and nobody uses are deleted: they are empty,
+        and no link, binding or declaration refers to them.
 
         Raises:
             Refused: the name is too long, or there is no room.
@@ -367,7 +367,7 @@ class Router:
             account.check_nodes()
 
     def _end_idle(self, nodes: Iterable[object], most: int) -> float:
-        """End those of the nodes that nobody uses; return when to look again: not for each that is to be made."""
+        """Delete those of `nodes` that nobody uses; return the time before which it is not worth searching again."""
         idle = [node for node in nodes if isinstance(node, Node) and self._idle(node)]
         for node in idle:
             self.delete(node)
@@ -378,7 +378,7 @@ class Router:
         return len(self._queues) + len(self._topics)
 
     def _idle(self, node: Node) -> bool:
-        """Return whether a peer made it on demand, and nobody would notice that it is gone."""
+        """Return whether a peer created the node on demand and nobody would miss it."""
         if (
             isinstance(node, Subscription)
             or node.maker is None
@@ -425,7 +425,7 @@ class Router:
             self.name_space.keep(store)
 
     def delete(self, node: Node) -> None:
-        """End a node, with what is in it; its links are detached with `amqp:resource-deleted`."""
+        """Delete a node with its messages; its links are detached with `amqp:resource-deleted`."""
         if self.nodes.get(node.name) is node:
             del self.nodes[node.name]
             self.topology.changed(node.name)
@@ -486,19 +486,19 @@ class Router:
             "set_aside": self._set_aside,
             "dead_letter": self._dead_letters.take,
             "dead_letter_expired": self._dead_letter_expired,
-            # The dead-letter queue keeps what it has: a message has nowhere to go from there.
+            # The dead-letter queue has no limit, because its messages have nowhere else to go.
             "max_delivery_count": self._max_delivery_count if name != self._dead_letter_name else None,
         }
 
     def durability(self, terminus: Source | Target, *, subscription: bool, resumable: bool) -> TerminusDurability:
-        """Return what of a terminus survives the broker (§3.5.5): what was asked for, as far as a store keeps it.
+        """Return what of a terminus survives the broker (§3.5.5): what its peer asked for, if a store keeps it.
 
         Args:
-            subscription: it is that of a subscription which is kept.
-            resumable: what its link holds unsettled is kept.
+            subscription: whether the terminus is that of a kept subscription.
+            resumable: whether the unsettled deliveries of its link are kept.
 
         Raises:
-            EncodeError: the source of a subscription has something that cannot be said again, and so not be kept.
+            EncodeError: the source of a subscription cannot be encoded, and so not be kept.
         """
         if self.store is None or terminus.durable == "none":
             return "none"
@@ -509,11 +509,11 @@ class Router:
         return "configuration" if subscription else "none"
 
     def route(self, address: str, payload: bytes, *, on_demand: bool = True, rights: Rights = EVERYTHING) -> Route:
-        """Route a message by the address that its sender names: to a node, or through an exchange to any number.
+        """Route a message by the address that its sender names: to a node, or through an exchange to several.
 
         Raises:
-            Refused: there is no such exchange or node, and none is made; or nobody may send to it.
-            DecodeError: the message has to be read for it, and cannot be.
+            Refused: there is no such exchange or node and it is not created, or nobody may send to it.
+            DecodeError: the routing depends on the message, which cannot be read.
         """
         route = self.topology.remembered.by_address.get((address, on_demand))
         if route is not None:
@@ -528,7 +528,7 @@ class Router:
         elif on_demand:
             route = Route((self.resolve(address, rights=rights),), None, "")
         else:
-            # In dialects with exchanges a name is a key of the default exchange, which may lead nowhere.
+            # In dialects with exchanges a name is a key of the default exchange, which may reach no queue.
             route = topology.route(topology.exchanges[""], split_address(address)[0], payload)
         topology.remember(address, on_demand, route)
         return route
@@ -538,12 +538,12 @@ class Router:
         return name if self.name_space is None else self.name_space.name_of(name)
 
     def name_by(self, key: str) -> str:
-        """Return the queue name of a key of the default exchange: the key, or the name in an address that it spells."""
+        """Return the name of the queue for a key of the default exchange, which may be a name or an address."""
         said = None if key in self.nodes else prefixed(key)
         return key if said is None else said[0]
 
     def ways(self, exchange: Exchange | None, key: str, payload: bytes) -> tuple[Node, ...]:
-        """Route a message by one more routing key; without an exchange, by the default one."""
+        """Return the nodes for one more routing key of a message; without an exchange, by the default exchange."""
         return self.topology.route(exchange or self.topology.exchanges[""], key, payload).nodes
 
     def _set_aside(self, queue: Queue, entry: QueuedMessage, error: Exception) -> None:
@@ -552,10 +552,10 @@ class Router:
         )
 
     def _release(self, message: QuarantinedMessage, node: Node | None, to: str | None) -> None:
-        """Put a message of the quarantine where it was, or where `to` says.
+        """Put a message of the quarantine back to where it was, or to the address `to`.
 
         Raises:
-            ValueError: it cannot go there.
+            ValueError: the message cannot go there.
         """
         try:
             entry = QueuedMessage.read(message.payload, message.message_format, self.clock(), kept=True)
@@ -593,13 +593,13 @@ class Router:
     # Passes
 
     def touch(self, node: Node) -> None:
-        """Run a node at the end of this pass: it has changed."""
+        """Run a node at the end of this pass, because it has changed."""
         self._touched[node] = None
 
     def flush(self) -> None:
-        """Run every node that changed; nodes may change one another, so until none is left.
+        """Run every changed node, including those that change meanwhile.
 
-        What a node raises is reported, and the others go on: this runs in the pass of some connection, or of none.
+        An error of one node is logged, and the others go on: this runs in the pass of some connection, or of none.
         """
         touched = self._touched
         while touched:
@@ -615,7 +615,7 @@ class Router:
     # Memory
 
     def _count(self, node: Node) -> None:
-        """Count what a node holds that has changed."""
+        """Update the count of memory by what a node holds now."""
         if node.counted is not None:
             held = node.held
             self.held += held - node.counted
@@ -628,11 +628,11 @@ class Router:
 
     @property
     def account(self) -> Account | None:
-        """What the user has taken up whose connection's events are being handled; None for nobody's."""
+        """The account of the user whose connection's events are being handled; None: there is no user."""
         return self.maker.account if self.maker is not None else None
 
     def account_of(self, user: str | None) -> Account | None:
-        """Return what a user has taken up; None for somebody without a name."""
+        """Return the account of a user; None for a peer without a name."""
         if user is None:
             return None
         account = self._accounts.get(user)
@@ -645,7 +645,7 @@ class Router:
         self._on_alarm()
 
     def _watch(self) -> None:
-        """Ask for a call of `regulate` if it is time to stop senders, or to let them go on."""
+        """Ask for a call of `regulate` when senders are to be stopped or to go on."""
         limit = self.peers.memory
         if limit is None:
             return
@@ -654,7 +654,7 @@ class Router:
             self._on_alarm()
 
     def regulate(self) -> list[str]:
-        """Stop senders where there is too much in memory, or let them go on; return what of that is to be told."""
+        """Stop senders that use too much memory, or let them go on; return the texts to log."""
         limit, told = self.peers.memory, []
         if limit is None:
             changed = False
@@ -672,12 +672,12 @@ class Router:
         return told
 
     def block(self, whose: str, reason: str | None) -> bool:
-        """Block or unblock on behalf of `whose`; return whether the reason told to peers has changed.
+        """Block or unblock for `whose`; return whether the reason told to peers has changed.
 
         Messages are taken again when nobody blocks.
 
         Args:
-            whose: names the caller; a block ends only by the name that began it.
+            whose: names the caller; only the same name ends its block.
             reason: why no messages are taken; None unblocks.
         """
         before = self.blocked
@@ -688,16 +688,16 @@ class Router:
         return self.blocked != before
 
     def alarm(self, timed: Timed, deadline: float) -> None:
-        """Call `expire` of something at that time of the broker's clock."""
+        """Call `timed.expire` at the time `deadline` of the broker's clock, if not earlier."""
         self._deadlines.hasten(timed, deadline)
         if self.next_expiry is None or deadline < self.next_expiry:
             self.next_expiry = deadline
             self._on_alarm()
 
     def expire(self) -> float | None:
-        """Let messages die whose time has come; return when the next one does, on the broker's clock.
+        """Expire everything that is due; return when the next thing is due, on the broker's clock, or None.
 
-        Only what has something that is due is visited, so that a pass does not cost more the more queues there are.
+        Only things that are due are visited, so that the cost does not grow with the number of queues.
         """
         now = self.clock()
         for timed in self._deadlines.take(now):
@@ -711,7 +711,7 @@ class Router:
 
 
 def _expire(each: Timed, now: float) -> float | None:
-    """See `Router.expire`. Where something fails, what was to expire behind it does so a little later."""
+    """Call `expire` of one thing; return when it is due again, a little later if it raised an error."""
     try:
         return each.expire(now)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What serves links that do not lead to queues and topics of the broker's own kind."""
+"""Services for links that do not lead to the broker's own queues and topics."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
 
 
 class LinkService(ABC):
-    """Serves the links of one connection that are for it; it is their owner."""
+    """Serves certain links of one connection, and is their owner."""
 
     @abstractmethod
     def attach(self, link: Link) -> bool:
         """Attach a link if it is for this service; return whether it is.
 
         Raises:
-            Refused: it is, and cannot be attached.
+            Refused: the link is for this service, but cannot be attached.
         """
 
     def destination(self, link: Link) -> str | None:
-        """Return where the messages of a link go that this service does not own; None: to the target that it names."""
+        """Return the destination of a link that this service does not serve; None: the target that it names."""
         return None
 
     @abstractmethod
@@ -32,16 +32,16 @@ class LinkService(ABC):
     @property
     @abstractmethod
     def links(self) -> Iterable[Link]:
-        """Those that are attached."""
+        """The attached links."""
 
     @abstractmethod
     def ready(self, session: Session | None = None) -> None:
-        """Go on: the window of a session, or the output, has room again."""
+        """Send what waits, because a session's window or the output has room again; None: any session's."""
 
     @abstractmethod
     def check_rights(self) -> None:
-        """End the links that are not allowed any more: a token has ended."""
+        """Detach the links that are no longer allowed, because a token expired."""
 
     @abstractmethod
     def end(self, link: Link) -> bool:
-        """Remove a link that has ended; return whether it was one of them."""
+        """Remove a link that ended; return whether it was one of this service."""

@@ -1,4 +1,4 @@
-"""What a broker tells of its nodes: snapshots, plain values."""
+"""Snapshots of a broker's nodes, as plain values."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ class QueueFacts:
 
     Attributes:
         name: its address.
-        depth: messages held, those that consumers hold unsettled included.
-        bytes: their encoded size.
+        depth: messages in it, including those that consumers hold unsettled.
+        bytes: the encoded size of these messages.
         unsettled: messages that consumers hold.
-        consumers, producers: links that are attached.
-        enqueued: messages that came so far.
-        dequeued: messages that left by being accepted, or by being sent settled.
-        redelivered: times that a message came back from a consumer.
+        consumers, producers: attached links.
+        enqueued: messages that ever arrived.
+        dequeued: messages that left because they were accepted or sent settled.
+        redelivered: how often a message came back from a consumer.
         copied: copies given to browsers.
-        rejected, expired, exhausted: messages that ended so; `exhausted` ones had failed `max_delivery_count` times.
-        dead_lettered: how many of these three went to the dead-letter queue.
-        duplicates: messages that were dropped, for their senders had sent them before (`duplicate_ids`).
-        temporary: it ends with the link that it was made for.
-        first_offset: of a stream, the offset of the first message that it still has; None for any other queue.
+        rejected, expired, exhausted: messages that ended for this reason; `exhausted` ones failed `max_delivery_count`
+            times.
+        dead_lettered: how many of these three kinds went to the dead-letter queue.
+        duplicates: messages dropped because they had been sent before (`duplicate_ids`).
+        temporary: whether it ends with the link that it was created for.
+        first_offset: the offset of the oldest message of a stream; None for any other queue.
     """
 
     name: str
@@ -55,12 +56,12 @@ class QueueFacts:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionFacts(QueueFacts):
-    """The queue of one subscription of a topic.
+    """The queue of a subscription of a topic.
 
     Attributes:
-        subscription: the name that it is kept under; None for one that just ends with its link.
-        container: the container that it is kept for; None for all, or if it is not kept.
-        shared: several links may take from it.
+        subscription: the name of a kept subscription; None: it ends with its link.
+        container: the container it is kept for; None: any container, or it is not kept.
+        shared: whether several links may take from it.
     """
 
     subscription: str | None
@@ -74,11 +75,11 @@ class TopicFacts:
 
     Attributes:
         name: its address.
-        enqueued: messages that came so far.
-        unheard: how many of them came when nobody subscribed.
-        producers: links that are attached.
-        subscriptions: the queues of those who subscribe now, and of subscriptions that are kept.
-        temporary: it ends with the link that it was made for.
+        enqueued: messages that ever arrived.
+        unheard: how many of them arrived when nobody subscribed.
+        producers: attached links.
+        subscriptions: the queues of attached and of kept subscriptions.
+        temporary: whether it ends with the link that it was created for.
     """
 
     name: str
@@ -94,15 +95,15 @@ class ExchangeFacts:
     """An exchange at one moment.
 
     Attributes:
-        name: "" for the default exchange, whose bindings are the names of all queues.
+        name: "" for the default exchange, which every queue is bound to by its name.
         kind: "direct", "fanout", "topic" or "headers".
-        durable: it survives the broker, where there is a store.
-        auto_delete: it ends with its last binding.
-        internal: messages come to it from exchanges only.
-        alternate: the exchange for what this one has no binding for; None for none.
-        bindings: what is bound, and with which keys: (name of the queue or exchange, binding key).
-        published: messages that came so far.
-        unrouted: of these, messages that went nowhere.
+        durable: whether a store keeps it.
+        auto_delete: whether it ends with its last binding.
+        internal: whether only exchanges can send to it.
+        alternate: the exchange for messages without a matching binding; None: there is no such exchange.
+        bindings: a (name of the queue or exchange, binding key) for each binding.
+        published: messages that ever arrived.
+        unrouted: how many of them had no matching binding.
     """
 
     name: str
@@ -117,7 +118,7 @@ class ExchangeFacts:
 
 
 def exchange_facts(exchange: Exchange) -> ExchangeFacts:
-    """Return the facts of an exchange now."""
+    """Return a snapshot of an exchange."""
     return ExchangeFacts(
         name=exchange.name,
         kind=exchange.kind,
@@ -132,12 +133,12 @@ def exchange_facts(exchange: Exchange) -> ExchangeFacts:
 
 
 def queue_facts(queue: Queue) -> QueueFacts:
-    """Return the facts of a queue now."""
+    """Return a snapshot of a queue."""
     return QueueFacts(**_of_queue(queue))
 
 
 def subscription_facts(subscription: Subscription) -> SubscriptionFacts:
-    """Return the facts of a subscription now."""
+    """Return a snapshot of a subscription."""
     key = subscription.key
     return SubscriptionFacts(
         **_of_queue(subscription),
@@ -148,7 +149,7 @@ def subscription_facts(subscription: Subscription) -> SubscriptionFacts:
 
 
 def topic_facts(topic: Topic) -> TopicFacts:
-    """Return the facts of a topic now."""
+    """Return a snapshot of a topic."""
     return TopicFacts(
         name=topic.name,
         enqueued=topic.enqueued,

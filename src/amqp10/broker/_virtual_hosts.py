@@ -1,4 +1,4 @@
-"""Virtual hosts: which one a client asks for. Each has queues, topics and exchanges of its own, and a store."""
+"""Virtual hosts, each with its own queues, topics, exchanges and store, and which of them a client gets."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from ._router import Router
 
 USUAL: Final = "/"
-"""The one that is there where nobody says anything else, and that clients get who name none."""
+"""The virtual host of every broker, for clients that name no other."""
 
 _PREFIX: Final = "vhost:"
 
 
 def virtual_host_of(hostname: str | None, known: Container[str], *, exact: bool) -> str | None:
-    """Return the virtual host that a client gets; None for one that is not there.
+    """Return the virtual host that a client gets; None: there is no such virtual host.
 
     Args:
-        hostname: what its open says.
-        known: the virtual hosts that are there.
-        exact: the hostname is always a virtual host's (the capability "virtual-hosts"). Otherwise any other name is
-            taken for the server's own, as in AMQP 1.0 (§2.7.1), and leads to the usual virtual host.
+        hostname: the hostname in its open.
+        known: the virtual hosts of the broker.
+        exact: whether the hostname is always a virtual host's (the capability "virtual-hosts"). Otherwise an unknown
+            name counts as the server's own, as in AMQP 1.0 (§2.7.1), and leads to the usual virtual host.
     """
     if not hostname:
         return USUAL
@@ -40,18 +40,18 @@ def virtual_host_of(hostname: str | None, known: Container[str], *, exact: bool)
 
 
 def not_there(hostname: str | None, *, exact: bool) -> Error:
-    """Return what to tell a client that asks for a virtual host that is not there."""
+    """Return the error for a client that asked for an unknown virtual host."""
     condition = "amqp:not-allowed" if exact else "amqp:not-found"  # 530 in 0-9-1
     return Error(Symbol(condition), f"there is no virtual host {(hostname or '').removeprefix(_PREFIX)!r:.200}")
 
 
 def store_of(path: str, name: str) -> str:
-    """Return the file of a virtual host: the usual one's is `path`, those of others are beside it."""
+    """Return the path of a virtual host's store: `path` for the usual one, a file beside it for any other."""
     return path if name == USUAL else f"{path}.{quote(name, safe='')}"
 
 
 class VirtualHost:
-    """One virtual host of a broker, as it is now. `Broker.virtual_host` gives it.
+    """A virtual host of a broker, as `Broker.virtual_host` returns it.
 
     Attributes:
         name: "/" for the usual one.
@@ -66,17 +66,17 @@ class VirtualHost:
 
     @property
     def blocked(self) -> str | None:
-        """Why it takes no messages at present; None: it does."""
+        """The reason why no messages are taken now; None: they are taken."""
         return self._router.blocked
 
     @property
     def quarantine(self) -> Quarantine:
-        """Messages that could not be handled, set aside with the reason: list, read, release or drop them."""
+        """The messages that could not be handled, each with the reason: list, read, release or drop them."""
         return self._router.quarantine
 
     @property
     def queues(self) -> tuple[QueueFacts, ...]:
-        """All queues, temporary ones included; subscriptions are with their topics."""
+        """All queues, including temporary ones; the queues of subscriptions are with their topics."""
         return tuple(queue_facts(node) for node in self._router.nodes.values() if isinstance(node, Queue))
 
     @property
@@ -86,7 +86,7 @@ class VirtualHost:
 
     @property
     def exchanges(self) -> tuple[ExchangeFacts, ...]:
-        """All exchanges, the default one and `amq.direct` and the like among them."""
+        """All exchanges, including the default one and `amq.direct` and the like."""
         return tuple(exchange_facts(exchange) for exchange in self._router.topology.exchanges.values())
 
     def queue(self, name: str) -> QueueFacts:

@@ -1,1 +1,1 @@
-"""Filters of a source: which messages a consumer asks for."""
+"""The filters of a source, which choose messages for a consumer."""

@@ -1,7 +1,7 @@
-"""The filters that the broker applies: from a source's filter set to what lets a message pass (§3.5.8).
+"""The filters that the broker applies: from the filter set of a source to a test of messages (§3.5.8).
 
-What is of an unknown kind is left out of the answer, so that the peer sees that it is not applied. What is of a known
-kind and malformed is refused, for nobody could mean it.
+A filter of an unknown kind is left out of the answer, so that the peer sees that it is not applied. A malformed filter
+of a known kind is refused.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from .selector.values import MOST_STEPS, Candidate
 # "Impose a limit on the complexity of each filter expression" (AMQP filter expressions, section 7.1).
 _MOST_FILTERS = 16
 
-# The capabilities that stand for these filters: apache-filters.xml; AMQP filter expressions, section 3.
+# The capabilities that announce these filters: apache-filters.xml; AMQP filter expressions, section 3.
 CAPABILITIES: Final = tuple(
     Symbol(name)
     for name in (
@@ -56,10 +56,10 @@ CAPABILITIES: Final = tuple(
 
 
 def read_filters(asked: Mapping[Any, Any] | None, connection: int) -> tuple[dict[Any, Any] | None, Filtering | None]:
-    """Return the filters of a filter set that are applied, as they were asked for, and their joint test; None for none.
+    """Return the filters that are applied, as the peer wrote them, and their joint test; None: no filter is applied.
 
     Args:
-        asked: the filter set.
+        asked: the filter set of the source.
         connection: the number of the connection that asks.
 
     Raises:
@@ -77,7 +77,8 @@ def read_filters(asked: Mapping[Any, Any] | None, connection: int) -> tuple[dict
         if type(name) is not Symbol or type(described) is not Described:
             raise _refusal(f"the filter {name!r:.60} must be a described value under a symbol")
         descriptor = described.descriptor
-        make = _MAKERS.get(descriptor) if type(descriptor) in (Symbol, ULong) else None  # §1.5: others mean nothing
+        # §1.5: other descriptors have no meaning
+        make = _MAKERS.get(descriptor) if type(descriptor) in (Symbol, ULong) else None
         if make is None:
             continue
         try:
@@ -111,7 +112,7 @@ def _all(tests: list[Test]) -> Callable[[QueuedMessage, dict[str, Any]], bool]:
             candidate.steps = MOST_STEPS
             return all(test(candidate) is True for test in tests)
         except DecodeError:
-            # Of a message that nobody can read nobody can say that it passes; nor is it read again for each filter.
+            # A message that cannot be read does not pass. It is marked, so that no other filter reads it again.
             known["unreadable"] = True
             return False
         except Exception as error:
@@ -125,7 +126,7 @@ def _condition(grammar: Grammar) -> Callable[[Any, int], Test]:
     def make(value: Any, connection: int) -> Test:
         if not isinstance(value, str):
             raise Malformed("a selector must be a string")
-        # An empty selector lets everything pass (Jakarta Messaging 3.8.1).
+        # An empty JMS selector passes everything (Jakarta Messaging 3.8.1).
         return parse(value, grammar) if value.strip() or grammar is SQL else lambda candidate: True
 
     return make
@@ -135,7 +136,7 @@ def _no_local(value: Any, connection: int) -> Test:
     return lambda candidate: candidate.entry.origin != connection
 
 
-# From either descriptor of a kind to the function that makes a test of its value, for a connection.
+# From each descriptor of a kind to the function that makes a test from a filter's value and a connection.
 _MAKERS: Final[dict[object, Callable[[Any, int], Test]]] = {
     descriptor: make
     for kind, make in (

@@ -1,7 +1,7 @@
-"""Filters without a language: bindings of the older AMQPs, and fields compared with values.
+"""Filters that are no expressions: bindings of the older dialects, and fields compared with values.
 
-Bindings are those of https://svn.apache.org/repos/asf/qpid/trunk/qpid/specs/apache-filters.xml, property filters those
-of the AMQP filter expressions 1.0, section 4:
+Bindings follow https://svn.apache.org/repos/asf/qpid/trunk/qpid/specs/apache-filters.xml, property filters the AMQP
+filter expressions 1.0, section 4:
 https://docs.oasis-open.org/amqp/filtex/v1.0/csd01/filtex-v1.0-csd01.html#_Toc67929266
 """
 
@@ -17,30 +17,32 @@ from ...messaging import PropertyValues
 from .selector.fields import application_property, section_field
 from .selector.values import Candidate, Value, plain, same
 
-# What says that a message passes; anything but True says that it does not.
+# Returns True if a message passes; any other result means that it does not.
 Test = Callable[[Candidate], object]
 
 # "Impose a limit on the complexity of each filter expression" (AMQP filter expressions, section 7.1).
 _MOST_FIELDS: Final = 64
-# Routing keys of the older AMQPs have 255 octets at most.
+# Routing keys of the older dialects have at most 255 octets.
 _LONGEST_KEY: Final = 255
 
 
 class Malformed(ValueError):
-    """The value of a filter is not what its kind wants."""
+    """The value of a filter is invalid for its kind."""
 
 
 # Bindings
 
 
 def direct_binding(value: Any) -> Test:
-    """Make a test: the subject is this one."""
+    """Make a test whether the subject equals `value`."""
     key = _key(value)
     return lambda candidate: candidate.message.subject == key
 
 
 def topic_binding(value: Any) -> Test:
-    """Make a test: the subject fits the pattern; a subject that is missing, or longer than a key, fits only "#"."""
+    """Make a test whether the subject matches a pattern. Only "#" matches a message without a subject, or with a longer
+    one than any routing key.
+    """
     pattern = _key(value).split(".")
     fits = topic_test(pattern)
 
@@ -60,10 +62,10 @@ def _key(value: Any) -> str:
 
 
 def topic_test(pattern: list[str]) -> Callable[[list[str]], bool]:
-    """Make what tells whether words fit a pattern of words, `*` for any one and `#` for any number.
+    """Make a test whether words match a pattern, in which `*` matches any one word and `#` any number of words.
 
-    Each bit of a number stands for a place in the pattern, the first one for its beginning; those that the words so far
-    may have led to are set. So a word takes a few steps, whatever the pattern is.
+    Each bit of an int stands for a position in the pattern, the lowest for its beginning; set bits are the positions
+    reachable by the words so far. So each word takes a few steps, whatever the pattern is.
     """
     words = [word for at, word in enumerate(pattern) if not (at and word == "#" == pattern[at - 1])]
     hashes = sum(1 << at for at, word in enumerate(words) if word == "#")
@@ -78,7 +80,7 @@ def topic_test(pattern: list[str]) -> Callable[[list[str]], bool]:
         reached = begin
         for word in said:
             following = reached & hashes | (reached & takes.get(word, stars)) << 1
-            reached = following | (following & hashes) << 1  # a `#` may stand for no word
+            reached = following | (following & hashes) << 1  # a `#` may match no word
             if not reached:
                 return False
         return bool(reached & end)
@@ -87,7 +89,7 @@ def topic_test(pattern: list[str]) -> Callable[[list[str]], bool]:
 
 
 def headers_binding(value: Any) -> Test:
-    """Make a test: all, or any, of these application properties are there, with these values where they are given."""
+    """Make a test whether all, or any, of these application properties exist and have the given values, if any."""
     fields = _map(value)
     match = fields.get("x-match")
     if match not in ("all", "any"):
@@ -109,7 +111,7 @@ def _there(name: str, wanted: Any) -> Test:
 
 
 def properties_filter(value: Any) -> Test:
-    """Make a test: these fields of the properties match; a reference of None matches any value."""
+    """Make a test whether these fields of the properties match; a reference of None matches any value."""
     tests = []
     for name, wanted in _map(value).items():
         field = name.replace("-", "_")
@@ -121,7 +123,7 @@ def properties_filter(value: Any) -> Test:
 
 
 def application_properties_filter(value: Any) -> Test:
-    """Make a test: these application properties match; a reference of None matches any value."""
+    """Make a test whether these application properties match; a reference of None matches any value."""
     tests = [
         _there(name, None) if wanted is None else _matches(application_property(name), wanted)
         for name, wanted in _map(value).items()
@@ -130,7 +132,7 @@ def application_properties_filter(value: Any) -> Test:
 
 
 def _matches(field: Value, wanted: Any) -> Test:
-    """Return whether a field matches its reference (section 4.1.1)."""
+    """Make a test whether a field matches its reference (section 4.1.1)."""
     if type(wanted) is str and wanted.startswith("&"):
         mark, text = wanted[:3], wanted[3:]
         if mark == "&p:":
@@ -145,7 +147,11 @@ def _matches(field: Value, wanted: Any) -> Test:
 
 
 def _map(value: Any) -> dict[str, Any]:
-    """Return a filter's value, if it is a map of names to simple values."""
+    """Return the value of a filter.
+
+    Raises:
+        Malformed: it is not a map from names to simple values, or has too many.
+    """
     if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
         raise Malformed("its value must be a map whose keys are names")
     if len(value) > _MOST_FIELDS:

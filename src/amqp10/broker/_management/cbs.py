@@ -1,7 +1,7 @@
-"""The node `$cbs`, which takes tokens: put-token on one link, the answers on another (AMQP Claims-based Security).
+"""The node `$cbs`, which takes tokens: put-token on one link, answers on another (AMQP Claims-based Security).
 
-The form is Azure's: the request is a message with the token as its value, and `operation`, `type`, `name` and
-`expiration` among its application properties; its answer says `status-code` and `status-description`.
+The form is Azure's: a request has the token as its value, and `operation`, `type`, `name` and `expiration` as
+application properties. Its answer has `status-code` and `status-description`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class CbsLinks:
         return len(self._links)
 
     def attach(self, link: Link) -> bool:
-        """Attach a link if it leads to the node, and the broker takes tokens; return whether it does."""
+        """Attach a link if it leads to the node and the broker takes tokens; return whether it was attached."""
         remote = link.remote
         if remote is None or self._peer.tokens is None:
             return False
@@ -43,7 +43,7 @@ class CbsLinks:
         return True
 
     def _carry_out(self, request: Message, txn_id: bytes | None) -> Message:
-        """Do what a request says, and return the answer."""
+        """Carry out a request, and return the answer."""
         status, description = self._answer(request) if txn_id is None else (501, "a token is put outside transactions")
         said: dict[str, Any] = {"status-code": Int(status), "status-description": description}
         if status == 401:
@@ -74,5 +74,5 @@ class CbsLinks:
         self._links.ready()
 
     def end(self, link: Link) -> bool:
-        """Remove a link that has ended; return whether it was one to the node."""
+        """Remove a link that ended; return whether it led to the node."""
         return self._links.end(link)

@@ -1,18 +1,17 @@
 """The management node of RabbitMQ 4, served here: HTTP in messages (https://www.rabbitmq.com/docs/amqp#management).
 
-    PUT, GET, DELETE   /queues/NAME             declare, look at, delete
+    PUT, GET, DELETE   /queues/NAME             declare, query, delete
     DELETE             /queues/NAME/messages    purge
     PUT, DELETE        /exchanges/NAME          declare, delete
-    POST, GET          /bindings                bind; look at those of one source, destination and key
-    DELETE             /bindings/BINDING        unbind; GET says where a binding is
-    PUT                /auth/tokens             take a token for that of the login
-    GET                /quarantine              what was set aside, 100 at most; those behind by ?after=NUMBER
+    POST, GET          /bindings                bind; query by source, destination and key
+    DELETE             /bindings/BINDING        unbind; a query gives the path of each binding
+    PUT                /auth/tokens             replace the token of the login
+    GET                /quarantine              list the first 100; ?after=NUMBER continues
     GET, POST, DELETE  /quarantine/NUMBER       read, release (to the address "to" of the body, if given), drop
 
-A request's `subject` is the method and its `to` the path, names in it percent-encoded; a response's `subject` is the
-status. What is refused here has the status that RabbitMQ gives it; where RabbitMQ ends the session, over a path or a
-method that it does not have for one, the status is 404, 405 or 400, and the session goes on. RabbitMQ has no
-quarantine: these paths are this broker's own.
+A request's `subject` is the method and its `to` the path, with names percent-encoded; a response's `subject` is the
+status. A refusal has RabbitMQ's status. Where RabbitMQ ends the session, such as for an unknown path or method, this
+broker answers 404, 405 or 400, and the session goes on. The paths of the quarantine are this broker's own.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 ME: Final = "$me"
 """The reply-to that means the other link of the pair."""
 
-_VALUE: Final = b"\x00\x53\x77"  # how a section amqp-value begins
+_VALUE: Final = b"\x00\x53\x77"  # the first octets of an amqp-value section
 _QUEUE: Final = {"durable": bool, "exclusive": bool, "auto_delete": bool, "arguments": Mapping}
 _LASTING: Final = ("quorum", "stream")
 _EXCHANGE: Final = {"type": str, "durable": bool, "auto_delete": bool, "internal": bool, "arguments": Mapping}
@@ -62,7 +61,7 @@ Kind = Literal["queue", "exchange"]
 
 
 class Refusal(Exception):
-    """A request is refused, with that status."""
+    """A request is refused with this status."""
 
     def __init__(self, status: int, description: str) -> None:
         super().__init__(description)
@@ -70,11 +69,11 @@ class Refusal(Exception):
 
 
 class Management:
-    """The node, as one connection sees it.
+    """The management node, as one connection sees it.
 
     Args:
-        peer: that connection.
-        host: the name of the broker, which has a queue and all replicas of it.
+        peer: the connection.
+        host: the name of the broker, which is the leader and the only replica of each queue.
     """
 
     def __init__(self, router: Router, peer: Peer, host: str) -> None:
@@ -86,10 +85,10 @@ class Management:
         """Answer a request; return the encoded response.
 
         Raises:
-            DecodeError: the request is no message.
+            DecodeError: the request cannot be decoded.
         """
         if payload.startswith(_VALUE):
-            # So says RabbitMQ's own client for Python that there is no body, against §3.2; RabbitMQ takes any order.
+            # RabbitMQ's client for Python marks a missing body so, against the order of §3.2; RabbitMQ takes any order.
             end = skip(payload)
             payload = payload[end:] + payload[:end]
         request = Message.decode(payload)
@@ -147,7 +146,7 @@ class Management:
             raise Refusal(403, str(refusal)) from None
 
     def _do(self, request: Any, **other: int) -> Any:
-        """Carry out a request; `other` maps conditions to statuses that are not the usual ones."""
+        """Carry out a request; `other` maps conditions to statuses that differ from the usual ones."""
         try:
             return self._peer.do(request)
         except Refused as refusal:
@@ -261,7 +260,7 @@ class Management:
                 400, "a binding must have source, destination_queue or destination_exchange, binding_key, arguments"
             )
         self._check_ends(source, kind, destination)
-        # Not to be there is no fault of the path, which is /bindings.
+        # A missing end is no fault of the path, which is /bindings.
         self._do(Bind(destination, source, key, _arguments(fields), kind), not_found=400, precondition_failed=400)
         return 204, None
 
@@ -328,7 +327,11 @@ class Management:
 
 
 def _fields(what: str, body: object, known: Mapping[str, type]) -> dict[str, Any]:
-    """Return the body of a request, if it is a map of these fields."""
+    """Return the body of a request if it is a map with only the `known` fields.
+
+    Raises:
+        Refusal: it is anything else.
+    """
     if not isinstance(body, Mapping):
         raise Refusal(400, f"the body of this request must be a map: the {what}")
     for name, value in body.items():
@@ -391,7 +394,7 @@ def _told_binding(binding: Binding, kind: str) -> dict[str, object]:
 
 
 def _hash(arguments: Mapping[str, Any]) -> str:
-    """Return the hash that tells bindings of one key apart; "" for no arguments, as most clients expect."""
+    """Return the hash that distinguishes bindings of one key; "" for no arguments, as most clients expect."""
     if not arguments:
         return ""
     return urlsafe_b64encode(sha256(encode(dict(sorted(arguments.items())))).digest()[:9]).decode()

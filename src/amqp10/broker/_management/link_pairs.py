@@ -1,7 +1,7 @@
-"""Pairs of links to the management node: requests come in on one, their responses go out on the other.
+"""Pairs of links to the management node: requests come in on one link, responses go out on the other.
 
-They are those of RabbitMQ 4, after "AMQP Request-Response Messaging with Link Pairing 1.0": two links of one session
-and one name, one in each direction, both with the property `paired`, everything on them settled.
+They follow RabbitMQ 4, after "AMQP Request-Response Messaging with Link Pairing 1.0": two links of one session with one
+name and opposite directions, both with the property `paired`. All deliveries are settled.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 NODE: Final = "/management"
 CAPABILITY: Final = "LINK_PAIR_V1_0"
 PAIRED: Final = Symbol("paired")
-CREDIT: Final = 8  # requests that may be on their way, or wait for the other link's credit; as many as RabbitMQ gives
+CREDIT: Final = 8  # requests that may be in flight, or wait for credit on the other link; as many as RabbitMQ grants
 
 
 class Pair(LinkOwner):
-    """Two links, as far as they are attached.
+    """A pair of links; one of them may be missing.
 
     Attributes:
-        requests: the link that requests come in on; None before it is attached, and after its end.
-        answers: of the link that responses go out on; likewise.
+        requests: the link on which requests come in; None: it is not attached, or has ended.
+        answers: what waits on the link on which responses go out; None: it is not attached, or has ended.
     """
 
     def __init__(self, management: Management) -> None:
@@ -41,7 +41,7 @@ class Pair(LinkOwner):
         self.answers: Answers | None = None
 
     def on_deliveries(self) -> None:
-        """Carry out what was asked for."""
+        """Carry out the requests that arrived."""
         link = self.requests
         while link is not None and link.incoming and link.attached:
             delivery = link.incoming.popleft()
@@ -68,7 +68,7 @@ class Pair(LinkOwner):
             link.drained()
 
     def respond(self) -> None:
-        """Send what there is credit and room for, and take as many requests more."""
+        """Send the answers that there is credit and room for, and grant credit for as many requests."""
         answers, requests = self.answers, self.requests
         if answers is not None:
             answers.send()
@@ -78,7 +78,7 @@ class Pair(LinkOwner):
 
 
 class LinkPairs:
-    """Those of one connection."""
+    """The link pairs of one connection."""
 
     def __init__(self, peer: Peer, management: Management, max_message_size: int | None) -> None:
         self._peer = peer
@@ -91,10 +91,10 @@ class LinkPairs:
         return len(self._of)
 
     def attach(self, link: Link) -> bool:
-        """Attach a link if it is one of a pair; return whether it is.
+        """Attach a link if it leads to the management node; return whether it was attached.
 
         Raises:
-            Refused: it leads to the node, and cannot be one of a pair.
+            Refused: the link cannot be one of a pair.
         """
         remote = link.remote
         if remote is None:
@@ -127,7 +127,7 @@ class LinkPairs:
         return True
 
     def _pair_of(self, link: Link) -> Pair:
-        """Return the pair that a link belongs to; a new one for the first of two."""
+        """Return the pair that a link belongs to, a new one for the first link of two."""
         key = link.session, link.name
         pair = self._pairs.get(key)
         if pair is None:
@@ -135,13 +135,13 @@ class LinkPairs:
         return pair
 
     def ready(self, session: Session | None = None) -> None:
-        """Go on: the window of a session, or the output, has room again."""
+        """Send what waits, because a session's window or the output has room again; None: any session's."""
         for (of, _), pair in list(self._pairs.items()):
             if session is None or of is session:
                 pair.respond()
 
     def end(self, link: Link) -> bool:
-        """Remove a link that has ended; return whether it is one of a pair. The other stays, and takes nothing."""
+        """Remove a link that ended; return whether it was one of a pair. The other stays, and takes no requests."""
         pair = self._of.pop(link, None)
         if pair is None:
             return False

@@ -1,7 +1,7 @@
-"""What peers ask for that AMQP 1.0 has no word for: queues and exchanges by name, and what binds them.
+"""Requests for queues, exchanges and bindings by name, which AMQP 1.0 itself does not have.
 
-What one peer declares in its dialect is there for all others in theirs. What is refused, and by which condition, is
-said by the rules of the session's dialect (`RequestRules`): those of RabbitMQ, or others.
+What one peer declares in its dialect exists for all others in theirs. The rules of the session's dialect
+(`RequestRules`) say what is refused, and with which condition: RabbitMQ's rules, or others.
 """
 
 from __future__ import annotations
@@ -49,30 +49,30 @@ if TYPE_CHECKING:
     from .._routing.exchanges import Exchange
 
 DEAD_LETTERS: Final = "x-dead-letter-exchange"
-"""What an alternate exchange is to a queue: an argument."""
-_USUAL: Final = {"x-queue-type": "classic"}  # what a queue is whose arguments do not say it
+"""The argument that makes an exchange the alternate exchange of a queue."""
+_USUAL: Final = {"x-queue-type": "classic"}  # the type of a queue whose arguments name none
 DEAD_LETTER_KEY: Final = "x-dead-letter-routing-key"
-_ON_DEMAND: Final = QueueDeclaration()  # what a queue is that nobody declared
+_ON_DEMAND: Final = QueueDeclaration()  # the terms of a queue that nobody declared
 
 
 def check_owner(node: Node, asking: object) -> None:
-    """Keep others away from a node that is for one connection.
+    """Check that a node is not exclusive to another connection.
 
     Raises:
-        Refused: it is not for this one.
+        Refused: it is exclusive to another connection than `asking`.
     """
     if node.owner is not None and node.owner is not asking:
         raise Refused("amqp:resource-locked", f"{node.name!r} is exclusive to another connection")
 
 
 class Requests:
-    """Answers those of one connection.
+    """Carries out the requests of one connection.
 
     Args:
         owner: the connection, to which exclusive queues belong.
 
     Attributes:
-        rights: what it may do: what RabbitMQ asks for each of these, in names of queues and exchanges.
+        rights: what the connection may do, by RabbitMQ's rules for each request.
     """
 
     def __init__(self, router: Router, owner: object) -> None:
@@ -80,11 +80,11 @@ class Requests:
         self._router = router
         self._topology = router.topology
         self._owner = owner
-        self._exclusive: dict[Queue, RequestSession | None] = {}  # with the session that declared it, if one did
-        self._lent: dict[Queue, RequestSession] = {}  # that are a session's while there is that
+        self._exclusive: dict[Queue, RequestSession | None] = {}  # with the session that declared it, or None
+        self._lent: dict[Queue, RequestSession] = {}  # queues that belong to a session as long as it lives
 
     def answer(self, pending: PendingRequest[Any]) -> None:
-        """Do what is asked for, and say so; or say why not."""
+        """Carry out a request, and answer or refuse it."""
         try:
             result = self.do(pending.request, pending.session.request_rules)
         except Refused as refusal:
@@ -103,11 +103,11 @@ class Requests:
             pending.session.answer(pending, result)
 
     def do(self, request: Request[Any], rules: RequestRules = USUAL_RULES) -> Any:
-        """Do what is asked for, by the rules of the dialect in which it is.
+        """Carry out a request by the rules of its dialect, and return the result.
 
         Raises:
-            Refused: it is refused.
-            EncodeError: its arguments cannot be kept.
+            Refused: the request is refused.
+            EncodeError: its arguments cannot be stored.
         """
         act = _ACTIONS.get(type(request))
         if act is None:
@@ -115,7 +115,7 @@ class Requests:
         return act(self, request, rules)
 
     def end(self) -> None:
-        """End what only this connection could use: the connection is over."""
+        """Delete the exclusive queues of this connection, which has ended."""
         for queue in self._exclusive:
             if not queue.deleted:
                 self._router.delete(queue)
@@ -123,7 +123,7 @@ class Requests:
         self._free(list(self._lent))
 
     def take_over(self, before: Requests, session: RequestSession) -> None:
-        """Take over the exclusive queues of a session that goes on on this connection."""
+        """Take over the exclusive queues of a session that was resumed on this connection."""
         exclusive = [queue for queue, whose in before._exclusive.items() if whose is session]
         lent = [queue for queue, whose in before._lent.items() if whose is session]
         for queue in exclusive:
@@ -134,7 +134,7 @@ class Requests:
             queue.owner = self._owner
 
     def session_ended(self, session: RequestSession) -> None:
-        """Open to all peers what only one session could use."""
+        """Make the queues that belonged to a session available to all peers."""
         self._free([queue for queue, lent_to in self._lent.items() if lent_to is session])
 
     def _free(self, queues: Iterable[Queue]) -> None:
@@ -143,7 +143,11 @@ class Requests:
             queue.owner = None
 
     def _check_arguments(self, arguments: Mapping[str, Any]) -> int:
-        """Refuse arguments that are too large; return how many octets they have."""
+        """Check the size of arguments; return their octets.
+
+        Raises:
+            Refused: they are too large.
+        """
         if not arguments:
             return 0
         octets, limits = len(encode(dict(arguments))), self._router.peers
@@ -181,7 +185,7 @@ class Requests:
         self._topology.check_alternate(asked.arguments.get(DEAD_LETTERS), rules)
         check_name("a queue's name", name, LONGEST_KEY)
         octets = self._check_arguments(asked.arguments)
-        exclusive = asked.exclusive and not asked.outlives  # else that is so for a while only
+        exclusive = asked.exclusive and not asked.outlives  # with `outlives` it is exclusive only for a while
         terms = QueueDeclaration(asked.durable, exclusive, asked.auto_delete, dict(asked.arguments))
         check_lasting(terms)
         queue = self._router.declare_queue(
@@ -194,7 +198,11 @@ class Requests:
         return _facts(queue)
 
     def _check_declare(self, name: str, arguments: Mapping[str, Any]) -> None:
-        """Refuse to declare a queue that the peer may not, or whose dead letters it might not send itself."""
+        """Check the rights to declare a queue, and to send its dead letters.
+
+        Raises:
+            Refused: a right is missing.
+        """
         self.rights.check("configure", name)
         exchange, key = arguments.get(DEAD_LETTERS), arguments.get(DEAD_LETTER_KEY)
         if isinstance(exchange, str):
@@ -203,12 +211,16 @@ class Requests:
                 self.rights.check("write", exchange or DEFAULT_EXCHANGE)
                 return
             self.rights.check("write", key)
-            said = prefixed(key)  # what that means depends on which queues there are when a message dies
+            said = prefixed(key)  # whether the key is an address depends on which queues exist when a message dies
             if said is not None:
                 self.rights.check("write", said[0])
 
     def _take(self, queue: Queue) -> None:
-        """Reserve a queue that is there for one session from now on."""
+        """Make an existing queue exclusive to this connection until the session ends.
+
+        Raises:
+            Refused: others use the queue.
+        """
         if queue.owner is None and queue.users:
             raise Refused("amqp:resource-locked", f"queue {queue.name!r} is in use")
         queue.owner = self._owner
@@ -315,7 +327,7 @@ class Requests:
             exchange, destination = self._ends(asked)
         except Refused as refusal:
             if rules.absent is None and refusal.error.condition == "amqp:not-found":
-                return  # without one of its ends there is no binding
+                return  # without both of its ends there is no binding
             raise
         self._topology.unbind(exchange, destination, asked.key, asked.arguments, rules)
 
@@ -333,7 +345,7 @@ class Requests:
         node = self._router.nodes.get(asked.queue) if asked.queue is not None else None
         if exchange is None or (asked.queue is not None and node is None):
             return BindingFacts(exchange is not None, asked.queue is None or node is not None, False, False, False)
-        if not exchange.name:  # the default exchange, to which all are bound by their names, and without arguments
+        if not exchange.name:  # the default exchange, which every node is bound to by its name, without arguments
             names = self._router.nodes if asked.queue is None else [asked.queue]
             by_name = bool(names) and (asked.key is None or asked.key in names)
             return BindingFacts(True, True, bool(names), by_name, by_name and not asked.arguments)
@@ -346,7 +358,7 @@ class Requests:
 
 def _facts(node: Node) -> QueueFacts:
     if isinstance(node, Topic):
-        # Who receives from a topic has a queue of its own there.
+        # Each receiver of a topic has a queue of its own there.
         return QueueFacts(node.name, 0, len(node.subscriptions), True, False, False, {})
     queue = _queue(node)
     terms = queue.terms or _ON_DEMAND
@@ -366,7 +378,7 @@ def _queue(node: Node) -> Queue:
     """Return a node that is a queue of the broker's own kind.
 
     Raises:
-        Refused: it is another service's.
+        Refused: it belongs to another service.
     """
     if not isinstance(node, Queue):
         reason = f"{node.name!r} is of another service: it is not declared, asked about, purged or deleted like a queue"
@@ -375,7 +387,11 @@ def _queue(node: Node) -> Queue:
 
 
 def _check_same(node: Node, asked: DeclareQueue, rules: RequestRules) -> None:
-    """See that a node that is there is what is asked for; one that nobody declared is as durable as one likes."""
+    """Check that an existing node is what is declared again; one that nobody declared counts as durable or not.
+
+    Raises:
+        Refused: it differs.
+    """
     if isinstance(node, Topic):
         raise Refused("amqp:precondition-failed", f"{node.name!r} is a topic, not a queue")
     terms = (node.terms if isinstance(node, Queue) else None) or QueueDeclaration(asked.durable)
@@ -394,7 +410,7 @@ def _check_same(node: Node, asked: DeclareQueue, rules: RequestRules) -> None:
 
 
 def _meant(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a queue that mean something here: those that do not may differ."""
+    """Return the arguments of a queue that have a meaning here; the others may differ."""
     return _USUAL | {name: value for name, value in arguments.items() if name in KNOWN}
 
 

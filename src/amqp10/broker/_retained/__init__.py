@@ -1,1 +1,1 @@
-"""What a broker retains for clients that are away: subscriptions, links and sessions."""
+"""What a broker retains for absent clients: subscriptions, links and sessions."""

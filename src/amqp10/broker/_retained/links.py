@@ -1,19 +1,19 @@
-"""Links that can be resumed (§2.6.13): what a link held unsettled is kept when it is lost, for as long as was asked.
+"""Resumable links (§2.6.13): the unsettled deliveries of a lost link are kept as long as its peer asked for.
 
-A link is known by the user's container, its name and its direction (§2.6.1). The broker's own terminus of it, the
-target of what a producer sends and the source of what a consumer gets, says by expiry policy and timeout how long its
-state is kept without a link (§3.5.6). One that asks for neither has the default, "session-end": it is found again on
-its connection only, and a dynamic node lives as long. It ends
+A link is identified by the user, the container, its name and its direction (§2.6.1). The broker's own terminus, the
+target for a producer or the source for a consumer, says by expiry-policy and timeout how long the state of a detached
+link is kept (§3.5.6). A terminus with neither has the default, "session-end": it can only be resumed on its connection,
+and its dynamic node lives as long. The state ends
 
 - with a closing detach;
 - when its time is up;
 - when a link of that name begins anew, or with another node;
 - with its queue.
 
-Of a producer, the outcome of each unsettled delivery is kept, and the received part of a message that was cut off; of
-a consumer, the messages that it holds: nobody else gets them until then.
+For a producer, the outcome of each unsettled delivery is kept, and the received part of an incomplete message. For a
+consumer, the messages that it holds are kept, and nobody else gets them.
 
-A `LinkJournal` is told of all this while it happens, so that it can outlive the broker.
+A `LinkJournal` records all this while it happens, so that it can outlive the broker.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ if TYPE_CHECKING:
 Direction = Literal["in", "out"]
 
 MOST_PARTS = 64 * 1024 * 1024
-"""Bytes of messages cut off that are kept, of all suspended links; those beyond are sent again from the beginning."""
+"""Bytes of incomplete messages kept for all suspended links; messages beyond that are sent again from the beginning."""
 
 
 MOST_OF_CONNECTION = 4096
-"""Links that end with their session: a connection with more of them, attached or not, has none kept that detaches."""
+"""Links that end with their session. If a connection has more of them, none is kept when it detaches."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkKey:
-    """What names a link; `direction` is the broker's: what it receives comes "in".
+    """Identifies a link; `direction` is the broker's: "in" is what it receives.
 
-    `connection`: that of a link that ends with its session; None for one that is found again on another.
+    `connection`: that of a link that ends with its session; None: the link can be resumed on another connection.
     """
 
     owner: Owner
@@ -58,20 +58,20 @@ class LinkKey:
 
 @dataclass(slots=True, eq=False)
 class ResumableLink:
-    """A link that can be resumed.
+    """A resumable link.
 
     Attributes:
         node: where its messages go or come from; None for the anonymous terminus.
-        lifetime: as it was answered.
-        deliveries: what it holds, while no attachment does.
-        requeue: ends what it holds; None while it is attached.
-        steal: takes it away from its attachment; None while it has none.
-        consumer: the key of the consumer that it is, for its queue; the same in all attachments.
-        parts: bytes of a message cut off, among `deliveries`.
+        lifetime: the lifetime in the answer to its attach.
+        deliveries: the deliveries that it holds while it is detached.
+        requeue: gives these deliveries back; None while it is attached.
+        steal: detaches it from its current link; None while it is detached.
+        consumer: the key of the consumer in its queue, the same for all attachments.
+        parts: bytes of an incomplete message among `deliveries`.
         session, connection: those of its last attachment.
-        attached_by: the number of the connection that attached it last; 0 if that has detached it by its own will.
-        owned: the dynamic node that lives with it, while no attachment has that.
-        deadline: when it ends, on the broker's clock; None while that is not settled.
+        attached_by: the number of the connection that attached it last; 0 if that connection detached it on purpose.
+        owned: the dynamic node that lives with it, while it is detached.
+        deadline: when it ends, on the broker's clock; None: not known yet.
     """
 
     key: LinkKey
@@ -90,19 +90,19 @@ class ResumableLink:
 
 
 class LinkJournal(ABC):
-    """Records links that can be resumed; called in the pass of the scheduler in which something happens."""
+    """Records resumable links; called in the pass of the scheduler in which something happens."""
 
     @abstractmethod
     def began(self, link: ResumableLink) -> None:
-        """Record that a link was attached that can be resumed, anew or resumed itself."""
+        """Record that a resumable link was attached, anew or resumed."""
 
     @abstractmethod
     def noted(self, link: ResumableLink, tag: bytes, state: DeliveryState) -> None:
-        """Record the outcome of a durable message that a producer was told and has not settled."""
+        """Record the outcome of a durable message that was sent to a producer and is not settled yet."""
 
     @abstractmethod
     def held(self, link: ResumableLink, tag: bytes, entry: QueuedMessage) -> None:
-        """Record that a consumer was given this message."""
+        """Record that a consumer was sent this message."""
 
     @abstractmethod
     def settled(self, link: ResumableLink, tags: Iterable[bytes]) -> None:
@@ -110,48 +110,48 @@ class LinkJournal(ABC):
 
     @abstractmethod
     def ended(self, link: ResumableLink) -> None:
-        """Record that the link is over, and with it all that it holds."""
+        """Record that the link and all that it holds has ended."""
 
 
 def is_resumable(terminus: Source | Target) -> bool:
-    """Return whether a terminus asks for its links to be kept beyond their session.
+    """Return whether a terminus asks for its link to be kept beyond its session.
 
-    The default of expiry-policy is "session-end", so this word alone is no wish. A dynamic node goes with its session.
+    "session-end" is the default of expiry-policy, and so no request. A dynamic node ends with its session.
     """
     return not terminus.dynamic and (terminus.expiry_policy in ("connection-close", "never") or terminus.timeout > 0)
 
 
 class ResumableLinks:
-    """All of one broker.
+    """All resumable links of one virtual host.
 
     Args:
-        clock: the broker's.
-        alarm: told of each deadline, for whoever calls `expire` in time.
-        most: links of one user that wait without an attachment; of more, the one that has waited longest ends.
+        clock: the broker's clock.
+        alarm: called with each deadline, to have `expire` called in time.
+        most: the most detached links of one user; beyond that the one that has waited longest ends.
 
     Attributes:
-        journal: the journal in which links are recorded; None without a store.
+        journal: records the links; None: there is no store.
     """
 
     journal: LinkJournal | None = None
 
     def __init__(self, clock: Clock, alarm: Callable[[ResumableLinks, float], None], most: int = 1000) -> None:
         self._most = most
-        self._waiting: dict[str | None, dict[ResumableLink, None]] = {}  # by user, the one that waits longest first
+        self._waiting: dict[str | None, dict[ResumableLink, None]] = {}  # by user, the longest waiting first
         self._clock = clock
         self._alarm = alarm
         self._deadlines: Deadlines[ResumableLink] = Deadlines()
         self._all: dict[LinkKey, ResumableLink] = {}
-        self._of: dict[object, dict[LinkKey, ResumableLink]] = {}  # those of one connection alone
-        self._parts = 0  # bytes of messages cut off
+        self._of: dict[object, dict[LinkKey, ResumableLink]] = {}  # those that end with their connection
+        self._parts = 0  # bytes of incomplete messages
 
     def is_late(self, key: LinkKey, connection: int) -> bool:
-        """Return whether a newer connection than this one has the link, or had it last."""
+        """Return whether a newer connection has or had the link."""
         found = self._all.get(key)
         return found is not None and found.attached_by > connection
 
     def claim(self, key: LinkKey) -> ResumableLink | None:
-        """Return the link of that name, without an attachment: whoever has it loses it (§2.6.1)."""
+        """Return the link of that key, detached from whoever had it (§2.6.1); None: there is no link to resume."""
         found = self._table(key).get(key)
         if found is not None and found.steal is not None:
             attempt("taking a link from its connection", found.steal)
@@ -161,7 +161,7 @@ class ResumableLinks:
         return self._all if key.connection is None else self._of.get(key.connection, {})
 
     def begin(self, link: ResumableLink, before: ResumableLink | None) -> None:
-        """Keep an attached link; end what was kept of it `before`, unless the same goes on."""
+        """Keep an attached link; end the state that was kept `before`, unless it is the same link."""
         if before is not None and before is not link:
             self.end(before)
         self._weigh(link, 0)
@@ -184,7 +184,7 @@ class ResumableLinks:
         session: object,
         connection: object,
     ) -> None:
-        """Keep a link whose attachment is over."""
+        """Keep a link that was detached."""
         link.deliveries, link.requeue, link.steal = deliveries, requeue, None
         if self._table(link.key).get(link.key) is not link:
             requeue(deliveries)
@@ -216,12 +216,12 @@ class ResumableLinks:
         link.parts = parts
 
     def session_ended(self, session: object, connection: object) -> None:
-        """End what ends with a session; its links were ended before."""
+        """End the links that end with a session, which have been detached."""
         for link in [each for each in self._that_end_with(connection) if each.session is session]:
             self._left(link, "session")
 
     def connection_ended(self, connection: object) -> None:
-        """End what ends with a connection; its sessions were ended before."""
+        """End the links that end with a connection, whose sessions have ended."""
         for link in [each for each in self._that_end_with(connection) if each.connection is connection]:
             self._left(link, "connection")
             link.session = link.connection = None
@@ -232,14 +232,14 @@ class ResumableLinks:
         return [*self._all.values(), *self._of.get(connection, {}).values()]
 
     def restore(self, link: ResumableLink, requeue: Callable[[list[Any]], None]) -> None:
-        """Take a link from the store; the connection that it had is over."""
+        """Restore a link from the store, as detached from a lost connection."""
         link.requeue = requeue
         self._all[link.key] = link
         self._waiting.setdefault(link.key.owner[0], {})[link] = None
         self._left(link, "connection")
 
     def _left(self, link: ResumableLink, how: ExpiryTrigger) -> None:
-        """End the link now, later, or not at all, as its expiry policy says (§3.5.6)."""
+        """End the link now, later or never, as its expiry policy says (§3.5.6)."""
         if link.deadline is not None or how not in EXPIRES[link.lifetime.expiry_policy]:
             return
         if not link.lifetime.timeout:
@@ -250,7 +250,7 @@ class ResumableLinks:
         self._alarm(self, link.deadline)
 
     def expire(self, now: float) -> float | None:
-        """End those whose time has come; return when the next one's does."""
+        """End the links that are due at `now`; return when the next one is due, or None."""
         for link in self._deadlines.take(now):
             attempt("the end of a link that was kept", self.end, link)
         return self._deadlines.first
@@ -273,6 +273,6 @@ class ResumableLinks:
 
 
 def _came_of(delivery: Any) -> int:
-    """Bytes of a delivery that came in part."""
+    """Return the bytes that have arrived of an incomplete delivery."""
     stream = getattr(delivery, "stream", None)
     return sum(map(len, stream.parts)) if stream is not None else 0

@@ -1,8 +1,7 @@
-"""Sessions whose transport is lost, kept until their clients are back, in dialects that resume sessions.
+"""Sessions that are kept when their transport is lost, in dialects that resume sessions.
 
-Of such a session nothing ends with its connection: its links stay, what was sent on them stays out for settlement, and
-the peer's view of it all waits. It goes on with the next connection of the same user that names the session, and ends
-when its time is up.
+Nothing of such a session ends with its connection: its links stay attached, and its deliveries unsettled. It continues
+on the next connection of the same user that names the session, or ends when its time is up.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ if TYPE_CHECKING:
     from .._queues.message import Clock
 
 LONGEST = 300
-"""Seconds that a session is kept at most."""
+"""The most seconds that a session is kept."""
 MOST = 1000
-"""Sessions of one user that are kept; of more, the one that has waited longest ends."""
+"""The most sessions kept for one user; beyond that the one that has waited longest ends."""
 
 Key = tuple[str | None, bytes]
 
@@ -34,16 +33,16 @@ class ResumableSessionOwner(ABC):
 
     @abstractmethod
     def session_expired(self, session: Session) -> None:
-        """End the links of a session that nobody came back for."""
+        """End the links of a session that was not resumed in time."""
 
     @abstractmethod
     def session_taken_over(self, session: Session) -> None:
-        """Detach a session that its client attaches on another connection; end it if it is not to be resumed."""
+        """Detach a session that its client attaches on another connection; end it if it cannot be resumed."""
 
 
 @dataclass(slots=True, eq=False)
 class ResumableSession:
-    """A session that can be resumed.
+    """A resumable session.
 
     Attributes:
         peer: the connection that has its links.
@@ -58,11 +57,11 @@ class ResumableSession:
 
 
 class ResumableSessions:
-    """All of one broker.
+    """All resumable sessions of one virtual host.
 
     Args:
-        clock: the broker's.
-        alarm: told of each deadline, for whoever calls `expire` in time.
+        clock: the broker's clock.
+        alarm: called with each deadline, to have `expire` called in time.
     """
 
     def __init__(self, clock: Clock, alarm: Callable[[ResumableSessions, float], None]) -> None:
@@ -84,7 +83,7 @@ class ResumableSessions:
             kept.peer.session_expired(kept.session)
 
     def take(self, engine: Engine, name: bytes) -> Session | None:
-        """Return the session that is resumed on another connection; see `SessionKeeper.take`."""
+        """Return the session to resume on another connection; see `SessionKeeper.take`."""
         kept = self._kept.get((engine.identity, name))
         if kept is None or (not kept.session.suspended and not kept.session.begun):
             return None
@@ -111,7 +110,7 @@ class ResumableSessions:
                 kept.peer = peer
 
     def connection_lost(self, peer: ResumableSessionOwner) -> bool:
-        """Start the time of a peer's sessions; return whether there are any."""
+        """Start the time of the sessions of a lost connection; return whether there are any."""
         waiting = [each for each in self._kept.items() if each[1].peer is peer and each[1].session.suspended]
         for key, kept in waiting:
             if kept.deadline is None:
@@ -127,7 +126,7 @@ class ResumableSessions:
                 del self._kept[key]
 
     def expire(self, now: float) -> float | None:
-        """End those whose time has come; return when the next one's does."""
+        """End the sessions that are due at `now`; return when the next one is due, or None."""
         for key in self._deadlines.take(now):
             kept = self._kept.get(key)
             if kept is not None and kept.deadline is not None and kept.deadline <= now:
@@ -137,7 +136,7 @@ class ResumableSessions:
 
 
 class PeerSessions(SessionKeeper):
-    """The same, as the engine of one peer sees it."""
+    """The resumable sessions, as the engine of one peer sees them."""
 
     longest = LONGEST
 

@@ -1,14 +1,14 @@
-"""Subscriptions that outlive a link, or are shared by several: found again by container and name (§2.6.1, §2.6.3).
+"""Subscriptions that outlive a link, or are shared by several: identified by container and name (§2.6.1, §2.6.3).
 
-A subscription belongs to a user's container and has the name of its link. A shared one (capability "shared") has the
-part of the name before "|", so that each of its links has a name of its own; with the capability "global" it belongs to
-nobody. It ends
+A subscription belongs to a user's container and has the name of its link. The name of a shared subscription (capability
+"shared") is the part before "|", so that its links can have different names; with the capability "global" it belongs to
+all containers. It ends
 
 - with the closing detach of its only link;
-- when its expiry policy says so and `timeout` seconds have passed since (§3.5.6), unless a link came back;
-- when it is asked for again with another topic or filter: then it begins anew.
+- `timeout` seconds after its expiry policy applies (§3.5.6), unless a link came back;
+- when it is requested with another topic or filter: then it begins anew.
 
-With a store those that are asked to be durable survive the broker, whose end is that of every connection.
+With a store, durable subscriptions survive the broker; its end counts as that of every connection.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 DetachKind = Literal["closed", "detached"]
 ExpiryTrigger = Literal["detached", "session", "connection"]
-# For each expiry policy: what has to be over, with the last link, for the time to run.
+# For each expiry policy: what must have ended, besides the last link, for the time to start.
 EXPIRES: dict[str, tuple[ExpiryTrigger, ...]] = {
     "link-detach": ("detached", "session", "connection"),
     "session-end": ("session", "connection"),
@@ -42,7 +42,7 @@ EXPIRES: dict[str, tuple[ExpiryTrigger, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """When a terminus begins to expire, and how many seconds that takes (§3.5.3, §3.5.6)."""
+    """The event after which a terminus expires, and the seconds from then on (§3.5.3, §3.5.6)."""
 
     expiry_policy: TerminusExpiryPolicy = "link-detach"
     timeout: int = 0
@@ -50,16 +50,16 @@ class Lifetime:
 
 @dataclass(slots=True, eq=False)
 class RetainedSubscription:
-    """A subscription, with what it depends on.
+    """A subscription, with its terms and links.
 
     Attributes:
-        queue: where its messages wait.
-        source: as it was asked for last.
-        lifetime: as it was answered last.
-        filters: what is applied of them.
+        queue: the queue of its messages.
+        source: the source in the last attach.
+        lifetime: the lifetime in the last answer.
+        filters: those of its filters that are applied.
         links: the links that consume from it now.
-        session, connection: those of the link that went last.
-        deadline: when it ends, on the broker's clock; None while that is not settled.
+        session, connection: those of the last link that left.
+        deadline: when it ends, on the broker's clock; None: not known yet.
     """
 
     key: SubscriptionKey
@@ -74,7 +74,7 @@ class RetainedSubscription:
 
     @property
     def durable(self) -> bool:
-        """It was asked to survive the broker (§3.5.5)."""
+        """Whether it is to survive the broker (§3.5.5)."""
         return self.source.durable != "none"
 
     def is_of(self, topic: Topic, filters: Mapping[Any, Any] | None) -> bool:
@@ -83,14 +83,14 @@ class RetainedSubscription:
 
 
 def applied(filters: Mapping[Any, Any] | None) -> list[Any]:
-    """Filters without their names, which mean nothing."""
+    """Return filters without their names, which have no meaning."""
     return list((filters or {}).values())
 
 
 def is_retained(source: Source) -> bool:
     """Return whether a source asks for a subscription that outlives its link, or is shared.
 
-    The default of expiry-policy is "session-end", so this word alone is no wish.
+    "session-end" is the default of expiry-policy, and so no request.
     """
     return (
         source.durable != "none"
@@ -101,7 +101,7 @@ def is_retained(source: Source) -> bool:
 
 
 def key_of(owner: Owner, link_name: str, source: Source) -> SubscriptionKey:
-    """Return the key of the subscription that a link of that name and source means."""
+    """Return the key of the subscription for a link of that name and source."""
     if "shared" not in source.capabilities:
         return SubscriptionKey(owner, link_name, "own")
     kind: Kind = "volatile" if source.durable == "none" else "shared"
@@ -109,23 +109,23 @@ def key_of(owner: Owner, link_name: str, source: Source) -> SubscriptionKey:
 
 
 class SubscriptionJournal(ABC):
-    """Records which subscriptions there are."""
+    """Records subscriptions."""
 
     @abstractmethod
     def note_subscription(self, lasting: RetainedSubscription) -> None:
-        """Record that a subscription came, or ends at another time; keep it from now on if its source asks for that."""
+        """Record that a subscription is new or ends at another time, if its source asks for durability."""
 
 
 class Subscriptions:
-    """All of one broker.
+    """All retained subscriptions of one virtual host.
 
     Args:
-        clock: the broker's.
-        alarm: told of each deadline, for whoever calls `expire` in time.
-        longest: seconds that any is kept without links at most; None for as long as it asks.
+        clock: the broker's clock.
+        alarm: called with each deadline, to have `expire` called in time.
+        longest: the most seconds that a subscription is kept without links; None: as long as its source asks.
 
     Attributes:
-        store: where durable ones are kept; None for nowhere.
+        store: keeps durable subscriptions; None: there is no store.
     """
 
     store: SubscriptionJournal | None = None
@@ -138,7 +138,7 @@ class Subscriptions:
         self._all: dict[SubscriptionKey, RetainedSubscription] = {}
 
     def lifetime(self, source: Source | Target) -> Lifetime:
-        """Return the lifetime of a subscription or a link's state, as a terminus asks for it and as far as allowed."""
+        """Return the lifetime that a terminus asks for, as far as it is allowed."""
         policy, longest = source.expiry_policy, self._longest
         if longest is None:
             return Lifetime(policy, source.timeout)
@@ -147,15 +147,15 @@ class Subscriptions:
         return Lifetime(policy, min(source.timeout, longest))
 
     def standing(self, key: SubscriptionKey, topic: Topic, filters: Mapping[Any, Any] | None) -> Subscription | None:
-        """Return the queue that the next `join` finds."""
+        """Return the queue that the next `join` will use; None: it will create one."""
         found = self._all.get(key)
         return found.queue if found is not None and not found.queue.deleted and found.is_of(topic, filters) else None
 
     def check(self, key: SubscriptionKey, topic: Topic, filters: Mapping[Any, Any] | None) -> Subscription | None:
-        """Return the queue of a subscription that the next `join` finds in use by others, else None.
+        """Return the queue in use that the next `join` will share; None: it will share no queue.
 
         Raises:
-            Refused: `amqp:not-allowed`: others share one of that name with another topic or filter.
+            Refused: `amqp:not-allowed`: others use a subscription of that name with another topic or filter.
         """
         found = self._all.get(key)
         if found is None or found.queue.deleted or not found.links or key.kind == "own":
@@ -172,7 +172,9 @@ class Subscriptions:
         filters: Mapping[Any, Any] | None,
         filtering: Filtering | None,
     ) -> RetainedSubscription:
-        """Find a subscription or make it, after `check`; take one that is not shared from its link (§2.6.1)."""
+        """Return a subscription, created if it does not exist, after `check`. One not shared is taken from its link
+        (§2.6.1).
+        """
         found = self._all.get(key)
         if found is not None and key.kind == "own":
             links, found.links = found.links, {}
@@ -187,7 +189,7 @@ class Subscriptions:
             found = self._all[key] = RetainedSubscription(key, queue, source, Lifetime(), applied(filters), {})
         found.source = source
         found.lifetime = self.lifetime(source)
-        # The same, but for no-local: that is of the connection.
+        # Equal to the old one except for no-local, which depends on the connection.
         found.queue.filtering = filtering
         found.session = found.connection = found.deadline = None
         self._deadlines.set(found, None)
@@ -196,17 +198,17 @@ class Subscriptions:
         return found
 
     def restore(self) -> None:
-        """Take the subscriptions of a store; the connections of their links are over."""
+        """Start the time of restored subscriptions, whose connections are lost."""
         for lasting in list(self._all.values()):
             self.left(lasting, "connection")
             if lasting.deadline is not None:
                 self._end_at(lasting, lasting.deadline)
 
     def find(self, owner: Owner, link_name: str, capabilities: Iterable[str]) -> RetainedSubscription:
-        """Find the durable subscription that a link without a source means, to end it (§2.6.3; JMS mapping).
+        """Return the durable subscription that a link without a source asks to end (§2.6.3; JMS mapping).
 
         Raises:
-            Refused: `amqp:not-found`: nothing is kept by that name; `amqp:resource-locked`: it is in use.
+            Refused: `amqp:not-found`: there is no such subscription; `amqp:resource-locked`: it is in use.
         """
         wanted = set(capabilities)
         base = link_name.partition("|")[0]
@@ -224,29 +226,29 @@ class Subscriptions:
     def leave(
         self, lasting: RetainedSubscription, link: object, how: DetachKind, session: object, connection: object
     ) -> None:
-        """Remove a link that is over."""
+        """Remove a link that ended."""
         if lasting.links.pop(link, None) is None or lasting.links or self._all.get(lasting.key) is not lasting:
             return
         lasting.session, lasting.connection = session, connection
-        # Links of a volatile one close, and it ends with the last of them.
+        # Links of a volatile subscription are closed; it ends with the last one.
         if how == "closed":
             self._end(lasting)
         else:
             self.left(lasting, how)
 
     def session_ended(self, session: object) -> None:
-        """Start the time of subscriptions that expire with a session; its links were ended before."""
+        """Start the time of subscriptions that expire with a session, whose links have ended."""
         for lasting in [each for each in self._all.values() if each.session is session and not each.links]:
             self.left(lasting, "session")
 
     def connection_ended(self, connection: object) -> None:
-        """Start the time of subscriptions that expire with a connection; its sessions were ended before."""
+        """Start the time of subscriptions that expire with a connection, whose sessions have ended."""
         for lasting in [each for each in self._all.values() if each.connection is connection and not each.links]:
             self.left(lasting, "connection")
             lasting.session = lasting.connection = None
 
     def left(self, lasting: RetainedSubscription, how: ExpiryTrigger) -> None:
-        """End a subscription without links now, later, or not at all, as its expiry policy says (§3.5.6)."""
+        """End a subscription without links now, later or never, as its expiry policy says (§3.5.6)."""
         lifetime = lasting.lifetime
         if lasting.queue.deleted:
             self._forget(lasting)
@@ -265,7 +267,7 @@ class Subscriptions:
         self._alarm(self, deadline)
 
     def expire(self, now: float) -> float | None:
-        """End those whose time has come; return when the next one's does."""
+        """End the subscriptions that are due at `now`; return when the next one is due, or None."""
         for lasting in self._deadlines.take(now):
             attempt("the end of a subscription", self._end, lasting)
         return self._deadlines.first

@@ -1,1 +1,1 @@
-"""From the address of a message to the queues that it goes into."""
+"""Routing: from the address of a message to its queues."""

@@ -1,8 +1,8 @@
-"""Where messages go that nobody could take: the broker's queue for them, or the exchange that their queue names.
+"""Dead letters: they go to the broker's queue for them, or to the dead-letter exchange of their queue.
 
-With the reason, in message annotations: `x-opt-dead-letter-...` for the broker's queue, and for an exchange `x-death`
-and its companions as RabbitMQ writes them, newest first. The error of a consumer that rejected it is, as it is, the
-delivery annotation "rejected" (§3.4.3).
+Message annotations give the reason: `x-opt-dead-letter-...` in the broker's queue; `x-death` and related ones for an
+exchange, as RabbitMQ writes them, newest first. The delivery annotation "rejected" has the error of the consumer that
+rejected the message (§3.4.3).
 """
 
 from __future__ import annotations
@@ -26,23 +26,24 @@ if TYPE_CHECKING:
     from .exchanges import Exchange
     from .topology import Topology
 
-# Reasons that have another name in RabbitMQ.
+# Reasons that RabbitMQ calls otherwise.
 _REASONS: Final = {"max-delivery-count": "delivery_limit"}
 _DEATHS: Final = Symbol("x-death")
 _FIRST_DEATH: Final = Symbol("x-first-death-queue")
-_NATIVE: Final = Symbol("x-opt-0-9-1")  # has the headers of 0-9-1 that AMQP 1.0 has no place for, lists among them
+_NATIVE: Final = Symbol("x-opt-0-9-1")  # holds the headers of 0-9-1 that do not fit into AMQP 1.0, such as lists
 
 MOST_HOPS: Final = 64
-"""How often the broker moves a message on by itself. Moving it to several queues counts that many times for each copy,
-so that what one message becomes is bounded, whatever leads from where to where."""
+"""Hops from queue to queue that a message may take by itself. A hop to several queues counts as many for each copy, so
+that the number of copies is bounded, whatever the routes are.
+"""
 
 
 class DeadLetters:
-    """What becomes of dead letters.
+    """Moves dead letters.
 
     Args:
-        name: of the broker's queue for them; None for none.
-        declare: makes that queue, or finds it.
+        name: the broker's queue for them; None: there is no such queue.
+        declare: returns that queue, created if it does not exist.
     """
 
     def __init__(self, name: str | None, topology: Topology, declare: Callable[[str], Node]) -> None:
@@ -51,15 +52,15 @@ class DeadLetters:
         self._declare = declare
 
     def take(self, queue: Queue, entry: QueuedMessage, reason: Reason, error: Error | None) -> bool:
-        """Move a message out of its queue, with the reason in its annotations; False when it just ends.
+        """Copy a message to where dead letters go, with the reason in its annotations; return False if it just ends.
 
-        It ends, too, when it has gone through too many queues by itself: whatever it says of where it was.
+        It ends after too many hops from queue to queue, whatever its annotations say.
         """
         if entry.hops >= MOST_HOPS and reason != "rejected":
             return False
         if queue.dead_letter_to is not None:
             return self._publish(queue, entry, reason, error, *queue.dead_letter_to)
-        # What is rejected out of the dead-letter queue itself has nowhere left to go.
+        # A message rejected from the dead-letter queue has nowhere left to go.
         if self.name is None or queue.name == self.name:
             return False
         try:
@@ -68,7 +69,7 @@ class DeadLetters:
             return False
         dead = _moved(entry, reason)
         if reason == "rejected":
-            dead.failed()  # it was an attempt, too (§3.4.3); the others were counted before
+            dead.failed()  # a rejection counts as an attempt, too (§3.4.3); others were counted before
         reasons: dict[Symbol, Any] = {
             Symbol("x-opt-dead-letter-reason"): reason,
             Symbol("x-opt-dead-letter-source"): queue.topic.name if isinstance(queue, Subscription) else queue.name,
@@ -101,7 +102,8 @@ class DeadLetters:
         deaths = _deaths(annotations, queue.name, named, came_to or "", keys)
         if deaths is None:
             return False
-        if ttl is not None and entry.expires is not None:  # which it has no more, so that it does not die again at once
+        # The expiry is removed, so that the message does not die again at once.
+        if ttl is not None and entry.expires is not None:
             deaths[0]["original-expiration"] = str(ttl)
         keys = keys if key is None else [key]
         dead = _moved(entry, reason)
@@ -121,15 +123,15 @@ class DeadLetters:
         try:
             nodes = self._nodes(exchange, keys, dead.payload if dead.message_format == 0 else SAYS_NOTHING)
         except DecodeError:
-            # Headers that cannot be read count as missing.
+            # Unreadable headers count as missing.
             nodes = self._nodes(exchange, keys, SAYS_NOTHING)
-        except Refused:  # too many binding keys to look through
+        except Refused:  # too many binding keys to search
             return False
         dead.hops *= max(1, len(nodes))
         return sum([_put(node, dead.copy()) for node in nodes]) > 0
 
     def _nodes(self, exchange: Exchange, keys: list[str], payload: bytes) -> dict[Node, None]:
-        """Return where a message with these routing keys goes: once to each node."""
+        """Return the nodes for a message with these routing keys, each of them once."""
         return {node: None for key in keys for node in self._topology.route(exchange, key, payload).nodes}
 
 
@@ -140,7 +142,7 @@ def _moved(entry: QueuedMessage, reason: str) -> QueuedMessage:
 
 
 def _read(entry: QueuedMessage) -> tuple[Mapping[Any, Any], int | None]:
-    """Read the annotations and the time-to-live of a message; nothing from a message that cannot be read."""
+    """Return the annotations and the ttl of a message; if it cannot be read, neither."""
     try:
         if entry.message_format == 0:
             return read_annotations(entry.payload), read_header(entry.payload).ttl
@@ -162,7 +164,7 @@ def _text(value: Any) -> str | None:
 
 
 def _further_keys(annotations: Mapping[Any, Any]) -> list[str]:
-    """Return the routing keys that a message has beside its first: of 1.0 in `x-cc`, of 0-9-1 in the header CC."""
+    """Return the routing keys of a message besides its first: `x-cc` in 1.0, the header CC in 0-9-1."""
     keys, native = annotations.get("x-cc"), annotations.get(_NATIVE)
     if keys is None and isinstance(native, dict) and isinstance(native.get("headers"), dict):
         keys = native["headers"].get("CC")
@@ -172,7 +174,7 @@ def _further_keys(annotations: Mapping[Any, Any]) -> list[str]:
 def _deaths(
     annotations: Mapping[Any, Any], queue: str, reason: str, exchange: str, keys: list[str]
 ) -> list[dict[str, Any]] | None:
-    """Return the deaths of a message with this one more; None for a circle without a rejection."""
+    """Return the deaths of a message with this one added; None: it went in a circle without a rejection."""
     found = annotations.get(_DEATHS)
     before = [dict(each) for each in found if isinstance(each, dict)] if isinstance(found, list) else []
     same = [each for each in before if (each.get("queue"), each.get("reason")) == (queue, reason)]

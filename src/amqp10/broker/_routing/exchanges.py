@@ -1,9 +1,9 @@
-"""Exchanges: they keep nothing, and say by its routing key or headers where a message goes.
+"""Exchanges: they hold no messages, but route each by its routing key or headers.
 
     publisher ──exchange, routing key──> Exchange ──bindings──> queues, and further exchanges
 
-Names of exchanges are apart from those of queues and topics. What leads from one exchange to the next, and what is
-remembered of it, is the business of `topology`.
+Names of exchanges are separate from those of queues and topics. `topology` follows routes from one exchange to the
+next, and remembers them.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, slots=True)
 class Binding:
-    """One way out of an exchange.
+    """A binding of a queue, topic or exchange to an exchange.
 
     Attributes:
-        destination: where messages go by it.
-        key: the binding key; what it means is the exchange's.
-        arguments: the same.
-        number: in the store; 0 where it is not kept.
-        account: of the user who made it; None for nobody.
+        destination: where matching messages go.
+        key: the binding key, which the type of exchange interprets.
+        arguments: arguments, which the type of exchange interprets.
+        number: its number in the store; 0: it is not kept.
+        account: that of the user who made it; None: there is no user.
     """
 
     exchange: Exchange
@@ -43,20 +43,20 @@ class Binding:
 
 
 class Exchange(ABC):
-    """What exchanges of all types share.
+    """The base of all types of exchange.
 
     Attributes:
         kind: "direct", "fanout", "topic" or "headers".
-        durable: it survives the broker, where there is a store.
-        auto_delete: it ends with its last binding.
-        internal: nobody publishes to it but other exchanges.
-        predeclared: it is the broker's, and stays.
-        alternate: the name of the exchange for what this one has no binding for; None for none.
-        bindings: by destination and key; several of one key have different arguments.
-        published: messages that came so far.
-        unrouted: of these, messages that went nowhere.
-        number: in the store; 0 where it is not kept.
-        account: of the user who declared it; None for nobody.
+        durable: whether a store keeps it.
+        auto_delete: whether it ends with its last binding.
+        internal: whether only exchanges may publish to it.
+        predeclared: whether it is the broker's own, and cannot be deleted.
+        alternate: the exchange for messages without a matching binding; None: there is no such exchange.
+        bindings: by destination and key; those of one key differ in their arguments.
+        published: messages that ever arrived.
+        unrouted: how many of them had no matching binding.
+        number: its number in the store; 0: it is not kept.
+        account: that of the user who declared it; None: there is no user.
     """
 
     account: Account | None = None
@@ -87,7 +87,7 @@ class Exchange(ABC):
         self.number = 0
 
     def find(self, destination: Node | Exchange, key: str, arguments: Mapping[str, Any] | None) -> list[Binding]:
-        """Return the bindings to a destination with that key, and with these arguments unless they are None."""
+        """Return the bindings to a destination with that key and those arguments; None: with any arguments."""
         same = self.bindings.get((destination, key), [])
         return [each for each in same if arguments is None or each.arguments == arguments]
 
@@ -95,7 +95,7 @@ class Exchange(ABC):
         """Add a binding.
 
         Raises:
-            NoMatch: the arguments of the binding make no sense here.
+            NoMatch: the arguments of the binding are invalid for this exchange.
         """
         self._add(binding)
         self.bindings.setdefault((binding.destination, binding.key), []).append(binding)
@@ -116,11 +116,11 @@ class Exchange(ABC):
 
     @abstractmethod
     def matching(self, key: str, headers: Callable[[], Headers]) -> list[Node | Exchange]:
-        """Return where a message goes; `headers` are read only if that depends on them (`by_headers`)."""
+        """Return the destinations of a message; `headers` reads its headers, which only `by_headers` exchanges need."""
 
 
 class DefaultExchange(Exchange):
-    """The routing key is the name of a queue (or topic); all are bound by their names, and nothing else is."""
+    """Routes to the queue or topic whose name is the routing key. It has no other bindings."""
 
     kind = "direct"
 
@@ -139,13 +139,13 @@ class DefaultExchange(Exchange):
 
 
 def names_of(key: str) -> list[str]:
-    """Return the names that a key of the default exchange may mean: the first one that a node has is meant."""
+    """Return the names that a key of the default exchange may mean; the first one that exists counts."""
     said = prefixed(key)
     return [key] if said is None else [key, said[0]]
 
 
 class DirectExchange(Exchange):
-    """The routing key is the binding key."""
+    """Routes to bindings whose binding key equals the routing key."""
 
     kind = "direct"
 
@@ -166,7 +166,7 @@ class DirectExchange(Exchange):
 
 
 class FanoutExchange(Exchange):
-    """Every binding, whatever the key."""
+    """Routes to all bindings."""
 
     kind = "fanout"
 
@@ -179,7 +179,7 @@ class FanoutExchange(Exchange):
 
 
 class TopicExchange(Exchange):
-    """The routing key matches the binding key, which may have `*` and `#` for words."""
+    """Routes to bindings whose binding key matches the routing key; `*` and `#` in it stand for words."""
 
     kind = "topic"
 
@@ -198,7 +198,7 @@ class TopicExchange(Exchange):
 
 
 class HeadersExchange(Exchange):
-    """The headers of the message match the arguments of the binding; keys only tell bindings apart."""
+    """Routes to bindings whose arguments match the headers of the message; keys only distinguish bindings."""
 
     kind = "headers"
     by_headers = True

@@ -1,7 +1,7 @@
-"""What a binding of a headers exchange asks of a message: all of its arguments, or any of them.
+"""The test of a headers exchange: a message must match all arguments of a binding, or any of them.
 
-`x-match` is "all" (the default), "any", "all-with-x" or "any-with-x"; without `-with-x` arguments that begin with "x-"
-are not looked at. An argument without a value asks only that the header is there.
+`x-match` is "all" (the default), "any", "all-with-x" or "any-with-x"; without `-with-x`, arguments that begin with "x-"
+are ignored. An argument without a value only requires that the header exists.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from .._filters.selector.values import plain, same
 Headers = Mapping[str, Any]
 Test = Callable[[Headers], bool]
 
-_NATIVE = "x-opt-0-9-1"  # has headers of 0-9-1 of kinds that application-properties lack, by their names
+_NATIVE = "x-opt-0-9-1"  # holds, by name, the headers of 0-9-1 whose types application-properties cannot have
 _MATCHES = {"all": (all, False), "any": (any, False), "all-with-x": (all, True), "any-with-x": (any, True)}
 
 
 class NoMatch(ValueError):
-    """The arguments of a binding say no such thing."""
+    """The arguments of a binding are invalid."""
 
 
 def header_match(arguments: Mapping[str, Any]) -> Test:
-    """Make the test of a binding's arguments on headers.
+    """Make a test of headers from the arguments of a binding.
 
     Raises:
         NoMatch: `x-match` is not one of the four.
@@ -51,9 +51,10 @@ def _has(headers: Headers, name: str, wanted: Any) -> bool:
 
 
 def headers_of(application_properties: Mapping[str, Any], message_annotations: Mapping[Any, Any]) -> Headers:
-    """Return the headers of a message as the older AMQPs see them.
+    """Return the headers of a message as the older dialects see them.
 
-    A header x-... is an annotation in 1.0; what application-properties cannot have, tables and arrays, is in another.
+    In 1.0 a header x-... is an annotation. Another annotation holds tables and arrays, which application-properties
+    cannot have.
     """
     annotations = {
         str(name): value

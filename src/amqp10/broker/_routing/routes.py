@@ -1,8 +1,8 @@
-"""Remembered routes: what was found once is not looked for again until something changes that it depends on.
+"""Remembered routes: each is reused until something changes that it depends on.
 
-A way says where a message goes that comes to an exchange with a routing key; it depends on the exchanges that were
-looked at. A route says the same for the address that a sender gave; it depends on a way, or on the name of a node.
-A change forgets what depends on it, and nothing else, so that many who come and go do not cost the others much.
+A way is where a message goes that comes to an exchange with a routing key; it depends on the exchanges that were
+visited. A route is the same for the address that a sender gave; it depends on a way, or on the name of a node. A change
+forgets only what depends on it, so that peers that come and go cost the others little.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from .exchanges import Exchange
 
 MOST_KNOWN: Final = 10_000
-"""Ways that are remembered, and routes; the keys are the senders' to choose."""
+"""The most ways and routes that are remembered, because senders choose the keys."""
 MOST_DEPENDENCIES: Final = 16
-"""Things that are noted for a way or a route; one that depends on more is forgotten with any change."""
+"""The most things noted that a way or route depends on; one that depends on more is forgotten with any change."""
 _ANY: Final = object()
 
 
@@ -25,8 +25,8 @@ class Route(NamedTuple):
     """Where a message goes.
 
     Attributes:
-        nodes: none where it cannot be routed.
-        exchange, key: that it came to, with which routing key; None for a node that the sender named itself.
+        nodes: the nodes; empty: the message cannot be routed.
+        exchange, key: the exchange and routing key that it came with; exchange None: the sender named the node.
     """
 
     nodes: tuple[Node, ...]
@@ -39,10 +39,10 @@ Address = tuple[str, bool]
 
 
 class RememberedRoutes:
-    """Those of one broker.
+    """The remembered routes of one virtual host.
 
     Attributes:
-        by_address: routes, by address and by whether nodes are made for it on demand.
+        by_address: routes, by address and by whether missing nodes are created.
         ways: nodes, by exchange and routing key.
     """
 
@@ -59,7 +59,7 @@ class RememberedRoutes:
         self._depend(way, depends_on)
 
     def add_address(self, address: Address, route: Route, names: Iterable[str]) -> None:
-        """Remember the route of an address: by an exchange if that way is known, else to the node of these names."""
+        """Remember the route of an address: through a known way, or to the node of one of these names."""
         self._make_room()
         if route.exchange is None:
             self.by_address[address] = route
@@ -69,9 +69,9 @@ class RememberedRoutes:
             self._depend(address, [(route.exchange, route.key)])
 
     def forget(self, changed: Hashable) -> None:
-        """Forget what depends on something that has changed, and what depends on that."""
+        """Forget what depends on something that changed, directly or not."""
         waiting = [changed, _ANY]
-        for each in waiting:  # which grows
+        for each in waiting:  # grows during the loop
             for dependent in self._dependents.pop(each, ()):
                 for other in self._depends_on.pop(dependent, ()):
                     if other in self._dependents:

@@ -1,6 +1,6 @@
-"""The binding keys of a topic exchange as one tree: a routing key is matched in one walk, however many keys there are.
+"""The binding keys of a topic exchange as a tree, in which one walk finds all keys that match a routing key.
 
-Words are parted by dots; in a binding key `*` stands for any one word, `#` for any number of them, none among them.
+Words are separated by dots; in a binding key `*` stands for any one word, `#` for any number of words, also zero.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from .._limits import LONGEST_KEY
 Bound = TypeVar("Bound", bound=Hashable)
 
 MOST_PLACES: Final = 50_000
-"""Places of the tree that are looked at for one routing key: some 10 ms."""
+"""The most places of the tree that are visited for one routing key: about 10 ms."""
 
 
 class TooManyPlaces(Exception):
-    """The binding keys and a routing key are such that finding out what matches would take too long."""
+    """Matching a routing key against these binding keys would take too long."""
 
     def __init__(self) -> None:
         super().__init__(f"more than {MOST_PLACES} steps to find what its routing key matches")
 
 
 class _Place(Generic[Bound]):
-    """A place in the tree: the words that led there, and what is bound with just these."""
+    """A place in the tree: the words that lead here, and what is bound with exactly these words."""
 
     __slots__ = ("bound", "hash", "hashed", "star", "words")
 
@@ -32,15 +32,15 @@ class _Place(Generic[Bound]):
         self.words: dict[str, _Place[Bound]] = {}
         self.star: _Place[Bound] | None = None
         self.hash: _Place[Bound] | None = None
-        self.hashed = hashed  # a `#` led there, which takes further words too
+        self.hashed = hashed  # a `#` leads here, which matches further words, too
         self.bound: dict[Bound, None] = {}
 
     def after(self, word: str) -> _Place[Bound] | None:
-        """Return where one more word of a binding key leads."""
+        """Return the place that one more word of a binding key leads to, or None."""
         return self.star if word == "*" else self.hash if word == "#" else self.words.get(word)
 
     def grow(self, word: str) -> _Place[Bound]:
-        """Return where one more word leads, made if need be."""
+        """Return the place that one more word leads to, created if it does not exist."""
         place = self.after(word)
         if place is None:
             place = _Place(hashed=word == "#")
@@ -53,7 +53,7 @@ class _Place(Generic[Bound]):
         return place
 
     def cut(self, word: str) -> None:
-        """Take away what is there after one more word, if it leads nowhere."""
+        """Remove the place that a word leads to, if it is empty."""
         place = self.after(word)
         if place is None or place.bound or place.words or place.star or place.hash:
             return
@@ -66,20 +66,20 @@ class _Place(Generic[Bound]):
 
 
 class TopicTrie(Generic[Bound]):
-    """What is bound, by binding key."""
+    """Things bound by binding keys."""
 
     def __init__(self) -> None:
         self._root: _Place[Bound] = _Place()
 
     def add(self, pattern: str, bound: Bound) -> None:
-        """Bind something; the same with the same key counts once."""
+        """Bind something; binding it with the same key again changes nothing."""
         place = self._root
         for word in _pattern(pattern):
             place = place.grow(word)
         place.bound[bound] = None
 
     def remove(self, pattern: str, bound: Bound) -> None:
-        """Unbind it."""
+        """Unbind something."""
         words = _pattern(pattern)
         path = [self._root]
         for word in words:
@@ -92,14 +92,14 @@ class TopicTrie(Generic[Bound]):
             place.cut(word)
 
     def matching(self, key: str) -> list[Bound]:
-        """Return all that is bound with a key that the routing key matches.
+        """Return all that is bound with a key that matches the routing key.
 
-        All places that the words so far may have led to are walked at once, each of them once: no binding key makes
-        this take longer than its own length times that of the routing key. A routing key that is longer than any that
-        older AMQPs can say matches "#" only.
+        All places that the words so far may lead to are walked at once, and each of them once. So the time for a
+        binding key is bounded by its own length times that of the routing key. A routing key longer than the older
+        dialects can carry only matches "#".
 
         Raises:
-            TooManyPlaces: there are too many binding keys of that kind.
+            TooManyPlaces: there are too many binding keys with wildcards.
         """
         reached = _and_beyond({self._root: None})
         if len(key) > LONGEST_KEY:
@@ -135,11 +135,11 @@ def _and_beyond(places: dict[_Place[Bound], None]) -> dict[_Place[Bound], None]:
 
 
 def _pattern(key: str) -> list[str]:
-    """Split a binding key into words; a `#` after another is left out."""
+    """Split a binding key into words, without any `#` that follows another."""
     words = split(key)
     return [word for at, word in enumerate(words) if not (at and word == "#" == words[at - 1])]
 
 
 def split(key: str) -> list[str]:
-    """Split a routing key into words; an empty one has none."""
+    """Split a routing key into words; an empty key has no words."""
     return key.split(".") if key else []

@@ -1,8 +1,8 @@
-"""All exchanges of a broker: how they come and go, what binds them, and which way a message takes.
+"""All exchanges of a virtual host: how they come and go, their bindings, and the routes of messages.
 
-Ways are remembered (`routes`), by exchange and routing key and by the address that a sender gave, until something
-changes that they depend on: finding the queues of a message is then one look into a dict, whatever the type of the
-exchange. Only what the headers of a message decide is found anew for each.
+Routes are remembered by exchange and routing key, and by the address that a sender gave, until something changes that
+they depend on (`routes`). So finding the queues of a message is one lookup, whatever the type of exchange. Only routes
+that depend on headers are searched for each message.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ ALTERNATE: Final = "alternate-exchange"
 USUAL_RULES: Final = RequestRules()
 
 LONGEST_KNOWN: Final = 4 * LONGEST_KEY
-"""Characters of an address whose way is remembered."""
+"""The most characters of an address whose route is remembered."""
 
 
 class TopologyJournal(ABC):
-    """Records which exchanges and bindings there are."""
+    """Records exchanges and bindings."""
 
     @abstractmethod
     def add_exchange(self, exchange: Exchange) -> None:
@@ -57,18 +57,18 @@ class TopologyJournal(ABC):
 
 
 class Topology:
-    """The exchanges of one broker.
+    """The exchanges of one virtual host.
 
     Args:
         nodes: the queues and topics, by name.
 
     Attributes:
-        exchanges: by name; that of the default exchange is empty.
-        remembered: the routes that were found. Where nodes are not made for an address on demand, it is a key of the
-            default exchange.
-        store: where what is durable is kept; None for nowhere.
-        binding_count: how many bindings there are.
-        argument_octets: those of all arguments that peers have given queues, exchanges and bindings.
+        exchanges: by name; "" is the default exchange.
+        remembered: the routes that were found. An address for which no node is created is a key of the default
+            exchange.
+        store: keeps what is durable; None: there is no store.
+        binding_count: the number of bindings.
+        argument_octets: octets of all arguments that peers gave to queues, exchanges and bindings.
     """
 
     def __init__(self, nodes: Mapping[str, Node]) -> None:
@@ -78,23 +78,23 @@ class Topology:
             self.exchanges[name] = KINDS[kind](name, durable=True, predeclared=True)
         self.remembered: RememberedRoutes = RememberedRoutes()
         self.store: TopologyJournal | None = None
-        self._to: dict[Node | Exchange, dict[Binding, None]] = {}  # bindings, by where they lead
+        self._to: dict[Node | Exchange, dict[Binding, None]] = {}  # bindings by destination
         self.binding_count: int = 0
         self.argument_octets: int = 0
-        # The same, by what has them, and whose they are.
+        # The octets of each, and the account that they count for.
         self._argument_octets: dict[Node | Exchange | Binding, tuple[int, Account | None]] = {}
 
     def changed(self, node: str) -> None:
-        """Forget the remembered routes that depend on the node of that name: it came or went."""
+        """Forget the remembered routes that depend on a node that came or went."""
         self.remembered.forget(node)
 
     def _exchange_changed(self, exchange: Exchange) -> None:
-        """Forget the remembered routes that depend on an exchange: it came or went, or one of its bindings did."""
+        """Forget the remembered routes that depend on an exchange that came or went, or whose bindings changed."""
         self.remembered.forget(exchange)
         self.remembered.forget((ALTERNATE, exchange.name))
 
     def weigh(self, thing: Node | Exchange | Binding, octets: int, account: Account | None) -> None:
-        """Count the octets of the arguments that a peer has given something, until that is gone."""
+        """Count the octets of arguments that a peer gave to something, until it is gone."""
         if octets:
             self._weigh_no_more(thing)
             self.argument_octets += octets
@@ -126,7 +126,7 @@ class Topology:
         """Return the exchange of that name.
 
         Raises:
-            Refused: no exchange has that name, or it is internal and a sender means to publish.
+            Refused: no exchange has that name, or it is internal and a sender wants to publish (`publishing`).
         """
         exchange = self.exchanges.get(name)
         if exchange is None:
@@ -147,13 +147,13 @@ class Topology:
         rules: RequestRules = USUAL_RULES,
         account: Account | None = None,
     ) -> Exchange:
-        """Make an exchange, or find it if it is there and the same.
+        """Return an exchange, created if it does not exist.
 
         Args:
-            account: of the user who asks for it.
+            account: that of the user who declares it.
 
         Raises:
-            Refused: it is there and another, the name is the broker's, or there is no such type.
+            Refused: it exists with other terms, its name is reserved, or there is no such type.
         """
         arguments = dict(arguments or {})
         if kind not in KINDS:
@@ -195,19 +195,19 @@ class Topology:
             self.store.add_exchange(exchange)
 
     def check_alternate(self, name: str | None, rules: RequestRules) -> None:
-        """See that the exchange is there that something is to have for its alternate, where that is the rule.
+        """Check that the alternate exchange `name` exists, if the rules demand it.
 
         Raises:
-            Refused: it is not.
+            Refused: it does not exist.
         """
         if name is not None and rules.needs_alternate:
             self.find(name)
 
     def delete(self, name: str, *, if_unused: bool = False, rules: RequestRules = USUAL_RULES) -> None:
-        """End an exchange with its bindings; one that is not there is gone already, unless the rules refuse that.
+        """Delete an exchange with its bindings; a missing one is an error only if the rules say so.
 
         Raises:
-            Refused: it is the broker's, it has bindings and is to be deleted only without, or the rules refuse it.
+            Refused: it is predeclared, or has bindings although `if_unused` is set, or the rules refuse it.
         """
         exchange = self.exchanges.get(name)
         if exchange is None:
@@ -252,13 +252,13 @@ class Topology:
         rules: RequestRules = USUAL_RULES,
         account: Account | None = None,
     ) -> Binding:
-        """Bind a node or another exchange to an exchange; one that is there already stays as it is.
+        """Bind a node or an exchange to an exchange; return the binding, which may have existed before.
 
         Args:
-            account: of the user who asks for it.
+            account: that of the user who binds.
 
         Raises:
-            Refused: one of them is the default exchange, the key is too long, or the arguments make no sense.
+            Refused: an end is the default exchange, the key is too long, or the arguments are invalid.
         """
         self._check_bindable(exchange, destination, rules=rules)
         check_key(key)
@@ -290,10 +290,10 @@ class Topology:
         arguments: Mapping[str, Any] | None = None,
         rules: RequestRules = USUAL_RULES,
     ) -> None:
-        """Undo that; without arguments, for all of that key. Where nothing is bound so, nothing happens, as a rule.
+        """Remove a binding, or with arguments None all of that key. Only some rules refuse a missing binding.
 
         Raises:
-            Refused: one of them is the default exchange, or nothing is bound so and the rules refuse that.
+            Refused: an end is the default exchange, or the binding is missing and the rules refuse that.
         """
         self._check_bindable(exchange, destination, rules=rules)
         found = exchange.find(destination, key, None if rules.one_per_key else arguments)
@@ -322,7 +322,7 @@ class Topology:
             self.store.drop(binding.number)
 
     def forget(self, gone: Node | Exchange) -> None:
-        """Remove the bindings that lead to a node or an exchange that is gone."""
+        """Remove the bindings to a node or an exchange that is gone."""
         self._weigh_no_more(gone)
         for binding in list(self._to.get(gone, ())):
             self._remove(binding)
@@ -333,11 +333,11 @@ class Topology:
             self._end(exchange)
 
     def count_to(self, destination: Node | Exchange) -> int:
-        """Return how many bindings lead there."""
+        """Return the number of bindings to a destination."""
         return len(self._to.get(destination, ()))
 
     def bound_to(self, destination: Node | Exchange) -> list[Binding]:
-        """Return the bindings that lead to a destination."""
+        """Return the bindings to a destination."""
         return list(self._to.get(destination, ()))
 
     # Routing
@@ -346,7 +346,7 @@ class Topology:
         """Route a message that comes to an exchange with a routing key, and count it there.
 
         Raises:
-            Refused: `amqp:resource-limit-exceeded`: finding that out would take too long.
+            Refused: `amqp:resource-limit-exceeded`: the search would take too long.
         """
         way = self.remembered.ways.get((exchange, key))
         if way is None:
@@ -356,23 +356,23 @@ class Topology:
         return route
 
     def remember(self, address: str, on_demand: bool, route: Route) -> None:
-        """Messages to that address go this way, if no headers decide it."""
-        # Nowhere is where a node may be made, by who asks in another dialect.
+        """Remember the route of messages to that address, unless it depends on headers."""
+        # A route to no node is not remembered, because a peer of another dialect may have a node created.
         if route.nodes and len(address) <= LONGEST_KNOWN:
             names = () if route.exchange is not None else {split_address(address)[0], route.nodes[0].name}
             self.remembered.add_address((address, on_demand), route, names)
 
     def _find_way(self, exchange: Exchange, key: str, payload: bytes) -> tuple[Node, ...]:
-        """Collect each node once, however many bindings lead there, and visit each exchange once.
+        """Search the nodes for a message: each node once, and each exchange once.
 
         Raises:
-            Refused: as for `route`.
+            Refused: see `route`.
         """
         headers = _headers_once(payload)
         found: dict[Node, None] = {}
         waiting, seen = [exchange], {exchange}
         depends_on: dict[Hashable, None] = {}
-        for each in waiting:  # which grows
+        for each in waiting:  # grows during the loop
             try:
                 destinations = each.matching(key, headers)
             except TooManyPlaces as error:
@@ -395,10 +395,10 @@ class Topology:
 
 
 def check_known(arguments: Mapping[str, Any], known: Container[str], rules: RequestRules) -> None:
-    """See that arguments mean something here, where the rules refuse those that do not.
+    """Check that all arguments are known, if the rules refuse unknown ones.
 
     Raises:
-        Refused: one of them is not among those that are known.
+        Refused: an argument is unknown.
     """
     unknown = [name for name in arguments if name not in known]
     if unknown and rules.unknown_argument is not None:
@@ -415,7 +415,7 @@ def count(route: Route) -> None:
 
 
 def _headers_once(payload: bytes) -> Callable[[], Headers]:
-    """Return a function that reads the headers of a message once, when they are first asked for."""
+    """Return a function that reads the headers of a message at its first call."""
     read: list[Headers] = []
 
     def headers() -> Headers:

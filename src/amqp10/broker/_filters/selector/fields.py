@@ -1,9 +1,8 @@
-"""The names in a selector: what of a message each of them means, in the types that selectors compute with.
+"""The names in a selector, and the value of a message that each stands for, in the types that selectors compute with.
 
-JMS names are those of the mapping in https://svn.apache.org/repos/asf/qpid/trunk/qpid/specs/apache-filters.xml, "Java
-Message Service Support", but for JMSType, which is the subject, as the AMQP JMS mapping, Qpid JMS, Artemis and Broker-J
-have it. `amqp.` stands before a field there. The names of sections are those of the AMQP filter expressions 1.0,
-section 6.4.4.4:
+JMS names follow https://svn.apache.org/repos/asf/qpid/trunk/qpid/specs/apache-filters.xml, "Java Message Service
+Support", where fields have the prefix `amqp.`. JMSType is an exception: it is the subject, as in the AMQP JMS mapping,
+Qpid JMS, Artemis and Broker-J. Names of sections follow the AMQP filter expressions 1.0, section 6.4.4.4:
 https://docs.oasis-open.org/amqp/filtex/v1.0/csd01/filtex-v1.0-csd01.html#_Toc67929312
 """
 
@@ -36,7 +35,7 @@ _PROPERTIES: Final = (
 
 
 def _identifier(value: Any) -> Any:
-    """Convert a message-id to what JMS shows: a string, which names the type of any other value."""
+    """Return a message-id as JMS shows it: as a string, with a prefix that names any other type."""
     if isinstance(value, UUID):
         return f"ID:AMQP_UUID:{value}"
     if isinstance(value, bytes):
@@ -75,7 +74,7 @@ def _field(name: str) -> Value:
 
 
 def application_property(name: str) -> Value:
-    """Make the value of the application property of this name."""
+    """Return the value that the application property of this name has."""
     return lambda candidate: plain(candidate.message.application_properties.get(name))
 
 
@@ -104,19 +103,19 @@ _MAPS: Final[dict[str, Callable[[str], Value]]] = {
 
 
 def jms_field(name: str) -> Value:
-    """Make the value of a name in a JMS selector.
+    """Return the value that a name in a JMS selector stands for.
 
     Raises:
-        ValueError: the section that it names is not there, or has no such field.
+        ValueError: there is no section of that name, or it has no such field.
     """
     return _JMS.get(name) or section_field(name)
 
 
 def section_field(name: str) -> Value:
-    """Make the value of a name: a field of a section, or else an application property.
+    """Return the value that a name stands for: a field of a section, or an application property.
 
     Raises:
-        ValueError: the section that it names is not there, or has no such field.
+        ValueError: there is no section of that name, or it has no such field.
     """
     section, dot, field = name.partition(".")
     if not dot:

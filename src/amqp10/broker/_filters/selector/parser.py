@@ -1,4 +1,4 @@
-"""From the words of a selector to the closure that computes it: recursive descent, one method for each precedence.
+"""From the tokens of a selector to the closure that computes it: recursive descent, one method for each precedence.
 
 condition    = conjunction {OR conjunction}
 conjunction  = inversion {AND inversion}
@@ -41,11 +41,11 @@ from .values import (
     truth,
 )
 
-# Characters: lists of hundreds of strings fit in.
+# In characters: enough for lists of hundreds of strings.
 _LONGEST = 16_384
-# How deep parentheses may be nested: each level is some frames of the stack, here and whenever it is computed.
+# How deep parentheses may be nested: each level takes some stack frames, while parsing and in each evaluation.
 _DEEPEST = 40
-# Names and values, each some steps whenever it is computed; a list of strings after IN counts once.
+# Names and values; each takes some steps in each evaluation. A list of strings after IN counts once.
 _MOST_VALUES = 4000
 
 Kind = Literal["condition", "number", "string", "binary", "field"]
@@ -53,7 +53,7 @@ Kind = Literal["condition", "number", "string", "binary", "field"]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A part of a selector, as far as it is known before there is a message; the kind of a field never is."""
+    """A part of a selector, as far as it is known without a message; the kind of a field is then unknown."""
 
     kind: Kind
     value: Value
@@ -61,11 +61,11 @@ class Node:
 
 
 def parse(text: str, grammar: Grammar) -> Value:
-    """Parse the condition that a text states.
+    """Return the closure that evaluates the condition in `text`.
 
     Raises:
-        SelectorError: it states none, is longer than 16,384 characters, has more than 4000 names and values, or is
-            nested deeper than 40 parentheses.
+        SelectorError: `text` is not a condition, is longer than 16,384 characters, has more than 4000 names and values,
+            or is nested deeper than 40 parentheses.
     """
     if len(text) > _LONGEST:
         raise SelectorError(f"a {grammar.name} of more than {_LONGEST} characters")
@@ -73,7 +73,7 @@ def parse(text: str, grammar: Grammar) -> Value:
 
 
 class Parser:
-    """Takes a text apart, word by word; `parse` is for who wants a condition and nothing else."""
+    """Parses a text token by token. To parse a whole condition, call `parse`."""
 
     def __init__(self, text: str, grammar: Grammar) -> None:
         self._text = text
@@ -84,16 +84,16 @@ class Parser:
         self._values = 0
 
     def whole(self) -> Value:
-        """Parse the condition that the whole text is; else as for `parse`."""
+        """Parse the whole text as a condition; see `parse`."""
         condition = self._as_condition(self._condition())
         if self._token.kind != "end":
             raise self.wrong("the condition is over before this")
         return condition
 
-    # Words
+    # Tokens
 
     def wrong(self, what: str, at: int | None = None) -> SelectorError:
-        """Make the error that says what is wrong, here or there."""
+        """Return the error that describes what is wrong at a place, by default at the current token."""
         return wrong(self._grammar, self._text, self._token.at if at is None else at, what)
 
     def _take(self) -> Token:
@@ -103,17 +103,17 @@ class Parser:
         return token
 
     def accept(self, kind: str) -> bool:
-        """Take the next word if it is this one."""
+        """Consume the next token if it is of this kind; return whether it was."""
         if self._token.kind != kind:
             return False
         self._take()
         return True
 
     def expect(self, kind: str) -> Token:
-        """Take the next word, which has to be this one.
+        """Consume and return the next token, which must be of this kind.
 
         Raises:
-            SelectorError: it is another.
+            SelectorError: it is of another kind.
         """
         if self._token.kind != kind:
             raise self.wrong(f"expected {'a quoted string' if kind == 'string' else kind}")
@@ -121,11 +121,11 @@ class Parser:
 
     @property
     def over(self) -> bool:
-        """Whether there are no more words."""
+        """Whether all tokens are consumed."""
         return self._token.kind == "end"
 
     def value(self) -> Value:
-        """Parse a value: what can stand at one side of a comparison; else as for `parse`."""
+        """Parse a value, such as one side of a comparison; see `parse`."""
         return self._sum().value
 
     # Conditions
@@ -206,7 +206,7 @@ class Parser:
         return Node("condition", negation(value) if inverted else value, one.at)
 
     def _ordered(self, node: Node) -> Value:
-        """Parse an operand of < and the other comparisons."""
+        """Return an operand of <, <=, > or >=."""
         strings = ("string", "binary") if self._grammar.orders_strings else ()
         if node.kind not in ("number", "field", *strings):
             raise self.wrong(f"a {node.kind} has no order", node.at)
@@ -270,7 +270,7 @@ class Parser:
         return self._chain(("*", "/", "%"), self._signed)
 
     def _chain(self, operators: tuple[str, ...], part: Callable[[], Node]) -> Node:
-        """Parts with operators of one precedence between them."""
+        """Parse parts with operators of one precedence between them."""
         first = part()
         if self._token.kind not in operators:
             return first

@@ -1,7 +1,7 @@
-"""The words of a selector: grammars of SQL conditions, cut into tokens in linear time.
+"""The tokens of a selector: the lexical grammars of two SQL dialects, applied in linear time.
 
-JMS is that of Jakarta Messaging 3.1, 3.8.1.1, with the quoted identifiers that Artemis and Broker-J add. SQL is that of
-the AMQP filter expressions 1.0, section 6, as far as RabbitMQ has it:
+JMS is that of Jakarta Messaging 3.1, 3.8.1.1, with the quoted identifiers that Artemis and Broker-J add. SQL is the
+part of the AMQP filter expressions 1.0, section 6, that RabbitMQ implements:
 https://docs.oasis-open.org/amqp/filtex/v1.0/csd01/filtex-v1.0-csd01.html#_Toc67929276
 """
 
@@ -15,22 +15,22 @@ from typing import Any, Final
 from .fields import jms_field, section_field
 from .values import Value
 
-# Jakarta Messaging gives its exact numbers the range of a Java long. One more, for the sign is not part of the literal.
+# Exact numbers of Jakarta Messaging have the range of a Java long. The sign is not part of the literal, hence one more.
 _MOST = 2**63
 
 
 class SelectorError(ValueError):
-    """The text is no condition; says what is wrong, and where."""
+    """The text is not a condition; the message says what is wrong, and where."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One word.
+    """One token.
 
     Attributes:
         kind: "name", "string", "number", "binary", "end", or the keyword or operator itself.
-        value: of a name, string, number or binary.
-        at: where it begins, characters from 0.
+        value: that of a name, string, number or binary.
+        at: where it begins, in characters from 0.
     """
 
     kind: str
@@ -40,20 +40,21 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """What makes one of the two languages.
+    """One of the two languages.
 
     Attributes:
         name: what to call it.
-        pattern: one word, by a group for each kind of word.
-        keywords: reserved, in capitals; case does not matter in the text.
-        orders_strings: strings can be compared by < and its like; in JMS they are equal or not.
-        lists_strings_only: IN takes string literals, not expressions.
-        find: makes the value of a name, or raises ValueError where that means nothing.
-        has_between: there is BETWEEN.
-        has_exists: there is EXISTS (name).
-        strict: to compare, or to compute with, values of the wrong kinds raises Incomparable.
-        functions: by their names in small letters: how many values each is given, and what makes its own of these.
-        parameters: what names with "@" before them stand for.
+        pattern: matches one token, with a group for each kind of token.
+        keywords: reserved words in capitals; the text may have them in any case.
+        orders_strings: whether <, <=, > and >= compare strings; in JMS strings are only equal or not.
+        lists_strings_only: whether IN takes only string literals, and no expressions.
+        find: returns the value of a name, or raises ValueError if there is no such name.
+        has_between: whether the language has BETWEEN.
+        has_exists: whether the language has EXISTS (name).
+        strict: whether comparing, or computing with, values of the wrong kinds raises Incomparable.
+        functions: by name in lowercase: the number of arguments, and a function that makes the value of a call from
+            them.
+        parameters: the values of names with "@" before them.
     """
 
     name: str
@@ -110,10 +111,10 @@ SQL: Final = Grammar(
 
 
 def tokens(text: str, grammar: Grammar) -> Iterator[Token]:
-    """Split a selector into its tokens, with "end" after them.
+    """Split a selector into its tokens, followed by an "end" token.
 
     Raises:
-        SelectorError: there is something that is no word.
+        SelectorError: a part of the text is not a token.
     """
     at = 0
     while at < len(text):
@@ -145,7 +146,7 @@ def _token(group: str, word: str, at: int, text: str, grammar: Grammar) -> Token
         return Token("binary", bytes.fromhex(word[2:]), at)
     if group == "float":
         return Token("number", float(word.rstrip("fFdD")), at)
-    # A leading zero is an octal number in Java, and so in JMS.
+    # As in Java, a leading zero makes a number octal in JMS.
     base = 16 if group == "hex" else 8 if group == "integer" and word[0] == "0" else 10
     try:
         number = int(word.rstrip("lL"), base)
@@ -158,7 +159,7 @@ def _token(group: str, word: str, at: int, text: str, grammar: Grammar) -> Token
 
 
 def wrong(grammar: Grammar, text: str, at: int, what: str) -> SelectorError:
-    """Make the error that says what is wrong, and at which place of the text."""
+    """Return the error that says what is wrong, with the text around the place `at`."""
     before = text[max(0, at - 30) : at]
     after = text[at : at + 30]
     return SelectorError(f"{grammar.name}, character {at + 1}: {what}: {before}>>>{after}")

@@ -1,8 +1,8 @@
-"""What a selector computes: closures over closures, each a value of the message, in three-valued logic.
+"""The evaluation of selectors in three-valued logic: closures that compute a value of a message, built of closures.
 
-An unknown value is None, and what is computed from it is unknown (Jakarta Messaging 3.8.1.2). A value of the wrong kind
-for its operator makes a comparison false, and arithmetic unknown. `<>` is the opposite of `=`, as in Artemis, Broker-J
-and RabbitMQ: it is true of unlike values.
+An unknown value is None, and whatever is computed from it is unknown (Jakarta Messaging 3.8.1.2). If a value is of the
+wrong kind for an operator, a comparison is false, and arithmetic is unknown. `<>` is the opposite of `=`, as in
+Artemis, Broker-J and RabbitMQ: it is true for values of different kinds.
 """
 
 from __future__ import annotations
@@ -36,15 +36,16 @@ if TYPE_CHECKING:
     from ..._queues.message import QueuedMessage
 
 MOST_STEPS: Final = 2_000_000
-"""What all LIKEs of one link may look at in one message: characters of the text, times those of what stands between two
-`%`s of a pattern where that has a `_`. Some ms."""
+"""The steps that all filters of one link may take in one message for LIKE and for comparing long values: a few
+milliseconds.
+"""
 
 
 class Candidate:
-    """A message as filters see it: decoded section by section, as far as they ask.
+    """A message as filters see it; only sections that they ask for are decoded.
 
     Attributes:
-        steps: what LIKE may still look at in it.
+        steps: the steps that are left of `MOST_STEPS`.
     """
 
     __slots__ = ("entry", "message", "steps")
@@ -55,12 +56,12 @@ class Candidate:
     def __init__(self, entry: QueuedMessage) -> None:
         self.entry = entry
         self.steps: int = MOST_STEPS
-        # Another format than 0 says nothing that could be understood (§2.7.5).
+        # A message of a format other than 0 has no sections that could be read (§2.7.5).
         self.message = Message.decode(entry.payload) if entry.message_format == 0 else Message()
 
 
 def plain(value: Any) -> Any:
-    """Convert a value to str, int, float or bool, which selectors compute with; other types equal only themselves."""
+    """Return a value as the str, int, float or bool that selectors compute with. Other types equal only themselves."""
     convert = _CONVERSIONS.get(type(value))
     return value if convert is None else convert(value)
 
@@ -83,19 +84,19 @@ _CONVERSIONS: Final[dict[type, Callable[[Any], Any]]] = {
 }
 
 
-# The value of an expression for a message: str, int, float, bool, or of a type that equals only itself; or None.
+# Computes an expression for a message: a str, int, float or bool, a value that equals only itself, or None.
 Value = Callable[["Candidate"], Any]
 
-# What LIKE looks at, in characters: its time grows with one times the other.
+# Limits of LIKE in characters; its time grows with their product.
 LONGEST_PATTERN: Final = 1000
 LONGEST_TEXT: Final = 65_536
 
 LEAST: Final = -(1 << 63)
 MOST: Final = (1 << 64) - 1
-"""Whole numbers that messages can have; beyond them arithmetic goes on with real ones."""
+"""The range of whole numbers in messages. Arithmetic beyond it continues with real numbers."""
 
 SHORT: Final = 64
-"""Characters, octets or elements, in both of two values, from which on comparing them counts."""
+"""If both of two values are longer, in characters, octets or elements, comparing them takes steps."""
 
 ORDERINGS: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
@@ -114,7 +115,7 @@ def constant(value: Any) -> Value:
 
 
 def truth(field: Value) -> Value:
-    """Make a field that stands as a condition: true if it is the boolean TRUE."""
+    """Make a condition from a field: true if its value is the boolean TRUE."""
 
     def evaluate(candidate: Candidate) -> bool | None:
         value = field(candidate)
@@ -124,7 +125,7 @@ def truth(field: Value) -> Value:
 
 
 def conjunction(parts: Sequence[Value]) -> Value:
-    """Make AND: false if a part is, else unknown if a part is."""
+    """Make AND: false if a part is false, otherwise unknown if a part is unknown."""
 
     def evaluate(candidate: Candidate) -> bool | None:
         result: bool | None = True
@@ -140,7 +141,7 @@ def conjunction(parts: Sequence[Value]) -> Value:
 
 
 def disjunction(parts: Sequence[Value]) -> Value:
-    """Make OR: true if a part is, else unknown if a part is."""
+    """Make OR: true if a part is true, otherwise unknown if a part is unknown."""
 
     def evaluate(candidate: Candidate) -> bool | None:
         result: bool | None = False
@@ -166,7 +167,7 @@ def negation(part: Value) -> Value:
 
 
 def is_null(field: Value) -> Value:
-    """Make IS NULL: never unknown."""
+    """Make IS NULL, which is never unknown."""
     return lambda candidate: field(candidate) is None
 
 
@@ -183,7 +184,7 @@ def alike(one: Any, other: Any) -> bool:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Return whether two values can be compared, and are equal; a list or map with a signalling NaN equals no other."""
+    """Return whether two values are comparable and equal. A list or map with a signaling NaN equals no other."""
     try:
         return alike(one, other) and bool(one == other)
     except ArithmeticError:
@@ -191,7 +192,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def _affords(candidate: Candidate, left: Any, right: Any) -> bool:
-    """Return False if two long values have been compared too often in one message."""
+    """Return whether comparing two values, which may be long, is still within the steps of one message."""
     if type(left) is not type(right) or _is_number(left) or type(left) is bool:
         return True
     try:
@@ -206,7 +207,7 @@ def _affords(candidate: Candidate, left: Any, right: Any) -> bool:
 
 
 def equality(one: Value, other: Value) -> Value:
-    """Make =: of numbers, or of two values of one type."""
+    """Make =, which compares numbers, or values of one type."""
 
     def evaluate(candidate: Candidate) -> bool | None:
         left = one(candidate)
@@ -221,7 +222,7 @@ def equality(one: Value, other: Value) -> Value:
 
 
 def ordering(symbol: str, one: Value, other: Value, *, strings: bool) -> Value:
-    """Make <, <=, > or >= of numbers, and if asked of strings and of binaries."""
+    """Make <, <=, > or >=, which compares numbers, and with `strings` also strings and binaries."""
     holds = ORDERINGS[symbol]
 
     def evaluate(candidate: Candidate) -> bool | None:
@@ -241,11 +242,11 @@ def ordering(symbol: str, one: Value, other: Value, *, strings: bool) -> Value:
 
 
 class Incomparable(ValueError):
-    """Two values cannot be compared, or one of them cannot be computed with."""
+    """Two values cannot be compared, or a value is no number."""
 
 
 def comparable(one: Value, other: Value, comparison: Value) -> Value:
-    """Make a comparison that raises Incomparable where the values are of different kinds."""
+    """Make a comparison that raises Incomparable for values of different kinds."""
 
     def evaluate(candidate: Candidate) -> Any:
         left, right = one(candidate), other(candidate)
@@ -257,7 +258,7 @@ def comparable(one: Value, other: Value, comparison: Value) -> Value:
 
 
 def numeric(one: Value) -> Value:
-    """Make a number of a value, or raise Incomparable; what is unknown stays so."""
+    """Make a number from a value, or raise Incomparable; unknown stays unknown."""
 
     def evaluate(candidate: Candidate) -> Any:
         value = one(candidate)
@@ -269,7 +270,7 @@ def numeric(one: Value) -> Value:
 
 
 def membership(one: Value, others: Sequence[Value]) -> Value:
-    """Make IN: equal to one of the values."""
+    """Make IN: true if equal to one of the values."""
 
     def evaluate(candidate: Candidate) -> bool | None:
         value = one(candidate)
@@ -289,7 +290,7 @@ def membership(one: Value, others: Sequence[Value]) -> Value:
 
 
 def string_membership(one: Value, strings: frozenset[str]) -> Value:
-    """Make IN of string literals; unknown for other types, as in Artemis and Broker-J."""
+    """Make IN for string literals; unknown for other types, as in Artemis and Broker-J."""
 
     def evaluate(candidate: Candidate) -> bool | None:
         value = one(candidate)
@@ -299,7 +300,7 @@ def string_membership(one: Value, strings: frozenset[str]) -> Value:
 
 
 def likeness(one: Value, pattern: str, escape: str | None) -> Value:
-    """Make LIKE; unknown for a string in which it would take too long to search.
+    """Make LIKE; unknown for a string whose search would take too many steps.
 
     Raises:
         ValueError: the pattern is too long, or ends with the escape character.
@@ -323,7 +324,7 @@ def likeness(one: Value, pattern: str, escape: str | None) -> Value:
 
 
 def _weight(pattern: str, escape: str | None) -> int:
-    """Count how often LIKE may look at each character of the text."""
+    """Return how often LIKE may look at each character of the text."""
     middle, at, length, wild = [], 0, 0, False
     while at < len(pattern):
         character = pattern[at]
@@ -335,15 +336,15 @@ def _weight(pattern: str, escape: str | None) -> int:
             length += 1
             at += character == escape
         at += 1
-    # What stands before the first % and behind the last one is looked at in one place only.
+    # The parts before the first % and behind the last one are only looked for at one place.
     return sum(each for each in middle[1:] if each > 1) + 1
 
 
 def like(pattern: str, escape: str | None) -> Callable[[str], bool]:
-    """Return whether a string fits a pattern, in which % stands for any characters and _ for one.
+    """Make a test whether a string matches a pattern, in which % matches any characters and _ any one.
 
-    Without backtracking: what stands between two % is looked for from where the one before was found, and the first
-    place is as good as any. So nobody's pattern takes longer than its length times that of the string.
+    It never backtracks: each part between two % is searched for behind the part before it, and its first match is as
+    good as any other. So the time is bounded by the length of the pattern times that of the string.
 
     Raises:
         ValueError: the pattern is too long, or ends with the escape character.
@@ -414,21 +415,21 @@ def arithmetic(first: Value, rest: Sequence[tuple[str, Value]]) -> Value:
             except (ArithmeticError, ValueError):
                 return None
             if type(result) is int and not LEAST <= result <= MOST:
-                result = float(result)  # else a few products are numbers of thousands of digits
+                result = float(result)  # otherwise a few products would give numbers of thousands of digits
         return result
 
     return evaluate
 
 
 def _quotient(one: int | float, other: int | float) -> float:
-    """Divide as real numbers even where both are exact; by zero infinite or NaN, as in Artemis and Broker-J."""
+    """Divide as real numbers, also two whole numbers. By zero gives infinity or NaN, as in Artemis and Broker-J."""
     if other:
         return one / other
     return math.copysign(math.inf, one) * math.copysign(1, other) if one else math.nan
 
 
 def _remainder(one: int | float, other: int | float) -> int | float:
-    """Compute the remainder, with the sign of the dividend, as in Java and RabbitMQ."""
+    """Return the remainder with the sign of the dividend, as in Java and RabbitMQ."""
     if not other:
         return math.nan
     if type(one) is int and type(other) is int:
