@@ -4,7 +4,7 @@
         async with connection.sender("orders") as sender:
             await sender.send(Message("hello"))
 
-`amqp10` has what users hold and raise; the embedded broker is `amqp10.broker`, the test kit `amqp10.testing`.
+`amqp10` has the client's classes and errors. The embedded broker is `amqp10.broker`, the test kit `amqp10.testing`.
 To read the code, begin with docs/concepts/design.md of the repository: it shows the packages and the way of a message.
 """
 
@@ -326,7 +326,7 @@ __all__ = (
     "send",
 )
 
-# A process that runs a broker needs no client: what is above is imported when somebody asks for it.
+# Each name above is imported on first use, so that a process that only runs a broker does not load the client.
 _LATER: typing.Final = {
     **dict.fromkeys(
         (
@@ -400,7 +400,7 @@ _LATER: typing.Final = {
     ),
 }
 
-if not typing.TYPE_CHECKING:  # type checkers see the imports above, and would take each name for one that is there
+if not typing.TYPE_CHECKING:  # with `__getattr__`, type checkers would accept any name
 
     def __getattr__(name: str) -> typing.Any:
         if name not in _LATER:

@@ -1,4 +1,4 @@
-"""Rules of Service Bus' subscriptions: `amqp10.azure` adds and lists them, `amqp10.broker.azure` obeys them."""
+"""Rules of Service Bus subscriptions: `amqp10.azure` adds and lists them, `amqp10.broker.azure` applies them."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Any, Final, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class TrueFilter:
-    """All messages pass."""
+    """A filter that all messages pass."""
 
 
 @dataclass(frozen=True, slots=True)
 class FalseFilter:
-    """No message passes."""
+    """A filter that no message passes."""
 
 
 @dataclass(frozen=True, slots=True)
 class SqlFilter:
-    """Those messages pass that a condition is true of: `SqlFilter("color = 'red' AND sys.Label LIKE 'eu-%'")`.
+    """A filter by an SQL condition: `SqlFilter("color = 'red' AND sys.Label LIKE 'eu-%'")`.
 
-    Whoever gets it reads the condition: the service when the rule is added, the emulator when it is configured.
+    The condition is parsed by its receiver: by the service when the rule is added, by the emulator when configured.
 
     Attributes:
-        parameters: values for names such as "@color" in the condition. The administration of Service Bus takes them;
-            requests of AMQP have no place for them.
+        parameters: values for names such as "@color" in the condition. Only the HTTP administration of Service Bus
+            takes them; AMQP requests cannot carry them.
 
     Raises:
-        TypeError: the condition is no string.
+        TypeError: the condition is not a string.
         ValueError: the name of a parameter does not begin with "@".
     """
 
@@ -43,11 +43,11 @@ class SqlFilter:
 
 @dataclass(frozen=True, slots=True)
 class CorrelationFilter:
-    """Those messages pass that have all of these values: `CorrelationFilter(label="red", properties={"n": 1})`.
+    """A filter by values, which must all be equal: `CorrelationFilter(label="red", properties={"n": 1})`.
 
     Attributes:
-        label: what messages call `subject`.
-        session_id, reply_to_session_id: what they call `group_id` and `reply_to_group_id`.
+        label: the `subject` of a message.
+        session_id, reply_to_session_id: its `group_id` and `reply_to_group_id`.
         properties: application properties.
     """
 
@@ -65,7 +65,7 @@ class CorrelationFilter:
 
 RuleFilter: TypeAlias = TrueFilter | FalseFilter | SqlFilter | CorrelationFilter
 CORRELATED: Final = tuple(each.name for each in fields(CorrelationFilter) if each.name != "properties")
-"""Names of a correlation filter's fields, in the order of the wire."""
+"""The fields of a correlation filter, in the order of the wire."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +73,14 @@ class Rule:
     """A rule of a subscription: `Rule("red", SqlFilter("color = 'red'"), action="SET seen = TRUE")`.
 
     Attributes:
-        name: no other rule of the subscription has it; a new subscription has "$Default", which is true.
-        filter: which messages it is for.
-        action: what is changed of them, in SQL; "" for nothing.
-        created_at: when it was added; None where it was not read from the service.
+        name: unique in the subscription. A new subscription has the rule "$Default", which all messages pass.
+        filter: selects the messages.
+        action: an SQL action that changes the selected messages; "" changes nothing.
+        created_at: when the rule was added; None unless it was read from the service.
         action_parameters: values for names such as "@seen" in the action; see `SqlFilter`.
 
     Raises:
-        TypeError: the name or the action is no string, or `filter` is no filter.
+        TypeError: the name or the action is not a string, or `filter` is not a filter.
         ValueError: the name of a parameter does not begin with "@".
     """
 

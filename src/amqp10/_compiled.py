@@ -1,4 +1,4 @@
-"""Whether this installation has its compiled part: docs/operate/compiled.md."""
+"""Whether this installation has the compiled classes: docs/operate/compiled.md."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ from typing import Final
 from .engine import IncomingDelivery
 
 COMPILED: Final = str(sys.modules[IncomingDelivery.__module__].__file__).endswith(tuple(EXTENSION_SUFFIXES))
-"""The objects that there is one of for each message are compiled. All else is the same."""
+"""True if the classes with one object for each message are compiled. Nothing else differs."""

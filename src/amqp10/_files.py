@@ -1,4 +1,4 @@
-"""Files that hold messages: their owner alone can read and write them, whatever the umask of the process is."""
+"""Files that hold messages: only their owner can read and write them, whatever the umask of the process."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _OWNER_ALONE = 0o600
 
 
 def private(path: str, flags: int) -> int:
-    """Open a file as `open(..., opener=private)` asks: one that is created has the rights 0600."""
+    """Open `path` for `open(..., opener=private)`; a file that is created gets the mode 0600."""
     return os.open(path, flags, _OWNER_ALONE)
 
 
 def create_private(path: str) -> None:
-    """Create an empty file with the rights 0600, unless there is a file of that name.
+    """Create an empty file with the mode 0600, unless the file exists.
 
-    Whatever stands in the way is for whoever opens the file to report. A file that exists is not even opened here:
-    closing it would give up the locks that this process has on it.
+    Errors are left to the caller that opens the file. An existing file is not opened here, because closing it would
+    release the locks that this process holds on it.
     """
     try:
         os.close(private(os.path.realpath(path), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
@@ -29,7 +29,7 @@ def create_private(path: str) -> None:
 
 
 def make_private(path: str) -> None:
-    """Take the rights of all others away from a file of ours; say so in the log if they had any."""
+    """Remove the permissions of the group and of others from `path`, and log it if there were any."""
     if os.name != "posix":
         return
     try:

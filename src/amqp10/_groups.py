@@ -1,4 +1,4 @@
-"""Groups of one exception: a task group raises one where a single task failed, and users are to see what failed."""
+"""Exception groups of one: where a single task of a task group failed, users see its error instead of a group."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from types import TracebackType
 
 
 def only(error: BaseException) -> BaseException:
-    """Return the one exception that a group of one stands for; anything else as it is."""
+    """Return the only exception of a group, however deeply nested; return any other exception unchanged."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
 
 
 class Ungrouped:
-    """A block that raises, in place of a group of one, what it stands for, with the cause and the context of that."""
+    """A block that raises the only exception of a group in place of the group, with its own cause and context."""
 
     def __enter__(self) -> None: ...
 
@@ -23,6 +23,6 @@ class Ungrouped:
         if isinstance(exc, BaseExceptionGroup) and (error := only(exc)) is not exc:
             context = error.__context__
             try:
-                raise error  # and not `from None`, which would take its cause away
+                raise error  # `from None` would remove its cause
             finally:
                 error.__context__ = context

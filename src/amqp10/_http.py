@@ -1,4 +1,4 @@
-"""A small server of HTTP: one request a connection, of bounded size and time."""
+"""A small HTTP server: one request per connection, bounded in size and time."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ LONGEST_BODY: Final = 1_048_576
 
 @dataclass(frozen=True, slots=True)
 class HTTPRequest:
-    """A request, as far as it matters here.
+    """A request, reduced to what the package needs.
 
     Attributes:
         target: path and query.
-        headers: by their names in small letters.
-        secure: it came by TLS.
+        headers: values by lower-case name.
+        secure: whether the request came over TLS.
     """
 
     method: str
@@ -40,7 +40,7 @@ class HTTPRequest:
 
 @dataclass(frozen=True, slots=True)
 class HTTPAnswer:
-    """An answer: a status, a document, and headers beside those of its length and the connection."""
+    """A response: status, body, and headers other than Content-Length and Connection."""
 
     status: int
     body: bytes = b""
@@ -48,7 +48,7 @@ class HTTPAnswer:
 
 
 class _Bad(Exception):
-    """What came is no request that is taken; the status says why."""
+    """A request that is refused with `status`."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
@@ -65,12 +65,12 @@ async def serving(
     patience: float,
     context: ssl.SSLContext | None = None,
 ) -> AsyncIterator[int]:
-    """Answer requests; gives the port. A fault in `answer` is logged, and its request answered with 500.
+    """Answer requests; yield the port. An exception in `answer` is logged, and the request answered with 500.
 
     Args:
-        most: requests at one time; further ones are closed, for the program needs its file descriptors.
-        patience: seconds for a request and its answer.
-        context: of HTTPS; None: HTTP.
+        most: limit of concurrent requests. Further connections are closed, to spare the program's file descriptors.
+        patience: seconds for a request and its response.
+        context: the TLS context for HTTPS; None for HTTP.
 
     Raises:
         OSError: the port cannot be listened on.
@@ -92,11 +92,11 @@ async def serving(
                     await stream.send(await _answered(stream, answer, secure=context is not None))
                     await stream.aclose()
             except (OSError, anyio.BrokenResourceError, anyio.EndOfStream, anyio.ClosedResourceError):
-                pass  # nobody is left to tell
+                pass  # the client has gone
             finally:
                 places.release()
 
-    raised: Exception | None = None  # in the block: the group would wrap it
+    raised: Exception | None = None  # raised after the block, since the group would wrap it
     async with (
         await anyio.create_tcp_listener(local_host=host, local_port=port) as listener,
         anyio.create_task_group() as tasks,
@@ -120,8 +120,8 @@ async def _answered(
         return _octets(HTTPAnswer(bad.status))
     try:
         found = await answer(request)
-    except Exception:  # of a fault here: who asked is told, and the program goes on
-        _log.exception("HTTP: %.20r %.200r", request.method, request.target)  # what came may end lines
+    except Exception:  # a bug in `answer` must not end the program
+        _log.exception("HTTP: %.20r %.200r", request.method, request.target)  # %r, as either may have line ends
         found = HTTPAnswer(500)
     return _octets(found, with_body=request.method != "HEAD")
 
@@ -130,8 +130,8 @@ async def _read(stream: BufferedByteReceiveStream, *, secure: bool) -> HTTPReque
     """Read a request.
 
     Raises:
-        _Bad: the bytes are no request, or the request is too large.
-        anyio.EndOfStream, anyio.IncompleteRead: it ends before its end.
+        _Bad: the bytes are not a request, or the request is too large.
+        anyio.EndOfStream, anyio.IncompleteRead: the request is cut short.
     """
     try:
         head = (await stream.receive_until(b"\r\n\r\n", LONGEST_HEAD)).decode("latin-1")

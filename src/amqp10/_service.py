@@ -1,4 +1,4 @@
-"""What every service of the package has: a block that is begun once, and ended by a signal or by `stop`."""
+"""The `async with` block that every service of the package shares: entered once, ended by a signal or by `stop`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .errors import LocalProtocolError
 
 
 class ServiceBlock:
-    """The `async with` block of a service, which other tasks may ask to stop.
+    """The `async with` block of a service that other tasks may stop.
 
     Args:
-        noun: what the service is, in a word.
-        maker: how it is made, in errors: `Worker(...)`.
+        noun: the kind of service, in one word, for errors.
+        maker: the constructor call, for errors: `Worker(...)`.
 
     Attributes:
         stopping: set once the service takes no more work.
@@ -27,10 +27,10 @@ class ServiceBlock:
         self._noun = noun
         self._maker = maker
         self._block: AbstractAsyncContextManager[None] | None = None
-        self._entered = False  # and not left yet
+        self._entered = False  # and not yet left
 
     async def enter(self, block: AbstractAsyncContextManager[None]) -> None:
-        """Begin the service: enter `block`, which works until it is left.
+        """Begin the service: enter `block`, which runs it until it is left.
 
         Raises:
             LocalProtocolError: the service was begun before.
@@ -44,16 +44,16 @@ class ServiceBlock:
     async def leave(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
-        """End the service, as the `__aexit__` of its block does."""
+        """End the service: the `__aexit__` of its block."""
         assert self._block is not None
         self._entered = False
         return await self._block.__aexit__(exc_type, exc, traceback)
 
     async def until_signal(self, signals: tuple[signal.Signals, ...]) -> signal.Signals | None:
-        """Wait for a signal, SIGINT and SIGTERM unless others are named; return None if `stopping` was set first.
+        """Wait for one of `signals` (default: SIGINT and SIGTERM); return it, or None if `stopping` is set first.
 
         Raises:
-            LocalProtocolError: the block was not begun, or was left.
+            LocalProtocolError: the block was not entered, or was left.
             RuntimeError, ValueError: this is not the main thread.
 
         Cancelling: only stops the waiting.

@@ -1,15 +1,15 @@
-"""Files of ours in SQLite: opened for one owner at a time, told from other files, durable when a commit returns.
+"""SQLite files of the package: opened by one owner at a time, told from other files, durable when a commit returns.
 
-The journal is a write-ahead log, for a commit is then one write and one fsync; `synchronous=FULL` makes it return
-after the fsync. The lock is exclusive and kept until the file is closed: nobody else has any business in it.
+The journal is a write-ahead log, so that a commit is one write and one fsync; `synchronous=FULL` makes it return
+after the fsync. The lock is exclusive and held until the file is closed, because no other process should use the file.
 
-A file may come from elsewhere, so nothing in it is trusted: what it defines is compared with what we define, before
-anything of it is used. SQLite would run triggers on our writes, and views in the place of our tables.
+A file may come from elsewhere and is not trusted: its definitions are compared with the schema before any use, because
+SQLite would run its triggers on writes and read its views in place of tables.
 
-Files hold messages, so they are their owner's alone. The log has the rights of the file.
+Files hold messages, so only their owner may read them. SQLite gives the log the mode of the file.
 
-A forked child has none either, and its copy of the connection must not even be closed: SQLite would take it for the
-last one, and remove the log that the parent goes on to write.
+A forked child must not use the file either, nor close its copy of the connection: SQLite would take it for the last
+one, and remove the log that the parent still writes.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from .errors import StoreError
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """What kind of file it is.
+    """The kind of a file.
 
     Attributes:
-        name: "the store of a broker", for messages.
-        application: tells it from other SQLite databases; at a fixed place of the file.
-        version: of the schema; a file of another one is refused, but for those that have an upgrade.
-        schema: statements that make the tables.
-        upgrades: statements that make of a file of this version one of the next.
+        name: the name in errors, such as "the store of a broker".
+        application: SQLite's `application_id`, which tells the file from other databases.
+        version: version of the schema. A file of another version is refused, unless `upgrades` leads to this one.
+        schema: statements that create the tables.
+        upgrades: for a version, the statements that upgrade a file to the next version.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Database:
     def __init__(self, path: str, form: Format) -> None:
         create_private(path)
         try:
-            # `commit` may be called in another thread, and nothing else is at the time.
+            # `commit` may run in another thread, while no other call is made.
             self._connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
             raise StoreError(f"{path}: {error}") from error
@@ -97,13 +97,13 @@ class Database:
         run("COMMIT")
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = FULL")
-        run("PRAGMA fullfsync = ON")  # where fsync alone does not reach the disk
+        run("PRAGMA fullfsync = ON")  # for macOS, where fsync alone does not reach the disk
         found = self.pragma("quick_check(1)")
         if found != "ok":
             raise StoreError(f"{path}: {form.name} is damaged: {found}")
 
     def _distrust(self) -> None:
-        """Let SQLite defend itself against the file, as far as this version of it and of Python can."""
+        """Make SQLite distrust the file, as far as this version of SQLite and Python can."""
         self.run("PRAGMA trusted_schema = OFF")
         self.run("PRAGMA cell_size_check = ON")
         self.run("PRAGMA mmap_size = 0")
@@ -113,7 +113,7 @@ class Database:
                 self._connection.setconfig(option, value)  # type: ignore[attr-defined, unused-ignore]
 
     def _refuse_foreign(self, path: str, form: Format, version: int) -> None:
-        """Refuse a file that defines anything else than ours do; of an earlier version, anything but tables."""
+        """Refuse a file whose definitions differ from the schema; a file of an earlier version may only have tables."""
         ours = _definitions(form.schema)
         foreign = []
         for (kind, name), sql in self._definitions().items():
@@ -149,11 +149,11 @@ class Database:
         self.run("BEGIN")
 
     def commit(self) -> None:
-        """Write the transaction to the disk. May be called in another thread."""
+        """Write the transaction to the disk. Another thread may call this."""
         self.run("COMMIT")
 
     def rollback(self) -> None:
-        # Some errors have rolled back already.
+        # Some errors have already rolled back.
         if self._connection.in_transaction:
             self.run("ROLLBACK")
 
@@ -162,7 +162,7 @@ class Database:
         self._connection.close()
 
     def _let_go(self) -> None:
-        """Give up the connection in a forked child: it is the parent's, and is neither used here nor ever closed."""
+        """Drop the connection in a forked child without closing it: it belongs to the parent."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
         self._connection = _Nothing()  # type: ignore[assignment]
         self.run = self.run_many = _not_ours
@@ -172,7 +172,7 @@ _open: WeakSet[Database] = WeakSet()
 
 
 class _Nothing:
-    """In the place of a connection, without a call to SQLite, which another thread may have been in at the fork."""
+    """Replaces the connection in a forked child. It never calls SQLite, as another thread may have been in a call."""
 
     in_transaction = False
 
@@ -194,7 +194,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _definitions(schema: str) -> dict[tuple[str, str], str]:
-    """Return what a file has that these statements made, as `Database` reads it."""
+    """Return the definitions that `Database` reads from a file made by the statements `schema`."""
     with closing(sqlite3.connect(":memory:")) as database:
         database.executescript(schema)
         rows = database.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
@@ -202,7 +202,7 @@ def _definitions(schema: str) -> dict[tuple[str, str], str]:
 
 
 def _text(octets: bytes) -> str | bytes:
-    """Return text; what is not UTF-8 as octets: one such row is no fault of the whole table."""
+    """Return `octets` as text, or unchanged if they are not UTF-8: one such row does not make the table unreadable."""
     try:
         return octets.decode()
     except UnicodeDecodeError:
@@ -210,12 +210,12 @@ def _text(octets: bytes) -> str | bytes:
 
 
 def _is_sqlites(kind: str, name: str, sql: str | None) -> bool:
-    """Return True for what SQLite makes itself: indexes of unique columns, and what ANALYZE counts."""
+    """Return True for objects that SQLite creates itself: indexes of unique columns, and the statistics of ANALYZE."""
     return (kind == "index" and sql is None) or (kind == "table" and name.startswith("sqlite_stat"))
 
 
 def _plain(sql: str | None) -> str:
-    """Return a definition without the blanks that mean nothing; a column that was added later has fewer of them."""
+    """Return a definition without meaningless blanks, since a column added later has fewer of them."""
     return re.sub(r" ?([(),]) ?", r"\1", " ".join((sql or "").split()))
 
 

@@ -1,7 +1,7 @@
-"""What AMQP 0-10 has and AMQP 1.0 has no word for: queues, exchanges, bindings, and distributed transactions.
+"""What AMQP 0-10 has and AMQP 1.0 lacks: queues, exchanges, bindings, and distributed transactions.
 
 async with Connection(url, dialect="0-10") as connection:
-    native = amqp010.native(connection)  # which is connection.native, for editors and type checkers
+    native = amqp010.native(connection)  # connection.native with its type
     await native.declare_queue("orders", durable=True)
     await native.bind("orders", "amq.topic", "order.#")
     async with native.xa() as xa:

@@ -1,7 +1,7 @@
-"""What AMQP 0-9-1 has and AMQP 1.0 has no word for: exchanges, queues, bindings, and a few things more.
+"""What AMQP 0-9-1 has and AMQP 1.0 lacks: exchanges, queues, bindings, and more.
 
 async with Connection(url, dialect="0-9-1") as connection:
-    native = amqp091.native(connection)  # which is connection.native, for editors and type checkers
+    native = amqp091.native(connection)  # connection.native with its type
     await native.declare_queue("orders", durable=True)
     await native.bind("orders", "amq.topic", "order.#")
 """

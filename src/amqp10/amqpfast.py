@@ -1,7 +1,7 @@
-"""AMQP/Fast 0.7: what it has and AMQP 1.0 has no word for.
+"""What AMQP/Fast 0.7 has and AMQP 1.0 lacks: listing the messages of a queue, and showing one.
 
 async with Connection(url, dialect="fast") as connection:
-    native = amqpfast.native(connection)  # which is connection.native, for editors and type checkers
+    native = amqpfast.native(connection)  # connection.native with its type
     index = await native.list("orders")
     message = await native.show("orders", index.numbers[0])
 """

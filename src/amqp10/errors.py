@@ -17,22 +17,21 @@
     │   ├── SessionEnded
     │   └── LinkDetached
     ├── TransactionError          a transaction could not be declared; has the coordinator's error
-    │   ├── TransactionRolledBack nothing of it happened
+    │   ├── TransactionRolledBack the coordinator rolled the transaction back
     │   └── TransactionInDoubt    it is unknown whether it was committed
     ├── RequestRefused            the peer refused to declare, bind or delete; has its error
     ├── ManagementError           a management operation failed; has the status and the response
     ├── StoreError                the file of a store cannot be used: in use, damaged, or something else
     ├── DeliveryAborted           the sender gave up a delivery whose body was being read
-    ├── DeliveryUncertain         a message was on its way when the link was lost
+    ├── DeliveryUncertain         the link was lost before the outcome of a message arrived
     ├── StaleDelivery             a delivery of a link that was lost: the peer has the message again
     └── MessageNotAccepted        a delivery ended in an outcome other than accepted
         ├── MessageRejected
         ├── MessageReleased
         └── MessageModified
 
-Something that *you* closed raises `anyio.ClosedResourceError`, and two tasks in one `receive()` raise
-`anyio.BusyResourceError`, as everywhere in anyio.
-This module imports nothing of the package.
+As everywhere in anyio, using an object after you closed it raises `anyio.ClosedResourceError`, and a second task in the
+same `receive()` gets `anyio.BusyResourceError`. This module imports nothing from the package.
 """
 
 from __future__ import annotations
@@ -74,13 +73,13 @@ __all__ = (
 
 
 class AmqpError(Exception):
-    """The root of every error of this package."""
+    """The base class of every error of this package."""
 
 
 class LocalProtocolError(AmqpError):
     """This side tried something that the protocol forbids in the current state; nothing was written.
 
-    `condition` is the error condition to send to a peer that waits for an answer (§2.8.15), or None.
+    `condition` is the error condition to send if the peer waits for an answer (§2.8.15), or None.
     """
 
     condition: str | None = None
@@ -115,9 +114,9 @@ class Unsupported(AmqpError):
 
 
 class FilterNotApplied(AmqpError):
-    """The peer attached the link but does not apply all of its filters (§3.5.8); the link was detached again.
+    """The peer attached the link but does not apply all of its filters (§3.5.8). The client detached the link again.
 
-    `filters` has the filters that it does not apply, by name, as they were sent.
+    `filters` has the filters that were not applied, by name, as they were sent.
     """
 
     def __init__(self, message: str, filters: Mapping[Any, Any] | None = None) -> None:
@@ -131,9 +130,9 @@ class FilterNotApplied(AmqpError):
 class AuthenticationFailed(AmqpError):
     """The login failed (§5.3.3.6), or a token expired or could not be obtained.
 
-    `code` is the code of the login's outcome: 1 credentials refused, 2 system error, 3 permanent, 4 temporary. It is 1
-    for a token that the peer refused, and 4 if the provider gave no token. It is None if no mechanism fitted, or if the
-    server could not prove its identity.
+    `code` is the SASL outcome: 1 credentials refused, 2 system error, 3 permanent, 4 temporary. A token that the peer
+    refused has code 1, a provider that gave no token code 4. `code` is None if no mechanism fitted, or if the server
+    could not prove its identity.
     """
 
     def __init__(self, message: str, code: int | None = None) -> None:
@@ -145,7 +144,7 @@ class AuthenticationFailed(AmqpError):
 
 
 class InsecureTransport(AmqpError):
-    """Others could have read a secret: the connection leaves this machine without TLS, or the server was not checked.
+    """Others could have read a secret: the connection leaves this machine without TLS, or the server is unverified.
 
     The secret was not sent.
     """
@@ -154,7 +153,8 @@ class InsecureTransport(AmqpError):
 class RedirectRefused(AmqpError):
     """The peer redirects to a host that is not among `Reconnect.redirect_hosts`.
 
-    The client sent nothing there. `host` is that host, and `__cause__` is the peer's error, with all of `info`.
+    The client sent nothing there. `host` is the refused host, and `__cause__` is the peer's error with its whole
+    `info`.
     """
 
     def __init__(self, message: str, host: str = "") -> None:
@@ -170,9 +170,9 @@ class ConnectionLost(AmqpError):
 
 
 class HandshakeRefused(ConnectionLost):
-    """An HTTP proxy, or the HTTP server of a WebSocket, refused before any AMQP was sent.
+    """An HTTP proxy or a WebSocket server refused the connection before any AMQP was sent.
 
-    `status` is the HTTP status of the answer: 401 or 403 (forbidden), 407 (the proxy requires a login), 404, 302, ...
+    `status` is the HTTP status of the response: 401, 403, 407 (the proxy requires a login), 404, 302, ...
     """
 
     def __init__(self, message: str, status: int) -> None:
@@ -204,7 +204,7 @@ class _ConditionError(AmqpError):
 
 
 class EndpointError(_ConditionError):
-    """An endpoint was ended. `condition`, `description` and `info` are the peer's; None or empty if it gave none."""
+    """The peer ended an endpoint. `condition`, `description` and `info` are the peer's; None or empty if omitted."""
 
 
 class ConnectionClosed(EndpointError):
@@ -234,21 +234,21 @@ class DeliveryAborted(AmqpError):
 
 
 class DeliveryUncertain(AmqpError):
-    """A message was on its way when its link was lost, and the peer cannot say what happened to it (§2.6.13).
+    """The link was lost before the outcome of a message arrived, and the peer cannot say what happened to it (§2.6.13).
 
-    It may have been processed, or it may never have arrived. `__cause__` is the error that broke the link.
+    The message may have been processed, or may never have arrived. `__cause__` is the error that broke the link.
     """
 
 
 class StaleDelivery(AmqpError):
     """The link of a delivery was lost, and the peer did not resume it (§2.6.13).
 
-    The outcome did not reach the peer, which delivers the message again, to this receiver or another one.
+    The outcome did not reach the peer. The peer delivers the message again, to this receiver or another one.
     """
 
 
 class MessageNotAccepted(_ConditionError):
-    """A message that was sent got an outcome other than accepted (§3.4).
+    """The receiver gave a message an outcome other than accepted (§3.4).
 
     `outcome` is that outcome.
     """
@@ -276,7 +276,7 @@ class MessageRejected(MessageNotAccepted):
 
 
 class MessageReleased(MessageNotAccepted):
-    """The receiver did not and will not process the message (§3.4.4). RabbitMQ does this if it cannot route."""
+    """The receiver did not and will not process the message (§3.4.4). RabbitMQ releases unroutable messages."""
 
     _no_reason = "the receiver released the message"
 
@@ -294,13 +294,13 @@ class TransactionError(_ConditionError):
 
 
 class TransactionRolledBack(TransactionError):
-    """Nothing of the transaction happened: the coordinator refused to commit, or it ended before (§4.3)."""
+    """The transaction had no effect: the coordinator refused to commit it, or the transaction ended before (§4.3)."""
 
     _no_reason = "the transaction was rolled back"
 
 
 class TransactionInDoubt(TransactionError):
-    """The commit got no answer: either all of the transaction happened, or none of it (§4.3)."""
+    """The commit got no answer: the whole transaction either took effect or was rolled back (§4.3)."""
 
     _no_reason = "the transaction was to be committed, and no answer came"
 
@@ -315,8 +315,8 @@ class ManagementError(AmqpError):
     """A management operation failed.
 
     Attributes:
-        status: the status code, with HTTP's meanings: 404 for something that does not exist, 409 for something that
-            exists in another form; 0 if the response has none.
+        status: the status code, with HTTP's meanings: 404 if the object does not exist, 409 if it exists with other
+            properties; 0 if the response has no code.
         description: the reason, in the peer's words.
         response: the response message.
     """

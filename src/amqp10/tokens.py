@@ -1,8 +1,8 @@
-"""Tokens that end, and what gives them: a provider of yours, an azure-identity credential, or a shared access key.
+"""Tokens that expire, and their sources: your own provider, an azure-identity credential, or a shared access key.
 
     async with Connection("amqps://host", tokens=CbsTokens(SasKey("policy", key))) as connection: ...
 
-`LoginTokens` logs in with them; `CbsTokens` puts them at the node `$cbs`.
+`LoginTokens` logs in with a token; `CbsTokens` puts tokens to the node `$cbs`.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from urllib.parse import parse_qs, quote_plus
 import anyio.to_thread
 
 SAS_PREFIX: Final = "SharedAccessSignature "
-"""How SAS tokens begin."""
+"""The prefix of every SAS token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token, and when it ends.
+    """A token and its expiry.
 
     Attributes:
-        value: what is sent.
-        expires_on: seconds since 1970; None: it does not end, as far as is known, and is not renewed.
+        value: the text that is sent.
+        expires_on: seconds since 1970; None if the token has no known expiry and so is never renewed.
     """
 
     value: str = field(repr=False)
@@ -37,57 +37,59 @@ class Token:
 
     @classmethod
     def read(cls, value: str) -> Self:
-        """Make a token of its text; the end is read from `se` of a SAS token, and from `exp` of a JWT."""
+        """Make a token from its text. Its expiry is `se` of a SAS token, or `exp` of a JWT."""
         return cls(value, _end_of(value))
 
 
 @runtime_checkable
 class TokenProvider(Protocol):
-    """What gives tokens. Credentials of azure-identity do as they are, those for threads and those for asyncio."""
+    """A source of tokens. You can pass credentials of azure-identity directly, synchronous and asyncio ones."""
 
     async def get_token(self, scope: str) -> Token:
-        """Return a token that is not over; one that it has given before, as long as it has some time left.
+        """Return a token that has not expired. It may be the token returned before, as long as that has some time left.
 
         Args:
-            scope: what it is for: the audience, mostly a URI.
+            scope: the audience of the token, usually a URI.
         """
 
 
 class Credential(Protocol):
-    """What azure-identity calls a credential: `get_token` returns an object with `token` and `expires_on`."""
+    """A credential of azure-identity: `get_token` returns an object with `token` and `expires_on`."""
 
     def get_token(self, *scopes: str) -> Any:
-        """Return a token for these scopes, or a coroutine of one."""
+        """Return a token for `scopes`, or a coroutine that returns one."""
 
 
 class CredentialWithInfo(Protocol):
-    """A credential in azure-core's newer form (`SupportsTokenInfo`); one that has both forms is asked by this one."""
+    """A credential in azure-core's newer form (`SupportsTokenInfo`), which is preferred if it has both forms."""
 
     def get_token_info(self, *scopes: str) -> Any:
-        """Return an object with `token` and `expires_on` for these scopes, or a coroutine of one."""
+        """Return an object with `token` and `expires_on` for `scopes`, or a coroutine that returns one."""
 
 
 TokenSource: TypeAlias = (
     TokenProvider | Credential | CredentialWithInfo | Callable[[str], "Token | str | Awaitable[Token | str]"]
 )
-"""What gives tokens: a provider, a credential, or a function of the scope, a coroutine function or not. A plain
-function runs in a thread, for it may wait for a server. A `str` is read by `Token.read`."""
+"""A source of tokens: a provider, a credential, or a function of the scope, async or not.
+
+A plain function runs in a thread, because it may wait for a server. A returned `str` is read by `Token.read`.
+"""
 
 
 async def ask(source: TokenSource, scope: str) -> Token:
-    """Return a token of a source.
+    """Return a token from `source` for `scope`.
 
     Raises:
-        TypeError: what it gave is no token.
+        TypeError: the source did not return a token.
         Exception: whatever the source raises.
 
-    Cancelling: a thread that is asked goes on, and what it returns is dropped.
+    Cancelling: a function that runs in a thread goes on, and its token is dropped.
     """
     function: Any = getattr(source, "get_token_info", None) or getattr(source, "get_token", source)
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
         given = await function(scope)
     else:
-        # In a list, for trio takes a coroutine that a thread returns for a mistake.
+        # In a list, because trio refuses a bare coroutine from a thread as a mistake.
         [given] = await anyio.to_thread.run_sync(lambda: [function(scope)], abandon_on_cancel=True)
         if inspect.isawaitable(given):
             given = await given
@@ -104,13 +106,13 @@ async def ask(source: TokenSource, scope: str) -> Token:
 
 
 class SasKey:
-    """A shared access key, as Azure Service Bus and Event Hubs have them: signs the tokens itself.
+    """A shared access key of Azure Service Bus or Event Hubs, which signs its own tokens.
 
     Args:
-        name: of the policy that the key belongs to.
-        key: as the portal shows it.
-        lifetime: of its tokens, seconds.
-        clock: the time in seconds since 1970.
+        name: the policy that the key belongs to.
+        key: the key as the portal shows it.
+        lifetime: how long each token is valid, in seconds.
+        clock: returns the time in seconds since 1970.
 
     Raises:
         ValueError: the name or the key is empty, or the lifetime is not positive.
@@ -129,15 +131,15 @@ class SasKey:
         self._clock = clock
 
     async def get_token(self, scope: str) -> Token:
-        """Return a new token for a resource.
+        """Return a new token for the resource `scope`.
 
         Args:
-            scope: the resource's URI, amqps://namespace.servicebus.windows.net/queue for one.
+            scope: the resource's URI, such as amqps://namespace.servicebus.windows.net/queue.
         """
         return self.sign(scope, int(self._clock() + self._lifetime))
 
     def sign(self, resource: str, expires_on: int) -> Token:
-        """Return the token for a resource that ends at that time, seconds since 1970."""
+        """Return a token for `resource` that expires at `expires_on`, in seconds since 1970."""
         signature = quote_plus(sas_signature(self._key, quote_plus(resource), str(expires_on)))
         value = f"{SAS_PREFIX}sr={quote_plus(resource)}&sig={signature}&se={expires_on}&skn={quote_plus(self.name)}"
         return Token(value, float(expires_on))
@@ -150,8 +152,8 @@ def sas_signature(key: str, resource: str, expires_on: str) -> str:
     """Return the signature of a SAS token, in base64.
 
     Args:
-        resource: its `sr` as it stands in the token, percent-encoded.
-        expires_on: its `se`.
+        resource: the token's `sr`, percent-encoded.
+        expires_on: the token's `se`.
     """
     digest = hmac.digest(key.encode(), f"{resource}\n{expires_on}".encode(), "sha256")
     return base64.b64encode(digest).decode()

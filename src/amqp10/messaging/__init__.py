@@ -1,6 +1,6 @@
-"""Part 3 of AMQP 1.0: messages, what becomes of them, and the termini that they travel between.
+"""Part 3 of AMQP 1.0: messages, their outcomes, and the termini that they travel between.
 
-The neutral vocabulary that every dialect speaks; nothing here knows of frames, links or sockets.
+Every dialect uses these classes; none of them knows of frames, links or sockets.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The three forms of a body (§3.2.6-8), for when the plain Python value does not say which is meant."""
+"""The three forms of a body (§3.2.6-8), to choose one that the plain Python value would not give."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..errors import EncodeError
 class Data:
     """A body of opaque binary, in one or more data sections (§3.2.6).
 
-    `Message(b"...")` is the same as `Message(Data(b"..."))`. `bytes(data)` is all of it in one piece; the sections
-    themselves are `data.parts`, over which it iterates.
+    `Message(b"...")` is the same as `Message(Data(b"..."))`. `bytes(data)` joins the sections; iterating yields them
+    one by one, and `data.parts` has them all.
 
     Raises:
-        EncodeError: no section, or one that is not bytes, bytearray or memoryview.
+        EncodeError: no section is given, or one is not bytes, bytearray or memoryview.
     """
 
     __slots__ = ("parts",)
@@ -50,11 +50,11 @@ class Data:
 class AmqpSequence:
     """A body of structured data, in one or more amqp-sequence sections (§3.2.7).
 
-    Each argument is one section, a list of values of any type; `sequence.parts` are the sections, over which it
-    iterates.
+    Each argument is one section: a list of values of any type. Iterating yields the sections, and `sequence.parts` has
+    them all.
 
     Raises:
-        EncodeError: no section, or one that is not a list or tuple.
+        EncodeError: no section is given, or one is not a list or tuple.
     """
 
     __slots__ = ("parts",)
@@ -85,8 +85,8 @@ class AmqpSequence:
 class AmqpValue:
     """A body of a single AMQP value (§3.2.8).
 
-    `Message("text")` is the same as `Message(AmqpValue("text"))`; only for bytes, which alone make a data section,
-    it has to be said.
+    `Message("text")` is the same as `Message(AmqpValue("text"))`. Only a value of bytes needs `AmqpValue`, because
+    plain bytes become a data section.
     """
 
     __slots__ = ("value",)

@@ -1,4 +1,4 @@
-"""The wire form of the body, and of a message all of whose sections are at hand (§3.2)."""
+"""The encoding of the body, and of a message whose sections are all at hand (§3.2)."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _HEADER_NAMES: Final = frozenset(HEADER_FIELDS.defaults)
 
 
 def wide_data_head(size: int) -> bytes:
-    """Descriptor and size of a data section of 256 octets or more.
+    """Return descriptor and size of a data section of 256 octets or more.
 
     Raises:
-        EncodeError: it is longer than a section can be.
+        EncodeError: `size` exceeds the limit of a section.
     """
     if size > 0xFFFF_FFFF:
         raise EncodeError(f"{size} octets do not fit into a data section")
@@ -45,15 +45,15 @@ def wide_data_head(size: int) -> bytes:
 
 
 def data_head(size: int) -> bytes:
-    """Descriptor and size of a data section (§3.2.6)."""
+    """Return descriptor and size of a data section (§3.2.6)."""
     return DATA_HEADS[size] if size < 256 else wide_data_head(size)
 
 
 def write_head(out: bytearray, fields: Mapping[str, Any]) -> None:
-    """Append the sections before the body, those that say nothing left out.
+    """Append the sections before the body, except empty ones.
 
     Raises:
-        EncodeError: a field is of the wrong type or out of range; it is named.
+        EncodeError: a field is of the wrong type or out of range. The message names the field.
     """
     if not _HEADER_NAMES.isdisjoint(fields):
         HEADER_FIELDS.write(out, fields)
@@ -67,10 +67,10 @@ def write_head(out: bytearray, fields: Mapping[str, Any]) -> None:
 
 
 def write_map(out: bytearray, code: int, fields: Mapping[str, Any]) -> None:
-    """Append one of the sections that are maps, if it has anything.
+    """Append a map section, unless it is empty.
 
     Raises:
-        EncodeError: a key or a value is of the wrong type or out of range; the section and the key are named.
+        EncodeError: a key or a value is of the wrong type or out of range. The message names the section and the key.
     """
     section = MAPS[code]
     entries = fields.get(section.name)
@@ -82,7 +82,7 @@ def write_body(out: bytearray, body: Any) -> None:
     """Append the body section or sections.
 
     Raises:
-        EncodeError: a value in it has no AMQP encoding; it says which one.
+        EncodeError: a value in it has no AMQP encoding. The message names the value.
     """
     python = type(body)
     try:
@@ -113,16 +113,16 @@ def write_data(out: bytearray, data: bytes | bytearray | memoryview) -> None:
 
 
 def read_body(payload: bytes, code: int, place: Place, room: list[int] | None = None) -> Any:
-    """Decode the body at this place: bytes for one data section, the plain value of an amqp-value section.
+    """Decode the body at `place`: bytes for one data section, the plain value of an amqp-value section.
 
-    `room` is that of all sections of the message.
+    All sections of the message share `room`.
 
     Raises:
-        DecodeError: a section is malformed, or not of the type that its descriptor promises.
+        DecodeError: a section is malformed, or its value does not have the type of its descriptor.
     """
     _, value_at, end = place
     if code == DATA:
-        # Nearly always it is one section, short or long; where there are more, the first ends before all do.
+        # Nearly always one section, short or long; of several sections, the first ends before `end`.
         if payload[value_at] == 0xA0 and value_at + 2 + payload[value_at + 1] == end:
             return payload[value_at + 2 : end]
         if payload[value_at] == 0xB0 and value_at + 5 + unpack_word(payload, value_at + 1)[0] == end:
@@ -146,7 +146,7 @@ def read_body(payload: bytes, code: int, place: Place, room: list[int] | None = 
         return values[0] if len(values) == 1 else Data(*values)
     if code == AMQP_SEQUENCE:
         return AmqpSequence(*values)
-    # Bytes alone would be encoded as a data section.
+    # Plain bytes would be encoded as a data section.
     return AmqpValue(values[0]) if type(values[0]) is bytes else values[0]
 
 

@@ -1,4 +1,4 @@
-"""The compiled reader and writer of messages: `fast`, the module `_fast`, or None where that is not compiled."""
+"""`fast`: the compiled reader and writer of messages, the module `_fast`, or None if it is not compiled."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Each section but the body, to and from the flat fields of a message, by tables derived from the declarations.
+"""Encodes and decodes the sections other than the body, by tables derived from their declarations.
 
-A field takes only the Python types that stand for its AMQP types, and its table finds the writer by `type(value)`.
-What the wire has no Python word for is translated here: `ttl` is a `timedelta`, a `str` stands for a symbol where a
-symbol belongs, and an `int` for a ulong where it identifies a message or keys an annotation.
+A field takes only the Python types of its AMQP types, and its table finds the writer by `type(value)`. Some values are
+converted here: `ttl` from a `timedelta`, a `str` to a symbol where a symbol is due, and an `int` to a ulong in a
+message-id or an annotation key.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def milliseconds(ttl: timedelta) -> int:
     """Return a time-to-live in milliseconds, rounded up so that a short one does not become 0.
 
     Raises:
-        EncodeError: it is no timedelta, negative, or longer than 2³²-1 ms (49.7 days).
+        EncodeError: `ttl` is not a timedelta, is negative, or exceeds 2³²-1 ms (49.7 days).
     """
     if not isinstance(ttl, timedelta):
         raise EncodeError(f"a timedelta is required, not {type(ttl).__qualname__}")
@@ -89,10 +89,10 @@ def _write_ttl(out: bytearray, value: timedelta) -> None:
 
 
 class Writers(dict[type, Writer]):
-    """The writers for a place that takes some AMQP types only, by Python type.
+    """The writers of a field that takes only some AMQP types, by Python type.
 
-    A subclass, such as a `StrEnum`, is written as its base, but not one that has an AMQP type of its own: `bool` is no
-    int here, and `Char` no string.
+    A subclass, such as a `StrEnum`, is written as its base, unless it has an AMQP type of its own, as `bool` and `Char`
+    do.
     """
 
     __slots__ = ("_taken", "_wanted")
@@ -130,7 +130,7 @@ def _own(*types: type) -> dict[type, Writer]:
 
 _BINARY: Final = _own(bytes, bytearray, memoryview)
 _MESSAGE_ID: Final = Writers("an int, UUID, bytes or str", _as(write_ulong, int, ULong) | _own(UUID, str) | _BINARY)
-# By the type of the field, and for a field of any type by what it requires.
+# By the type of the field; for a field of any type, by its archetype.
 _FIELD_WRITERS: Final = {
     "boolean": Writers("a bool", _own(bool)),
     "ubyte": Writers("an int", _as(write_ubyte, *_INTEGERS)),
@@ -142,10 +142,10 @@ _FIELD_WRITERS: Final = {
     "message-id": _MESSAGE_ID,
 }
 _TTL_WRITERS: Final = Writers("a timedelta", _as(_write_ttl, timedelta))
-# What a message-id may be read as (§3.2.11-14), if there is one.
+# The Python types of a message-id (§3.2.11-14).
 _MESSAGE_IDS: Final = frozenset((type(None), ULong, UUID, bytes, str))
 
-# What a field is written as that has one of these writers, by its type: see `Part`.
+# By writer and Python type: the type that a field is written as. See `Part`.
 _PLANNED: Final[dict[Writer, dict[type, type]]] = {
     write_string: {str: str, Symbol: str},
     write_symbol: {str: Symbol, Symbol: Symbol},
@@ -178,16 +178,16 @@ class FieldsSection:
         self.shapes: Shapes = Shapes(self._entries, self._reader)
 
     def write(self, out: bytearray, fields: Mapping[str, Any]) -> None:
-        """Append the section as these fields have it, or nothing when all of them have their defaults.
+        """Append the section with the values in `fields`, or nothing if all have their defaults.
 
         Raises:
-            EncodeError: a field is of the wrong type or out of range; it is named.
+            EncodeError: a field is of the wrong type or out of range. The message names the field.
         """
         if self._defaults or not self.plans.write(out, fields):
             self._write_by_field(out, fields)
 
     def _parts(self, fields: Mapping[str, Any]) -> list[Part]:
-        """Return what is written of a message that has such fields: see `Plans`."""
+        """Return the parts to write of a message with `fields`: see `Plans`."""
         numbers = {name: number for number, name in enumerate(fields) if fields[name] is not None}
         parts: list[Part] = []
         nulls = b""
@@ -202,11 +202,11 @@ class FieldsSection:
         return parts
 
     def _count(self, parts: Sequence[Part]) -> int:
-        """Return how many fields the section has then, nulls included."""
+        """Return how many fields a section of `parts` has, including nulls."""
         return sum(len(part.octets) + 1 for part in parts)
 
     def _write_by_field(self, out: bytearray, fields: Mapping[str, Any]) -> None:
-        """Append the section as `write` does, with nothing known of the fields that there are."""
+        """Append the section field by field, without a plan."""
         start = len(out)
         out += self._head
         get = fields.get
@@ -232,10 +232,10 @@ class FieldsSection:
             del out[start:]
 
     def read(self, payload: bytes, place: Place, room: list[int] | None = None) -> Any:
-        """Decode the section at this place as `Header` or `Properties`; all sections of a message share `room`.
+        """Decode the section at `place` as `Header` or `Properties`; all sections of a message share `room`.
 
         Raises:
-            DecodeError: it is not a list, has too many fields, or one of the wrong type.
+            DecodeError: the section is not a list, has too many fields, or a field of the wrong type.
         """
         section, end = decode_fields(self.declared, payload, place[1], room)
         if end != place[2]:
@@ -247,10 +247,10 @@ class FieldsSection:
         return section
 
     def read_values(self, payload: bytes, place: Place, room: list[int]) -> dict[str, Any]:
-        """Decode the section at this place as the fields of a message, by name: what `read` gives as an object.
+        """Decode the section at `place` to the fields of a message, by name.
 
         Raises:
-            DecodeError: as `read`.
+            DecodeError: as for `read`.
         """
         value_at = place[1]
         beginning = payload[value_at + 2 : value_at + 4] if payload[value_at] == 0xC0 else b""
@@ -278,7 +278,7 @@ class FieldsSection:
         return _with_ttl(values)
 
     def _entries(self, payload: bytes, at: int, count: int) -> list[Entry]:
-        """Return the fields that were read at `at`, as what their shape is made of."""
+        """Return the fields read at `at` as entries of a shape."""
         room = room_for(payload)
         seen = []
         for name in self._names[:count]:
@@ -310,15 +310,16 @@ class MapSection:
         self._read_keys = frozenset(read_keys)
         self._read_values = frozenset(_SIMPLE_TYPES) if simple else None
         self._shaped = map_shapes.simple if simple else map_shapes.symbols
-        # The same few keys come again and again: a str key that was written once is kept as it was written.
+        # The encodings of str keys, since the same few keys recur.
         self._known: dict[str, bytes] = {}
         self.plans = plans_of(self._head[:4], self._write_key, values)
 
     def write(self, out: bytearray, entries: Mapping[Any, Any]) -> None:
-        """Append the section with these entries, or nothing if `entries` is empty.
+        """Append the section with `entries`, or nothing if `entries` is empty.
 
         Raises:
-            EncodeError: a key or a value is of the wrong type or out of range; the section and the key are named.
+            EncodeError: a key or a value is of the wrong type or out of range. The message names the section and the
+                key.
         """
         if entries and self.plans.write(out, entries):
             return
@@ -351,10 +352,10 @@ class MapSection:
                 raise EncodeError(f"{self.name}[{key!r:.80}]{within}: {e}") from None
 
     def read(self, payload: bytes, place: Place, room: list[int] | None = None) -> dict[Any, Any]:
-        """Decode the entries of the section at this place; all sections of a message share `room`.
+        """Decode the entries of the section at `place`; all sections of a message share `room`.
 
         Raises:
-            DecodeError: it is not a map, has a key twice, or a key or value of a type that has no place there.
+            DecodeError: the section is not a map, has a key twice, or has a key or value of a forbidden type.
         """
         _, value_at, section_end = place
         if room is None:

@@ -1,11 +1,11 @@
-"""Where the sections of an encoded message are, nothing decoded (§3.2).
+"""Finds the sections of an encoded message without decoding them (§3.2).
 
-A message is a run of described values, the sections, in a fixed order: header, delivery-annotations,
-message-annotations, properties, application-properties, body, footer. All but the body may be absent; the body is one
-or more data sections, or one or more amqp-sequence sections, or a single amqp-value section.
+The sections are described values in a fixed order: header, delivery-annotations, message-annotations, properties,
+application-properties, body, footer. All but the body may be absent; the body is one or more data sections, one or more
+amqp-sequence sections, or a single amqp-value section.
 
-The specification wants a body. qpid-proton and others send none where there is nothing to say, so such a message is
-accepted, and its body reads as None.
+The specification requires a body. qpid-proton and others omit an empty body, so a message without one is accepted, and
+its body reads as None.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NAMES: Final = {
 }
 BODY: Final = (DATA, AMQP_VALUE, AMQP_SEQUENCE)
 
-# Sections by their symbolic descriptor, which a peer may use in place of the number (§1.2).
+# Sections by their symbolic descriptor, which a peer may use instead of the code (§1.2).
 _BY_SYMBOL: Final = {
     f"amqp:{name}:{'list' if code in (HEADER, PROPERTIES) else 'map'}": code
     for code, name in NAMES.items()
@@ -49,22 +49,20 @@ _BY_SYMBOL: Final = {
 
 _REPEATABLE: Final = frozenset((DATA, AMQP_SEQUENCE))
 
-# Constructors of what a descriptor may be: ulong and symbol.
+# Constructors of a descriptor: ulong and symbol.
 _DESCRIPTORS: Final = frozenset((0x44, 0x53, 0x80, 0xA3, 0xB3))
 
-# How a section begins whose descriptor is a number of one octet, and whose value has its size in the octet behind, or
-# in the four octets behind: binary, string, symbol, list or map (§1.6).
+# The beginnings of sections with a descriptor of one octet and a value with a size of one octet, or of four: binary,
+# string, symbol, list or map (§1.6).
 _SHORT: Final = frozenset(bytes((0, 0x53, code, kind)) for code in NAMES for kind in (0xA0, 0xA1, 0xA3, 0xC0, 0xC1))
 _WIDE: Final = frozenset(bytes((0, 0x53, code, kind)) for code in NAMES for kind in (0xB0, 0xB1, 0xB3, 0xD0, 0xD1))
 
-# A section's place: where it begins, where its value begins (at the constructor), and where it ends.
+# The place of a section: where it begins, where its value begins (at the constructor), and where it ends.
 Place = tuple[int, int, int]
 
 
 def section_at(payload: bytes, at: int) -> tuple[int, int, int]:
-    """Find the section that begins at `at`: its descriptor code, and where its value begins and ends.
-
-    Only the extent of the value is checked, not its content.
+    """Return the descriptor code of the section at `at`, and where its value, which is not checked, begins and ends.
 
     Raises:
         DecodeError: no section begins there, or the payload ends within it.
@@ -92,7 +90,7 @@ def section_at(payload: bytes, at: int) -> tuple[int, int, int]:
 
 
 def descriptor_at(payload: bytes, at: int) -> tuple[int, int]:
-    """Read the descriptor of the section at `at`: its code, and where the section's value begins.
+    """Return the descriptor code of the section at `at`, and where its value begins.
 
     Raises:
         DecodeError: no section begins there, or the payload ends within its descriptor.
@@ -126,7 +124,7 @@ def _wide_descriptor(payload: bytes, at: int) -> tuple[int, int]:
 
 
 def scan(payload: bytes) -> dict[int, Place]:
-    """Find each section by descriptor code; several data or amqp-sequence sections count as one place.
+    """Return the place of each section by descriptor code; several data or amqp-sequence sections share one place.
 
     Raises:
         DecodeError: an unknown or truncated section, sections out of order or twice, bodies of two kinds,
@@ -136,7 +134,7 @@ def scan(payload: bytes) -> dict[int, Place]:
         regular: dict[int, Place] | None = fast.scan(payload)
         if regular is not None:
             return regular
-    # The usual message is gone through without a call for its sections. benchmarks/budget.py, "decode_orders".
+    # A usual message is scanned without a call for each section. benchmarks/budget.py, "decode_orders".
     places: dict[int, Place] = {}
     at = last = 0
     size = len(payload)
@@ -161,7 +159,7 @@ def scan(payload: bytes) -> dict[int, Place]:
 
 
 def _scan_any(payload: bytes) -> dict[int, Place]:
-    """Find the sections as `scan` does, of whatever message."""
+    """Scan any message."""
     places: dict[int, Place] = {}
     at = last = 0
     while at < len(payload):

@@ -1,7 +1,7 @@
-"""The message (§3.2): flat fields by the specification's names, encoded by tables, decoded section by section.
+"""The message (§3.2): flat fields with the specification's names, encoded by tables, decoded section by section.
 
-A message that was decoded keeps its payload and reads a section when one of its fields is asked for, never before.
-Encoding it again copies the sections that were not changed, byte for byte.
+A decoded message keeps its payload, and decodes a section when one of its fields is first read. Encoding it again
+copies unchanged sections byte for byte.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _NAMES: Final = frozenset(MessageFields.__annotations__)
 _UNREAD: Final[Any] = object()
 _LISTS: Final = {HEADER: HEADER_FIELDS, PROPERTIES: PROPERTIES_FIELDS}
 _SECTIONS: Final = {section.name: section for section in MAPS.values()}
-# Apart from the class, for type checkers would take the fields, which are properties, for read-only beside them.
+# Outside the class, where type checkers would make them turn the fields, which are properties, read-only.
 _SLOTS: Final = ("_apart", "_body", "_fields", "_parsed", "_places", "_room", "_source")
 _WIDE_DATA: Final = wide_data_head(0)[:4]
 _read_wide: Final = Struct(">4sI").unpack_from
@@ -106,22 +106,21 @@ def _map(name: str, doc: str) -> Any:
 class Message:
     """A message: a body and the fields of the specification, flat and with its names (§3.2).
 
-    `bytes` (also `bytearray`, `memoryview`) become a data section, and any other body an amqp-value section; `Data`,
+    A body of `bytes`, `bytearray` or `memoryview` becomes a data section, any other body an amqp-value section; `Data`,
     `AmqpSequence` and `AmqpValue` choose explicitly. Numbers and text keep their AMQP type when they are decoded and
     encoded again.
 
-    You can set fields at any time. `encode` checks them and names a wrong one. Messages with equal fields and bodies
-    are equal.
+    You can set fields at any time; `encode` checks them. Messages with equal fields and bodies are equal.
 
-    Where Python has a choice:
+    The Python types of fields:
 
-    - `ttl` is a `timedelta`; on the wire it counts whole milliseconds, up to 49.7 days, and is rounded up to them.
+    - `ttl` is a `timedelta`, rounded up to whole milliseconds, of at most 49.7 days.
     - `message_id` and `correlation_id` are an int (sent as ulong), `UUID`, bytes or str.
     - `content_type` and `content_encoding` are symbols; a str is converted.
-    - Keys of annotations and footer are symbols or ulongs; a str is sent as a symbol, an int as a ulong. Values may be
-      anything.
-    - Keys of `application_properties` are str, values of simple types only: no list, map, array or described value.
-    - The map fields are always a dict, which is empty if the section is absent; an empty one is not sent.
+    - Keys of annotations and the footer are symbols or ulongs; a str is sent as a symbol, an int as a ulong. Values are
+      of any type.
+    - Keys of `application_properties` are str, values of simple types: no list, map, array or described value.
+    - A map field is always a dict, empty if the section is absent; an empty dict is not sent.
 
     Raises:
         TypeError: a keyword is not a field of a message.
@@ -129,13 +128,13 @@ class Message:
 
     __slots__ = _SLOTS
 
-    _apart: bool  # only where it is true: the body was known at once, and is not in the payload
+    _apart: bool  # True or unset: the body was known at once, and is not in `_source`
     _body: Any
-    _fields: dict[str, Any]  # what was set, and what was read
-    _places: dict[int, Place] | None  # where the payload's sections are, once it was scanned
+    _fields: dict[str, Any]  # values set or read
+    _places: dict[int, Place] | None  # of the payload's sections, once scanned
     _parsed: dict[int, dict[str, Any]]  # the fields of header and properties as they were read
-    _room: list[int]  # what all sections together may have of what takes no bytes, once the payload was scanned
-    _source: bytes | Unmapped | None  # of a decoded message the payload, or what that is made of when it is asked for
+    _room: list[int]  # shared by all sections, once the payload was scanned: see `room_for`
+    _source: bytes | Unmapped | None  # of a decoded message: the payload, or its parts
 
     def __init__(self, body: Any = None, **fields: Unpack[MessageFields]) -> None:
         if fields and not fields.keys() <= _NAMES:
@@ -146,47 +145,47 @@ class Message:
         self._fields = fields  # type: ignore[assignment]
 
     # Header (§3.2.1)
-    durable: bool = _field("durable", HEADER_FIELDS, "It must survive the loss of the intermediary that holds it.")
-    priority: int = _field("priority", HEADER_FIELDS, "0 to 255, higher goes first; 4 unless set.")
-    ttl: timedelta | None = _field("ttl", HEADER_FIELDS, "How long it lives from now; None for ever.")
-    first_acquirer: bool = _field("first_acquirer", HEADER_FIELDS, "Nobody has acquired it before.")
-    delivery_count: int = _field("delivery_count", HEADER_FIELDS, "Earlier attempts to deliver it that failed.")
+    durable: bool = _field("durable", HEADER_FIELDS, "Whether the message must survive the loss of its broker.")
+    priority: int = _field("priority", HEADER_FIELDS, "0 to 255; higher goes first. 4 unless set.")
+    ttl: timedelta | None = _field("ttl", HEADER_FIELDS, "Time to live from now; None for ever.")
+    first_acquirer: bool = _field("first_acquirer", HEADER_FIELDS, "Whether no link acquired it before.")
+    delivery_count: int = _field("delivery_count", HEADER_FIELDS, "The number of failed deliveries before.")
 
     # Annotations (§3.2.2, §3.2.3)
     delivery_annotations: dict[Any, Any] = _map("delivery_annotations", "For the next node only.")
-    message_annotations: dict[Any, Any] = _map("message_annotations", "For infrastructure, all the way.")
+    message_annotations: dict[Any, Any] = _map("message_annotations", "For infrastructure, up to the receiver.")
 
     # Properties (§3.2.4)
     message_id: MessageId | None = _field("message_id", PROPERTIES_FIELDS, "Identifies the message.")
-    user_id: bytes | None = _field("user_id", PROPERTIES_FIELDS, "Who produced it.")
-    to: str | None = _field("to", PROPERTIES_FIELDS, "The address of the node that it is for.")
+    user_id: bytes | None = _field("user_id", PROPERTIES_FIELDS, "The user who produced the message.")
+    to: str | None = _field("to", PROPERTIES_FIELDS, "The address of the destination.")
     subject: str | None = _field("subject", PROPERTIES_FIELDS, "A summary of content and purpose.")
     reply_to: str | None = _field("reply_to", PROPERTIES_FIELDS, "The address for replies.")
-    correlation_id: MessageId | None = _field("correlation_id", PROPERTIES_FIELDS, "What this one answers.")
+    correlation_id: MessageId | None = _field("correlation_id", PROPERTIES_FIELDS, "The message that this one answers.")
     content_type: str | None = _field("content_type", PROPERTIES_FIELDS, "The MIME type of a data body.")
     content_encoding: str | None = _field("content_encoding", PROPERTIES_FIELDS, 'Applied to a data body: "gzip", ...')
     absolute_expiry_time: datetime | Timestamp | None = _field(
-        "absolute_expiry_time", PROPERTIES_FIELDS, "When it expires, to the millisecond."
+        "absolute_expiry_time", PROPERTIES_FIELDS, "The time of expiry, to the millisecond."
     )
     creation_time: datetime | Timestamp | None = _field(
-        "creation_time", PROPERTIES_FIELDS, "When it was made, to the millisecond."
+        "creation_time", PROPERTIES_FIELDS, "The time of creation, to the millisecond."
     )
-    group_id: str | None = _field("group_id", PROPERTIES_FIELDS, "The group that it belongs to.")
-    group_sequence: int | None = _field("group_sequence", PROPERTIES_FIELDS, "Its place in the group, 32 bits.")
+    group_id: str | None = _field("group_id", PROPERTIES_FIELDS, "The group of the message.")
+    group_sequence: int | None = _field("group_sequence", PROPERTIES_FIELDS, "The position in the group, 32 bits.")
     reply_to_group_id: str | None = _field("reply_to_group_id", PROPERTIES_FIELDS, "The group for replies.")
 
     # The rest (§3.2.5, §3.2.9)
     application_properties: dict[str, Any] = _map(
-        "application_properties", "The application's own, str to simple types."
+        "application_properties", "The application's own: str to simple types."
     )
-    footer: dict[Any, Any] = _map("footer", "Known only after the body: hashes, signatures.")
+    footer: dict[Any, Any] = _map("footer", "Sent after the body: hashes, signatures.")
 
     @property
     def body(self) -> Any:
         """The body: bytes for one data section, `Data` for several, `AmqpSequence`, or the value of an amqp-value.
 
-        An amqp-value of binary is `AmqpValue(b"...")`, since bytes alone would become a data section. A message that
-        came without a body section has the body None.
+        An amqp-value of binary is `AmqpValue(b"...")`, because plain bytes mean a data section. The body is None if the
+        message has no body section.
 
         Raises:
             DecodeError: the payload is malformed.
@@ -194,8 +193,8 @@ class Message:
         body = self._body
         if body is not _UNREAD:
             return body
-        payload: Any = self._source  # never what is yet to be made: then the body is known
-        # The common message is one short data section and nothing else. benchmarks/budget.py, "receive": a third.
+        payload: Any = self._source  # never `Unmapped`, whose body is known
+        # A common message is one short data section and nothing else. benchmarks/budget.py, "receive": a third.
         size = len(payload) - 5
         if 0 <= size < 256 and payload.startswith(DATA_HEADS[size]):
             self._body = body = payload[5:]
@@ -208,16 +207,16 @@ class Message:
 
     @classmethod
     def decode(cls, payload: bytes | Pieces | Unmapped) -> Self:
-        """Make a message of an encoded payload of message-format 0 (§3.2.16); no section is decoded yet.
+        """Make a message from an encoded payload of message-format 0 (§3.2.16), without decoding any section.
 
-        What is malformed raises `DecodeError` when a field of its section is asked for, and what is out of order or
-        missing at the first; `check` looks at everything at once.
+        Reading the first field raises `DecodeError` if sections are missing or out of order, reading any field if its
+        section is malformed; `check` decodes everything at once.
         """
         return decoded(cls, payload)
 
     @property
     def _payload(self) -> bytes | None:
-        """All that was decoded but for a body that is known already; None where that is nothing."""
+        """The payload to decode, without a body that is already known; None if nothing is left."""
         source = self._source
         if type(source) is Unmapped:
             self._source = source = source.head() or None
@@ -234,7 +233,7 @@ class Message:
         if self._body is _UNREAD:
             self._read_body()
             if self._places is None:
-                return  # it is one data section and nothing else
+                return  # one data section and nothing else
         if fast is not None and fast.read_all(self):
             return
         for code, place in self._scanned().items():
@@ -246,7 +245,7 @@ class Message:
                     self._read_map(name)
 
     def _scanned(self) -> dict[int, Place]:
-        """Return where the payload's sections are; {} for a message that was not decoded."""
+        """Return the places of the payload's sections; {} for a message that was not decoded."""
         places = self._places if self._source is not None else _NO_PLACES
         if places is None:
             payload = self._payload
@@ -257,7 +256,7 @@ class Message:
         return places
 
     def _read_field(self, name: str, section: FieldsSection, default: Any) -> Any:
-        """Read a field that was not set from the payload, if there is one; otherwise return `default`."""
+        """Read a field that was not set from the payload; return `default` without a payload."""
         if self._source is None or name in self._fields:
             return default
         places = self._places
@@ -270,14 +269,14 @@ class Message:
         return self._fields[name]
 
     def _list_section(self, section: FieldsSection, place: Place) -> None:
-        """Read header or properties, all fields at once; what was set stays."""
+        """Read all fields of the header or the properties; keep values that were set."""
         if section.code not in self._parsed:
-            payload: Any = self._source  # there is a place in it, so it was looked at
+            payload: Any = self._source  # not `Unmapped`, since it was scanned
             values = self._parsed[section.code] = section.read_values(payload, place, self._room)
             self._fields = values | self._fields
 
     def _read_map(self, name: str) -> dict[Any, Any]:
-        """Return a map field as a dict, which is decoded or made on first use."""
+        """Return a map field as a dict, which is decoded or created on first use."""
         fields = self._fields
         if self._source is not None and name not in fields:
             places = self._places
@@ -313,13 +312,12 @@ class Message:
         return None
 
     def encode(self) -> bytes:
-        """Encode the message; sections that would be empty are left out.
-
-        In a decoded message, unchanged sections are kept byte for byte.
+        """Encode the message without empty sections; unchanged sections of a decoded message are kept byte for byte.
 
         Raises:
-            EncodeError: a field is of the wrong type or out of range (it is named), or the body has no AMQP encoding.
-            DecodeError: of a decoded message something was changed, and the rest is malformed.
+            EncodeError: a field, which the message names, is of the wrong type or out of range; or the body has no AMQP
+                encoding.
+            DecodeError: a decoded message was changed, and the rest of its payload is malformed.
         """
         if self._source is not None:
             return self._encode_decoded(self._payload or b"")
@@ -336,7 +334,7 @@ class Message:
             if fields:
                 write_head(out, fields)
             if type(body) is bytes and fields.get("footer") is None:
-                # What may be long is copied but once.
+                # A body that may be long is copied only once.
                 size = len(body)
                 return b"".join((out, DATA_HEADS[size] if size < 256 else wide_data_head(size), body))
             write_body(out, body)
@@ -357,7 +355,7 @@ class Message:
         return b"".join(sections)
 
     def _section(self, code: int, payload: bytes) -> bytes:
-        """Encode one section of a decoded message as it is now."""
+        """Encode one section of a decoded message in its current state."""
         place = self._scanned().get(code)
         raw = b"" if place is None else payload[place[0] : place[2]]
         out = bytearray()
@@ -366,7 +364,7 @@ class Message:
             if section.name not in self._fields:
                 return raw
             write_map(out, code, self._fields)
-            # The dict may have been changed since it was read; if not, the octets stay those that came.
+            # The dict may have changed since it was read; if not, the octets that came are kept.
             if place is not None and raw != out:
                 as_read = bytearray()
                 section.write(as_read, section.read(payload, place))
@@ -400,7 +398,7 @@ class Message:
         return bytes(out)
 
     def encode_head(self) -> bytes:
-        """Encode the sections before the body, for a body that is sent after them in parts (§3.2).
+        """Encode the sections before the body, to send the body after them in parts (§3.2).
 
         Raises:
             EncodeError, DecodeError: as for `encode`.
@@ -413,7 +411,7 @@ class Message:
         return b"".join(self._section(code, payload) for code in NAMES if code < DATA)
 
     def encode_footer(self) -> bytes:
-        """Encode the section after the body; b"" without a footer.
+        """Encode the footer; b"" if there is no footer.
 
         Raises:
             EncodeError, DecodeError: as for `encode`.
@@ -421,12 +419,12 @@ class Message:
         return self._section(FOOTER, self._payload or b"")
 
     def replace(self, **changes: Unpack[MessageChanges]) -> Self:
-        """Return a copy with these fields changed; None removes a field.
+        """Return a copy with `changes`; None removes a field.
 
         The copy has its own dicts, but shares their values and the body.
 
         Raises:
-            TypeError: a keyword that is neither `body` nor a field of a message.
+            TypeError: a keyword is neither `body` nor a field of a message.
         """
         fields: dict[str, Any] = dict(changes)
         body = fields.pop("body", self._body)
@@ -470,7 +468,7 @@ class Message:
 
 
 def decoded(kind: type[SomeMessage], payload: bytes | Pieces | Unmapped) -> SomeMessage:
-    """Decode as `kind.decode` does, with one call less: all messages that are received take this path."""
+    """Decode like `kind.decode`, with one call less, because every received message takes this path."""
     message = kind.__new__(kind)
     message._body = _UNREAD
     if type(payload) is bytes:
@@ -482,22 +480,21 @@ def decoded(kind: type[SomeMessage], payload: bytes | Pieces | Unmapped) -> Some
     else:
         message._source = whole = bytes(payload)
         if type(payload) is Pieces:
-            payload.buffers = [whole]  # what they were read into is let go
+            payload.buffers = [whole]  # frees the read buffers
     message._fields = {}
     message._places = None
     return message
 
 
 def may_hold(message: Message, code: int, octets: bytes = b"") -> bool:
-    """Return whether a message has a section in which these octets occur, without decoding it; True if it was changed.
+    """Return whether a section of `message` may contain `octets`, without decoding it; True if the message was changed.
 
     Args:
-        message: the message.
-        code: the descriptor of the section; one before the body.
-        octets: those of the name of an entry, for one.
+        code: the descriptor code of the section, which must precede the body.
+        octets: the octets to look for, such as the name of an entry.
 
     Raises:
-        DecodeError: the message's sections cannot be told apart.
+        DecodeError: the sections of the message cannot be told apart.
     """
     source = message._source
     if message._fields or source is None:

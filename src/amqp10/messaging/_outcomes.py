@@ -1,4 +1,4 @@
-"""What becomes of a message: the delivery states (§3.4), and the error that a rejection carries (§2.8.14)."""
+"""The delivery states of messages (§3.4), and the error of a rejection (§2.8.14)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ._transactions import Declared, TransactionalState
 
 @composite(0x1D, "amqp:error:list", provides=("error",))
 class Error(Composite):
-    """Why a message was rejected, or a link, session or connection ended (§2.8.14).
+    """The reason why a message was rejected, or a link, session or connection ended (§2.8.14).
 
     Attributes:
-        condition: a symbol such as "amqp:not-found"; the specification's are in §2.8.15-18.
+        condition: a symbol such as "amqp:not-found"; §2.8.15-18 list the standard ones.
         description: text for people.
-        info: more of it, by symbol; a `str` key is sent as a symbol.
+        info: further details by symbol; a `str` key is sent as a symbol.
     """
 
     condition: str = field("symbol", mandatory=True)
@@ -28,8 +28,8 @@ class Received(Composite):
     """How far the message has been received; not an outcome (§3.4.1).
 
     Attributes:
-        section_number: the section, counted from 0, that is next to be received.
-        section_offset: the first octet of it that was not received.
+        section_number: the next section to receive, counted from 0.
+        section_offset: the next octet of that section to receive.
     """
 
     section_number: int = field("uint", mandatory=True)
@@ -46,7 +46,7 @@ class Rejected(Composite):
     """The message is invalid and was not processed (§3.4.3).
 
     Attributes:
-        error: what is wrong with it.
+        error: the reason.
     """
 
     error: Error | None = field("*", requires="error")
@@ -57,7 +57,7 @@ class Released(Composite):
     """The message was not and will not be processed (§3.4.4).
 
     Attributes:
-        error: why, if the peer's dialect is one that can say it; None in 1.0, which has no place for that.
+        error: the reason, if the peer's dialect can state one; None in 1.0, which cannot.
     """
 
     error: ClassVar[Error | None] = None
@@ -65,12 +65,12 @@ class Released(Composite):
 
 @composite(0x27, "amqp:modified:list", provides=("delivery-state", "outcome"))
 class Modified(Composite):
-    """The message was not processed, and is to be changed (§3.4.5).
+    """The message was not processed, and the sender is to modify it (§3.4.5).
 
     Attributes:
-        delivery_failed: count the attempt in the delivery-count.
-        undeliverable_here: do not deliver it on this link again.
-        message_annotations: to add to those of the message, or to replace there; a `str` key is sent as a symbol.
+        delivery_failed: whether to count the attempt in the delivery-count.
+        undeliverable_here: whether the sender must not deliver the message on this link again.
+        message_annotations: annotations to add to the message, or to replace; a `str` key is sent as a symbol.
     """
 
     delivery_failed: bool | None = field("boolean")
@@ -79,9 +79,9 @@ class Modified(Composite):
 
 
 class Returned(Released):
-    """Released, and why: what a broker of an older dialect says of a message that no queue takes (0-9-1 §1.8.3.9).
+    """Released with a reason: a broker of an older dialect returned the message, as no queue takes it (0-9-1 §1.8.3.9).
 
-    It is encoded as, and equal to, any other `Released`.
+    It is encoded like, and equal to, any other `Released`.
     """
 
     __slots__ = ("error",)
@@ -100,9 +100,9 @@ class Returned(Released):
 
 
 class Undone(Rejected):
-    """A discharge that was rejected for a message of the transaction, whose outcome the server says only then (0-10).
+    """A discharge rejected because of a message of the transaction, whose outcome a 0-10 server reports only then.
 
-    It is encoded as, and equal to, any other `Rejected` with that error.
+    It is encoded like, and equal to, any other `Rejected` with the same error.
     """
 
     __slots__ = ("cause",)
@@ -111,7 +111,7 @@ class Undone(Rejected):
         super().__init__(error)
         self.cause: Rejected | Released = cause
 
-    __hash__ = None  # type: ignore[assignment]  # as that of all that can change
+    __hash__ = None  # type: ignore[assignment]  # like every mutable composite
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Rejected) and self.error == other.error
@@ -128,9 +128,9 @@ Outcome = Accepted | Rejected | Released | Modified
 OUTCOMES: Final = (Accepted, Rejected, Released, Modified)
 """The classes of `Outcome`, in the order of §3.4."""
 OUTCOME_NAMES: Final = tuple(str(kind.descriptor_name) for kind in OUTCOMES)
-"""What a source lists as its `outcomes` when it takes all of them (§3.5.3)."""
+"""The `outcomes` of a source that takes all of them (§3.5.3)."""
 DeliveryState = Outcome | Received | Declared | TransactionalState | Described
-"""What a disposition or transfer may carry, the states of transactions (§4.5.6) among it.
+"""The states that a disposition or transfer may carry, including those of transactions (§4.5.6).
 
-A state of no known type, such as an extension's, stays `Described`.
+A state of an unknown type, such as an extension's, stays `Described`.
 """

@@ -1,7 +1,7 @@
-"""What an intermediary does to an encoded message without decoding it (§3.2).
+"""Reads and changes the sections of an encoded message that belong to intermediaries (§3.2).
 
-"Intermediaries ... MUST NOT" touch the bare message (properties, application-properties, body); header and annotations
-are theirs. The functions here read or rewrite the front of a payload and keep every octet behind it.
+An intermediary must not change the bare message (properties, application-properties, body), only header and
+annotations. These functions read or rewrite the front of a payload and keep every octet behind it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class HeadChanges(TypedDict, total=False):
 
 
 def read_header(payload: bytes) -> Header:
-    """Read the header of a payload, with all defaults if it has none; nothing else is read.
+    """Read only the header of a payload; return the defaults if the payload has no header.
 
     Raises:
         DecodeError: no message section begins the payload, or the header is malformed.
@@ -48,7 +48,7 @@ def read_header(payload: bytes) -> Header:
 
 
 def read_priority(payload: bytes) -> int | None:
-    """Read the priority of a payload; None if it states no priority, which means 4 (§3.2.1).
+    """Read the priority of a payload; None if it is not set, which means 4 (§3.2.1).
 
     Raises:
         DecodeError: no message section begins the payload, or the header is malformed.
@@ -60,20 +60,20 @@ def read_priority(payload: bytes) -> int | None:
 
 
 def read_properties(payload: bytes) -> Properties:
-    """Read the properties of a payload, all None if it has none; sections before them are skipped.
+    """Read the properties of a payload, skipping the sections before them; all are None if it has no properties.
 
     Raises:
-        DecodeError: a section before the properties, or they themselves, are malformed.
+        DecodeError: the properties, or a section before them, are malformed.
     """
     places, _ = _front(payload, PROPERTIES)
     return PROPERTIES_FIELDS.read(payload, places[PROPERTIES]) if PROPERTIES in places else Properties()
 
 
 def read_annotations(payload: bytes) -> dict[Any, Any]:
-    """Read the message annotations of a payload, {} if it has none; sections before them are skipped.
+    """Read the message annotations of a payload, skipping the sections before them; {} if it has no annotations.
 
     Raises:
-        DecodeError: a section before them, or they themselves, are malformed.
+        DecodeError: the annotations, or a section before them, are malformed.
     """
     places, _ = _front(payload, MESSAGE_ANNOTATIONS)
     code = MESSAGE_ANNOTATIONS
@@ -84,21 +84,21 @@ def bare_message(payload: bytes) -> bytes:
     """Return the payload without header and annotations: the bare message and the footer (§3.2).
 
     Raises:
-        DecodeError: no message section begins the payload, or the sections before it are malformed.
+        DecodeError: no message section begins the payload, or the header or annotations are malformed.
     """
     return payload[_front(payload, MESSAGE_ANNOTATIONS)[1] :]
 
 
 def patch_header(payload: bytes, **changes: Unpack[HeadChanges]) -> bytes:
-    """Return the payload with changes in its header and annotations; the bare message and footer stay as they are.
+    """Return the payload with a changed header or annotations, and the same bare message and footer.
 
-    Fields of the header that are not given keep their values. Annotations that are given are added to those that are
-    there, in place of those with the same key; None removes the whole section.
+    Header fields that are not given keep their values. Given annotations are added and replace those with the same key;
+    None removes the whole section.
 
     Raises:
         DecodeError: the sections to change are malformed.
-        EncodeError: a new value is of the wrong type or out of range; it is named.
-        TypeError: a keyword that `HeadChanges` does not have.
+        EncodeError: a new value is of the wrong type or out of range. The message names the field.
+        TypeError: a keyword is not in `HeadChanges`.
     """
     if not changes.keys() <= _CHANGES:
         raise TypeError(f"{min(changes.keys() - _CHANGES)!r} is neither a field of the header nor annotations")
@@ -134,7 +134,7 @@ _NOTHING: Final[Mapping[Any, Any]] = {}
 
 
 def _front(payload: bytes, last: int) -> tuple[dict[int, Place], int]:
-    """Return the sections up to the one with the code `last`, and where they end."""
+    """Return the places of the sections up to the code `last`, and where they end."""
     places: dict[int, Place] = {}
     at = before = 0
     while at < len(payload):

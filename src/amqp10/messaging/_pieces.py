@@ -1,10 +1,8 @@
-"""Payloads that are not bytes yet: large ones, and messages of other protocols.
+"""Payloads that are not bytes yet: large ones, and messages of other dialects.
 
-What is large is in the buffers that it was read into, joined only where it is needed as one. That spares all copies of
-a large body but one, from these buffers into the body: benchmarks/run.py, "receive 64 KiB".
-
-What came in the words of another protocol has a body, and becomes sections when one of the others is asked for:
-benchmarks/amqp091.py, "consume".
+A large payload stays in its read buffers until it is needed in one piece, which spares all copies of a large body but
+one: benchmarks/run.py, "receive 64 KiB". A message of another dialect has its body, and is converted to sections when
+another section is read: benchmarks/amqp091.py, "consume".
 """
 
 from __future__ import annotations
@@ -19,17 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 LARGE: Final = 1 << 15
-"""Bytes of a payload or frame from which on a copy costs more than the steps that spare it."""
+"""The size of a payload or frame, in bytes, from which a copy costs more than the steps that avoid it."""
 
 _WIDE_DATA: Final = wide_data_head(0)[:4]
-_MOST_HEAD: Final = 4096  # bytes of the sections before a body that are worth a look
+_MOST_HEAD: Final = 4096  # bytes of sections before the body to search
 
 
 class Pieces:
-    """The bytes of these buffers, one after the other; `bytes(pieces)` joins them.
+    """A payload in several buffers; `bytes(pieces)` joins them.
 
     Attributes:
-        buffers: what they lie in; these are not written to again.
+        buffers: the buffers, which are not written to again.
     """
 
     __slots__ = ("_size", "buffers")
@@ -45,9 +43,9 @@ class Pieces:
         return b"".join(self.buffers)
 
     def body_apart(self) -> tuple[bytes, bytes] | None:
-        """Return the sections before the body, and the body, if that is one data section and the last; else None.
+        """Return the sections before the body, and the body, if it is one data section and the last; else None.
 
-        The pieces are these from then on: what they were read into is let go.
+        The pieces then hold these two instead of the read buffers.
         """
         first, *others = self.buffers
         start = bytes(first[:_MOST_HEAD])
@@ -59,7 +57,7 @@ class Pieces:
                     return None
             if at:
                 scan(start[:at])
-        except DecodeError:  # or it is longer: whoever looks at all of it will see
+        except DecodeError:  # malformed, or the head is longer; a later scan tells
             return None
         begin = at + 8
         size = self._size - begin
@@ -71,9 +69,9 @@ class Pieces:
 
 
 class Unmapped(tuple["Callable[[bytes, bytes], bytes]", bytes, bytes, bytes]):
-    """A message of another protocol: what makes the sections before the body, what it makes them of, and the body.
+    """A message of another dialect: the function for the sections before the body, its arguments, and the body.
 
-    That is one data section, and the last. It is a tuple, so that many are made without a call for each.
+    The body is one data section, and the last. The class is a tuple, so that many are made without a call for each.
     """
 
     __slots__ = ()
@@ -90,5 +88,5 @@ class Unmapped(tuple["Callable[[bytes, bytes], bytes]", bytes, bytes, bytes]):
         return b"".join((self.head(), data_head(len(self[3])), self[3]))
 
     def __len__(self) -> int:
-        """Return the size of the body; the size of the rest shows when it is made."""
+        """Return the size of the body alone, because the rest is not made yet."""
         return len(self[3])

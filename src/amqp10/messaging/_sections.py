@@ -1,6 +1,6 @@
-"""The sections that are lists of named fields, as they are on the wire (§3.2.1, §3.2.4).
+"""The sections with named fields, as on the wire (§3.2.1, §3.2.4).
 
-A `Message` has these fields flat; the classes are for who reads or writes one section alone, such as a broker.
+A `Message` has these fields flat; the classes are for reading or writing a single section, as a broker does.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from ..types import Composite, Symbol, Timestamp, composite, field
 
 @composite(0x70, "amqp:header:list", provides=("section",))
 class Header(Composite):
-    """Standard delivery details of the transfer of a message, an intermediary's to change (§3.2.1).
+    """Standard delivery details of a message, which intermediaries may change (§3.2.1).
 
     Attributes:
-        durable: the message must survive the loss of the intermediary that holds it.
-        priority: 0 to 255, higher goes first.
-        ttl: how long the message lives, in milliseconds as on the wire (`Message.ttl` is a timedelta); None for ever.
-        first_acquirer: nobody has acquired the message before.
-        delivery_count: earlier attempts to deliver it that failed.
+        durable: whether the message must survive the loss of the intermediary that holds it.
+        priority: 0 to 255; higher goes first.
+        ttl: time to live in milliseconds (`Message.ttl` is a timedelta); None for ever.
+        first_acquirer: whether no link acquired the message before.
+        delivery_count: the number of failed deliveries before.
     """
 
     durable: bool = field("boolean", default=False)
@@ -32,27 +32,27 @@ class Header(Composite):
 
 @composite(0x73, "amqp:properties:list", provides=("section",))
 class Properties(Composite):
-    """Standard properties of the message, immutable on its way (§3.2.4).
+    """Standard properties of a message, which intermediaries must not change (§3.2.4).
 
     Attributes:
-        message_id: identifies the message; a message-id is an int (ulong), UUID, bytes or str (§3.2.11-14).
-        user_id: who produced it.
-        to: the node that it is destined for, an address.
+        message_id: identifies the message: an int (ulong), UUID, bytes or str (§3.2.11-14).
+        user_id: the user who produced the message.
+        to: the address of the destination.
         subject: a summary of content and purpose.
-        reply_to: the node to send replies to.
-        correlation_id: the message-id that this one answers, or a mark of the client's own.
+        reply_to: the address for replies.
+        correlation_id: the message-id that this message answers, or a mark of the client's own.
         content_type: the MIME type of the data sections, unset for other bodies.
-        content_encoding: what was applied to the data sections, such as "gzip".
-        absolute_expiry_time: when it expires.
-        creation_time: when it was made.
-        group_id: the group that it belongs to.
-        group_sequence: its place in the group, an RFC 1982 sequence-no of 32 bits.
-        reply_to_group_id: the group that replies should belong to.
+        content_encoding: the encoding of the data sections, such as "gzip".
+        absolute_expiry_time: the time of expiry.
+        creation_time: the time of creation.
+        group_id: the group of the message.
+        group_sequence: the position in the group, a sequence-no of 32 bits (RFC 1982).
+        reply_to_group_id: the group for replies.
     """
 
     message_id: int | UUID | bytes | str | None = field("*", requires="message-id")
     user_id: bytes | None = field("binary")
-    # An address is of any type that provides one, by the letter; the only one there is is a string (§3.2.15).
+    # Formally any type that provides an address; the only such type is string (§3.2.15).
     to: str | None = field("string")
     subject: str | None = field("string")
     reply_to: str | None = field("string")

@@ -1,9 +1,9 @@
-"""Reading a message while it comes in: the head first, then the body piece by piece, then the footer (§3.2).
+"""Decodes a message while it arrives: first the head, then the body piece by piece, then the footer (§3.2).
 
     feed(part), feed(part) ──> read_head() ──> message ──> read(), read() ──> read() is None and `finished`
 
-Nothing is held but the part that is being read, and sections that have to be whole to be understood: those of the head,
-the footer, and a body that is not data. These are limited to `MOST_HELD` bytes.
+Only the current part is held, and the sections that can be decoded only whole, up to `MOST_HELD` bytes: the head, the
+footer, and a body that is not data.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from ._message import Message
 from ._outcomes import Received
 
 MOST_HELD: Final = 1 << 20
-"""Bytes that are held of a message whose head, footer, or body of one value has to be whole."""
+"""The limit, in bytes, of what is held until a head, footer, or body of one value is whole."""
 
 _WIDTHS: Final = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
 
 
 class StreamDecoder:
-    """Takes the payload of one message in parts of any size, and gives its body in pieces.
+    """Takes the payload of one message in parts of any size, and returns its body in pieces.
 
-    Whoever has it calls `read_head` until it is True, then `read` until `finished`; when one of them has nothing,
-    `feed` the next part, or `end`. A `DecodeError` is final.
+    Call `read_head` until it returns True, then `read` until `finished`. When one of them has nothing, `feed` the next
+    part, or call `end`. A `DecodeError` is final.
 
     Attributes:
-        message: once `read_head` was True, the sections before the body. A body that is not of data sections is in it,
-            whole; the footer is in it when the body was read.
+        message: once `read_head` returned True, the sections before the body, with the whole body if it is not data.
+            The footer is added when the body was read.
         finished: everything was read.
-        has_data: the body has only data sections, or no section at all: `read` gives it.
+        has_data: the body has only data sections, or no section at all, so that `read` returns it.
     """
 
     def __init__(self, limit: int = MOST_HELD) -> None:
@@ -43,15 +43,15 @@ class StreamDecoder:
         self._opened = False  # the head is read
         self._data = b""
         self._at = 0
-        self._more: list[bytes] = []  # fed while a section in `_data` waits for more than that
-        self._missing = 0  # bytes that it waits for
-        self._size = 0  # bytes fed in all
+        self._more: list[bytes] = []  # parts to append to `_data`, whose section is incomplete
+        self._missing = 0  # bytes missing from that section
+        self._size = 0  # total bytes fed
         self._base = 0  # bytes of the message before `_data`
         self._ended = False
-        self._last = 0  # the code of the section that was begun last
-        self._left = 0  # bytes of a data section still to be read
-        self._number = -1  # of that section, from 0
-        self._section = 0  # where it begins in the message
+        self._last = 0  # the code of the current section
+        self._left = 0  # bytes left to read of a data section
+        self._number = -1  # of the current section, from 0
+        self._section = 0  # where the current section begins in the message
 
     def feed(self, part: bytes) -> None:
         """Take the next part of the payload."""
@@ -66,7 +66,7 @@ class StreamDecoder:
             self._join()
 
     def end(self) -> None:
-        """Record that the payload is whole: no part follows."""
+        """Record the end of the payload."""
         self._ended = True
         self._join()
 
@@ -77,16 +77,16 @@ class StreamDecoder:
 
     @property
     def received(self) -> Received:
-        """Up to where the message was read, in the words of the receiver of a delivery to be resumed (§3.4.1)."""
+        """How far the message was read, as the state with which a receiver resumes a delivery (§3.4.1)."""
         return Received(max(0, self._number), self._base + self._at - self._section)
 
     # The head
 
     def read_head(self) -> bool:
-        """Return whether all sections before the body are here, so that `message` can be read.
+        """Return whether all sections before the body have arrived, so that `message` is complete.
 
         Raises:
-            DecodeError: it is malformed, or longer than what is held.
+            DecodeError: a section is malformed, or too long to hold.
         """
         if not self.has_data:
             return self._read_value()
@@ -117,7 +117,7 @@ class StreamDecoder:
         return True
 
     def _read_value(self) -> bool:
-        """Read a body that is not data, which can only be decoded whole; return whether it is here."""
+        """Read a body that is not data, which can only be decoded whole; return whether all of it has arrived."""
         if not self._ended:
             self._wait(self._limit, self._size)
             return False
@@ -129,9 +129,9 @@ class StreamDecoder:
     # The body
 
     def read(self) -> bytes | None:
-        """Return the next piece of the body, as much as is here of one data section.
+        """Return the next piece of the body: what has arrived of one data section.
 
-        None means that more is to be fed, or that all was read, which `finished` tells.
+        None means that the next part must be fed, or, if `finished`, that everything was read.
 
         Raises:
             DecodeError: the message is malformed.
@@ -157,7 +157,7 @@ class StreamDecoder:
             else:
                 raise DecodeError(f"a section of {NAMES[code]} holds a value of type 0x{self._data[value_at]:02x}")
         data, at = self._data, self._at
-        piece = data[at : at + self._left]  # the whole part, not copied, where nothing else is in it
+        piece = data[at : at + self._left]  # without a copy if the part is all body
         if not piece:
             self._check_end()
             return None
@@ -168,9 +168,9 @@ class StreamDecoder:
     # Sections
 
     def _place(self) -> Place | None:
-        """Code, and beginning and end of the value of the section that is next; None while that is not to be told.
+        """Return the code of the next section and the bounds of its value; None until they are known.
 
-        The end may be beyond what is here. An amqp-value or amqp-sequence is not looked into.
+        The end may lie beyond the arrived bytes. An amqp-value or amqp-sequence is not scanned.
         """
         data, at = self._data, self._at
         have = len(data)
@@ -202,7 +202,7 @@ class StreamDecoder:
         self._section = self._base + self._at
 
     def _wait(self, end: int, held: int) -> None:
-        """Record that nothing can be read before `_data` has `end` bytes; refuse to keep `held` of them if too many."""
+        """Record that reading needs `end` bytes in `_data`; refuse if `held`, the bytes to hold, exceeds the limit."""
         if self._ended:
             raise DecodeError("the message ends within a section")
         if held > self._limit:
@@ -213,13 +213,13 @@ class StreamDecoder:
             self._missing = end - len(self._data)
 
     def _check_end(self) -> None:
-        """Check, if the payload is whole, that everything was read."""
+        """Check that everything was read, if the payload has ended."""
         if self._ended and (self._left or self._at < len(self._data)):
             raise DecodeError("the message ends within a section")
 
 
 def _descriptor_size(data: bytes, at: int) -> int:
-    """Return the length of the descriptor at `at`, with the 0 before it, or the bytes that rule a descriptor out."""
+    """Return the length of the descriptor at `at` with the 0 before it, or of the bytes that show it to be invalid."""
     if data[at]:
         return 1
     kind = data[at + 1]

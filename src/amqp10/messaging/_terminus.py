@@ -9,7 +9,7 @@ from ..types import Composite, Described, Symbol, composite, field
 from ._filters.filters import Filter, filter_set
 from ._outcomes import Outcome
 
-# §3.5.5, §3.5.6 and §3.5.7, by their words.
+# The names of §3.5.5, §3.5.6 and §3.5.7.
 TerminusDurability = Literal["none", "configuration", "unsettled-state"]
 TerminusExpiryPolicy = Literal["link-detach", "session-end", "connection-close", "never"]
 DistributionMode = Literal["move", "copy"]
@@ -20,29 +20,29 @@ _EXPIRY: Final = {word: word for word in ("link-detach", "session-end", "connect
 
 @composite(0x28, "amqp:source:list", provides=("source",))
 class Source(Composite):
-    """Where messages come from (§3.5.3).
+    """The source of a link: where messages come from (§3.5.3).
 
         Source("events", filters=[Selector("region = 'eu'")], durable="unsettled-state", expiry_policy="never")
 
-    What is asked for and what is there may differ: the peer answers with the source as it has it, `receiver.source`.
+    The peer answers with the actual source, `receiver.source`, which may differ from the requested one.
 
     Attributes:
-        address: the node, a str; None where `dynamic` asks for a new one.
-        durable: what of the terminus survives its host: "none", "configuration" or "unsettled-state".
+        address: the address of the node, a str; None if `dynamic` requests a new node.
+        durable: how much of the terminus survives a restart of its host: "none", "configuration" or "unsettled-state".
         expiry_policy: when it begins to expire: "link-detach", "session-end", "connection-close" or "never".
-        timeout: how long it takes to expire from then, in seconds.
-        dynamic: the peer is to make a node; its answer has the address.
-        dynamic_node_properties: of the node to make, by symbol (§3.5.9): "lifetime-policy" is one of the `DeleteOn...`
-            classes, "supported-dist-modes" a symbol or an array of them.
-        distribution_mode: "move" takes messages off the node, "copy" leaves them there; None for the node's own way.
-        filter: which messages, by names of the receiver's choice (§3.5.8): each a `Described` value, or a `Filter` that
-            becomes one. None for all messages. What `filters` says becomes a part of it.
-        default_outcome: what becomes of a delivery that is settled without an outcome.
-        outcomes: the outcomes that may be asked for, by symbolic descriptor ("amqp:accepted:list").
-        capabilities: the extensions that the terminus has, or shall have.
+        timeout: seconds from then until it expires.
+        dynamic: request a new node from the peer, whose answer has the address.
+        dynamic_node_properties: properties of the new node, by symbol (§3.5.9): "lifetime-policy" is one of the
+            `DeleteOn...` classes, "supported-dist-modes" a symbol or an array of symbols.
+        distribution_mode: "move" takes messages off the node, "copy" leaves them there; None for the node's default.
+        filter: the filter set, by names that the receiver chooses (§3.5.8). Each value is a `Described`, or a `Filter`
+            that becomes one. None for all messages. The constructor adds `filters` to it.
+        default_outcome: the outcome of a delivery that is settled without one.
+        outcomes: the supported outcomes, by symbolic descriptor ("amqp:accepted:list").
+        capabilities: the extensions that the terminus has, or should have.
 
     Args:
-        filters: what messages to filter by; every one of them has to let a message pass.
+        filters: filters that a message must all pass.
 
     Raises:
         ValueError: two filters have the same name.
@@ -91,12 +91,12 @@ class Source(Composite):
 
 @composite(0x29, "amqp:target:list", provides=("target",))
 class Target(Composite):
-    """Where messages go to (§3.5.4).
+    """The target of a link: where messages go (§3.5.4).
 
     Attributes:
-        address: the node, a str; None where `dynamic` asks for a new one, and for the anonymous terminus, where each
-            message says by its field `to` where it goes.
-        durable, expiry_policy, timeout, dynamic, dynamic_node_properties, capabilities: as of `Source`.
+        address: the address of the node, a str; None if `dynamic` requests a new node, or for the anonymous terminus,
+            which sends each message to the address in its field `to`.
+        durable, expiry_policy, timeout, dynamic, dynamic_node_properties, capabilities: as for `Source`.
     """
 
     address: Any = field("*", requires="address")
@@ -109,23 +109,23 @@ class Target(Composite):
 
 
 NEWEST_CONNECTION: Final = Symbol("amqp10:newest-connection")
-"""The property of an attach that says: the link is only ever attached on a connection as new as that which has it.
+"""The property of an attach that may not take the link from a newer connection.
 
-One that reaches the broker on an older connection was late, and steals nothing. A word of this project's own.
+An attach that arrives late, over an older connection, thus steals nothing. An extension of this project.
 """
 
 ONLY_TO_RESUME: Final = Symbol("amqp10:only-to-resume")
-"""The property of an attach that says: resume what is kept of the link, or refuse it, but do not make it anew.
+"""The property of an attach that must resume an existing link, or fail.
 
-A link made anew knows nothing of its deliveries, which looks as if they had never come to whoever attaches next; and
-that may be another process, for this one can die before it has the answer. A word of this project's own.
+A new link would know nothing of the deliveries, so that whoever attaches next, perhaps another process, would conclude
+that they had never arrived. An extension of this project.
 """
 
 
 def outlives_link(*termini: object) -> bool:
-    """Return whether a terminus is meant to be there for the next link of its name (§3.5.6).
+    """Return whether a terminus is to exist for the next link of its name (§3.5.6).
 
-    Whoever has no wish to end it detaches from it, and does not close (§2.6.4, §2.6.6).
+    To keep such a terminus, a link detaches without closing (§2.6.4, §2.6.6).
     """
     return any(
         isinstance(each, Source | Target) and (each.durable not in ("none", None) or each.expiry_policy == "never")
@@ -142,22 +142,22 @@ def outlives_connection(*termini: object) -> bool:
 
 @composite(0x2B, "amqp:delete-on-close:list", provides=("lifetime-policy",))
 class DeleteOnClose(Composite):
-    """The dynamic node goes with the link that made it (§3.5.10)."""
+    """The dynamic node is deleted with the link that created it (§3.5.10)."""
 
 
 @composite(0x2C, "amqp:delete-on-no-links:list", provides=("lifetime-policy",))
 class DeleteOnNoLinks(Composite):
-    """The dynamic node goes when no link is left at it (§3.5.11)."""
+    """The dynamic node is deleted when it has no links (§3.5.11)."""
 
 
 @composite(0x2D, "amqp:delete-on-no-messages:list", provides=("lifetime-policy",))
 class DeleteOnNoMessages(Composite):
-    """The dynamic node goes when the link that made it is gone and no message is left (§3.5.12)."""
+    """The dynamic node is deleted when the link that created it is closed and it has no messages (§3.5.12)."""
 
 
 @composite(0x2E, "amqp:delete-on-no-links-or-messages:list", provides=("lifetime-policy",))
 class DeleteOnNoLinksOrMessages(Composite):
-    """The dynamic node goes when neither links nor messages are left (§3.5.13)."""
+    """The dynamic node is deleted when it has neither links nor messages (§3.5.13)."""
 
 
 @composite(0x30, "amqp:coordinator:list", provides=("target",))
@@ -165,7 +165,7 @@ class Coordinator(Composite):
     """The target of a link that controls transactions (§4.5.1).
 
     Attributes:
-        capabilities: what transactions may be, such as "amqp:local-transactions" (§4.5.7).
+        capabilities: the supported kinds of transactions, such as "amqp:local-transactions" (§4.5.7).
     """
 
     capabilities: tuple[str, ...] = field("symbol", multiple=True)

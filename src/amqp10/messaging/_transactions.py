@@ -1,4 +1,4 @@
-"""Transactions: what is said to a coordinator, and how work says that it is part of one (§4.5)."""
+"""Transactions: the messages to a coordinator, and the state of transactional work (§4.5)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 from ..types import Composite, Symbol, composite, field
 
 TXN_ID: Final = Symbol("txn-id")
-"""The property of a flow that says in which transaction messages are to be acquired (§4.4.3)."""
+"""The property of a flow with the transaction in which to acquire messages (§4.4.3)."""
 
 
 @composite(0x31, "amqp:declare:list")
@@ -15,7 +15,7 @@ class Declare(Composite):
     """Ask a coordinator for a new transaction (§4.5.2).
 
     Attributes:
-        global_id: the global transaction that it is to be part of; None for a local one.
+        global_id: the global transaction to join; None for a local transaction.
     """
 
     global_id: Any = field("*", requires="global-tx-id")
@@ -27,7 +27,7 @@ class Discharge(Composite):
 
     Attributes:
         txn_id: the transaction.
-        fail: True rolls it back, False commits it. To be said in any case: Artemis cannot do without.
+        fail: True rolls back, False commits. Always set it, because Artemis requires it.
     """
 
     txn_id: bytes = field("binary", mandatory=True)
@@ -36,10 +36,10 @@ class Discharge(Composite):
 
 @composite(0x33, "amqp:declared:list", provides=("delivery-state", "outcome"))
 class Declared(Composite):
-    """A coordinator's outcome for a `Declare`: here is the transaction (§4.5.5).
+    """A coordinator's outcome for a `Declare` (§4.5.5).
 
     Attributes:
-        txn_id: its name on this connection, at most 32 bytes. A coordinator may use it again when it is free.
+        txn_id: the id of the transaction on this connection, at most 32 bytes. The coordinator may reuse it afterwards.
     """
 
     txn_id: bytes = field("binary", mandatory=True)
@@ -51,12 +51,12 @@ class TransactionalState(Composite):
 
     Attributes:
         txn_id: the transaction.
-        outcome: what becomes of the delivery if the transaction is committed; None while that is not said.
+        outcome: the outcome of the delivery if the transaction is committed; None until it is decided.
     """
 
     txn_id: bytes = field("binary", mandatory=True)
     outcome: Any = field("*", requires="outcome")
 
     def __hash__(self) -> int:
-        # Dispositions of equal states go out as one range. The transaction of a state never changes.
+        # Dispositions of equal states are sent as one range. The `txn_id` of a state never changes.
         return hash(self.txn_id)

@@ -1,4 +1,4 @@
-"""What a delivery carries beside plain bytes: large payloads in the buffers they came in, and foreign ones."""
+"""Payloads other than plain bytes: large ones in their read buffers, and those of other dialects."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The sections of an encoded message: where they are, and how each is read and written by itself.
+"""The sections of an encoded message: finding, reading and writing each.
 
-For packages that work on encoded messages: dialects that map theirs on AMQP 1.0, and readers that decode a part only.
+For packages that work on encoded messages: dialects that map their messages to AMQP 1.0, and readers that decode only a
+part.
 """
 
 from __future__ import annotations

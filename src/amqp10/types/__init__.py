@@ -1,12 +1,12 @@
-"""Part 1 of AMQP 1.0: its types, and values to bytes and back.
+"""Part 1 of AMQP 1.0: the types and their encoding.
 
-`encode` and `decode` go from Python values to octets and back; the table in `_values` says which Python type is
-which AMQP type. `composite` and `field` declare the described lists that performatives, sections and outcomes are.
+`encode` and `decode` convert between Python values and octets; the table in `_values` maps Python types to AMQP types.
+`composite` and `field` declare composite types: performatives, sections and outcomes.
 """
 
 from __future__ import annotations
 
-from ._arrays import write_array as _write_array  # enters the writer of arrays in the table of writers
+from ._arrays import write_array as _write_array  # registers the writer of arrays
 from ._composite import Composite as Composite
 from ._composite import Field as Field
 from ._composite import as_composite as as_composite

@@ -1,7 +1,7 @@
-"""Arrays -> bytes: one constructor for all elements, the narrowest that fits every one of them (§1.6.24).
+"""The encoder of arrays: one constructor for all elements, the narrowest that fits all of them (§1.6.24).
 
-The encodings of no width at all (true, uint0, list0, ...) are read but not written here, except for null, which
-has no other: a few octets of them could stand for any number of elements, and readers rightly distrust that.
+Zero-width encodings (true, uint0, list0, ...) are read but not written, except null, which has no other encoding: a few
+octets of them can stand for any number of elements, which readers rightly distrust.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ _ELEMENTS: Final[dict[str, _Elements]] = {
 
 
 def elements_writer(name: str) -> Writer:
-    """Return the function that writes a sequence as an array of undescribed elements of the type `name`."""
+    """Return a function that writes a sequence as an array of undescribed elements of the type `name`."""
     write_all = _ELEMENTS[name]
 
     def write(out: bytearray, items: Sequence[Any]) -> None:

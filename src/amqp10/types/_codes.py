@@ -1,11 +1,11 @@
-"""The constructor codes of Part 1: which AMQP type each octet announces, and how long what follows is (§1.2, §1.6)."""
+"""The constructor codes of Part 1: the AMQP type and the length of the value that each announces (§1.2, §1.6)."""
 
 from __future__ import annotations
 
 from typing import Final
 
-# One code a line: the type, and the number of octets that a value takes at least once the constructor is read.
-# For 0xA_ to 0xF_ that is the size field, and for compounds and arrays the count field too.
+# For each code: the type, and the least number of octets after the constructor. For 0xA_ to 0xF_ these are the size
+# field, and for compounds and arrays the count field too.
 CODES: Final[dict[int, tuple[str, int]]] = {
     0x40: ("null", 0),
     0x41: ("boolean", 0),
@@ -50,7 +50,7 @@ CODES: Final[dict[int, tuple[str, int]]] = {
 
 
 def name_of(code: int) -> str:
-    """Name the type that a constructor announces, for an error message."""
+    """Return the name of the constructor's type for an error."""
     if code == 0:
         return "a described value"
     known = CODES.get(code)

@@ -1,4 +1,4 @@
-"""The compiled part of the codec: `fast`, the module `_fast`, or None where that is not compiled."""
+"""`fast`: the compiled codec, the module `_fast`, or None if it is not compiled."""
 
 from __future__ import annotations
 

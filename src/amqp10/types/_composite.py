@@ -1,4 +1,4 @@
-"""Composite types: one declaration of the fields, from which class, encoder and decoder follow (§1.3, §1.4).
+"""Composite types: class, encoder and decoder from one declaration of the fields (§1.3, §1.4).
 
     @composite(0x1D, "amqp:error:list")
     class Error(Composite):
@@ -6,9 +6,9 @@
         description: str | None = field("string")
         info: dict[str, Any] | None = field("map")
 
-The decorator gives the class slots, `__init__` (every field by position or by name, every field optional, since
-what is mandatory is so on the wire), `__eq__`, `__repr__`, and enters it in the registry of descriptors. Encoder
-and decoder are Python functions that `_derive` writes for the class when it is declared.
+The decorator gives the class slots, `__init__`, `__eq__` and `__repr__`, and registers its descriptors. `__init__`
+takes fields by position or name, all optional: mandatory fields are only checked on encoding. `_derive` writes the
+encoder and decoder as Python functions when the class is declared.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Field:
     Attributes:
         name: the Python name; on the wire a field has only its place.
         type: the AMQP type by name, or "*" for any.
-        default: what null means; None when it means that there is no value.
+        default: the value that null stands for; None if null means no value.
         mandatory: null is an error.
-        multiple: a tuple on our side; an array on the wire, null when empty; one bare value is read, too.
+        multiple: a tuple in Python, an array on the wire, null if empty; a single bare value is also read.
         requires: for "*", the archetype that a described value must provide ("source", "delivery-state", ...);
-            for "map", that of the described values in it.
-        choices: the words of a restricted type and their numbers; on our side the word is the value.
-        keys: of a "map", what its keys are: "symbol" (§2.8.13); "annotation", a symbol or ulong (§3.2.10); None: any.
+            for "map", the archetype of described values in the map.
+        choices: the names of a restricted type and their numbers; in Python the name is the value.
+        keys: the kind of keys of a "map": "symbol" (§2.8.13), "annotation" for symbol or ulong (§3.2.10), None for any.
     """
 
     name: str
@@ -63,12 +63,12 @@ class Field:
 
     @property
     def wire_name(self) -> str:
-        """The name as the specification writes it."""
+        """The name in the specification's spelling."""
         return self.name.rstrip("_").replace("_", "-")
 
     @property
     def absent(self) -> Any:
-        """The value of the field where null was read, or nothing."""
+        """The value of the field if null was read, or nothing."""
         return () if self.multiple else self.default
 
 
@@ -84,19 +84,19 @@ def field(
 ) -> Any:
     """Declare a field in the body of a composite class; `Field` explains the arguments.
 
-    Fields of a restricted type have its source's type: "uint" for milliseconds, "boolean" for role.
+    A field of a restricted type takes the source type: "uint" for milliseconds, "boolean" for role.
     """
     return Field("", type, default, mandatory, multiple, requires, choices, keys)
 
 
 class Composite:
-    """The base of all composite types.
+    """The base class of composite types.
 
     Attributes:
         descriptor_code: the numeric descriptor.
         descriptor_name: the symbolic descriptor.
         fields: the declared fields, in wire order.
-        provides: the archetypes that the type provides, for fields that require one.
+        provides: the archetypes that the type provides (§1.4).
     """
 
     __slots__ = ()
@@ -109,17 +109,17 @@ class Composite:
     if TYPE_CHECKING:
 
         def encode_to(self, out: bytearray) -> None:
-            """Append the encoding: trailing nulls left out, a value equal to its default written as null.
+            """Append the encoding to `out`: trailing nulls are omitted, and default values are written as null.
 
             Raises:
-                EncodeError: a mandatory field is None, or a value is not of its field's type; `out` is unchanged.
+                EncodeError: a mandatory field is None, or a value has the wrong type; `out` is unchanged.
             """
 
     def encode(self) -> bytes:
         """Encode the composite as a described list.
 
         Raises:
-            EncodeError: a mandatory field is None, or a value is not of its field's type.
+            EncodeError: a mandatory field is None, or a value has the wrong type.
         """
         out = bytearray()
         self.encode_to(out)
@@ -130,7 +130,7 @@ class Composite:
         """Decode `data`, which must be exactly one value of this type.
 
         Raises:
-            DecodeError: it is something else, or breaks the type's rules; type and field are named.
+            DecodeError: `data` is another value, or breaks the type's rules. The message names the type and the field.
         """
         value, end = decode_composite(data, 0, limits)
         if type(value) is not cls:
@@ -141,10 +141,10 @@ class Composite:
 
     @classmethod
     def from_described(cls, described: Described) -> Self:
-        """Convert a value that was decoded as a plain `Described` to this type.
+        """Convert a plain `Described` to this type.
 
         Raises:
-            DecodeError: it is something else, or breaks the type's rules.
+            DecodeError: `described` has another descriptor, or breaks the type's rules.
         """
         return cls.decode(encode(described))
 
@@ -157,20 +157,20 @@ def _what(value: object) -> str:
 
 WRITERS[Composite] = lambda out, value: value.encode_to(out)
 
-# From the descriptor to the decoder of what it describes.
+# The reader of the described value, by descriptor.
 _BY_CODE: Final[dict[Any, Reader]] = {}
 _BY_NAME: Final[dict[Any, Reader]] = {}
-# From either descriptor to the type.
+# The type, by either of its descriptors.
 _TYPES: Final[dict[Any, type[Composite]]] = {}
 
 
 def is_taken(code: int, name: str) -> bool:
-    """Return whether a type has one of these descriptors."""
+    """Return whether a type is registered for one of the descriptors."""
     return code in _BY_CODE or name in _BY_NAME
 
 
 def register(cls: type[Composite], reader: Reader) -> None:
-    """Enter a type, and the reader for what follows its descriptor, under both of its descriptors."""
+    """Register a type and its reader, which begins after the descriptor, under both descriptors."""
     code, name = cls.descriptor_code, cls.descriptor_name
     provided.update(cls.provides)
     _BY_CODE[code] = _BY_NAME[name] = reader
@@ -179,21 +179,21 @@ def register(cls: type[Composite], reader: Reader) -> None:
 
 C = TypeVar("C", bound=Composite)
 
-# The archetypes that composites provide: where one is required, a value of no composite type is refused.
+# The archetypes that composites provide. A field that requires one of them refuses values that are not composites.
 provided: Final[set[str]] = set()
 
-# These are the types of fields rather than archetypes: there are no others to come that would provide them.
+# Field types rather than archetypes: no extension may provide them.
 CLOSED: Final = frozenset({"error"})
 
 
 def decode_composite(data: Data, at: int = 0, limits: Limits = DEFAULT_LIMITS) -> tuple[Composite | Described, int]:
     """Decode the described value that begins at the offset `at`; return it and the offset after it.
 
-    A value whose descriptor (number or symbol) is that of a known composite becomes an instance of its class,
-    any other a `Described`.
+    A value whose descriptor (code or symbol) belongs to a known composite becomes an instance of its class, any other a
+    `Described`.
 
     Raises:
-        DecodeError: there is no valid described value at `at`, it breaks the rules of its type, or exceeds the limits.
+        DecodeError: no valid described value is at `at`, or the value breaks its type's rules or exceeds the limits.
     """
     if type(data) is not bytes:
         end = skip(data, at)
@@ -209,17 +209,17 @@ def decode_composite(data: Data, at: int = 0, limits: Limits = DEFAULT_LIMITS) -
 def decode_fields(cls: type[C], data: bytes, at: int, room: list[int] | None = None) -> tuple[C, int]:
     """Decode the list of fields at the offset `at`, after the descriptor, as an instance of `cls`.
 
-    `room` is what `room_for` gave for several values of the same data together.
+    `room` is the result of `room_for`, shared by several values of the same data.
 
     Raises:
-        DecodeError: it breaks the rules of the type, or exceeds the limits.
+        DecodeError: the list breaks the type's rules, or exceeds the limits.
     """
     if room is None:
         room = room_for(data)
     try:
         return _BY_CODE[cls.descriptor_code](data, at, room)
     except DecodeError:
-        room[0] = DEFAULT_LIMITS.max_depth  # for the next value that has the same room
+        room[0] = DEFAULT_LIMITS.max_depth  # for the next value that shares `room`
         raise
     except BROKEN as e:
         room[0] = DEFAULT_LIMITS.max_depth
@@ -227,9 +227,9 @@ def decode_fields(cls: type[C], data: bytes, at: int, room: list[int] | None = N
 
 
 def type_at(data: bytes, at: int) -> type[Composite] | None:
-    """Return the composite type that the descriptor at `at` names, None if it names none.
+    """Return the composite type whose descriptor is at `at`; None for an unknown descriptor.
 
-    What it describes is not read, nor a descriptor that is neither number nor symbol.
+    The described value is not read, nor a descriptor that is neither code nor symbol.
     """
     code = data[at] if at < len(data) else 0
     if code not in (0x53, 0x80, 0x44, 0xA3, 0xB3):
@@ -241,7 +241,7 @@ def type_at(data: bytes, at: int) -> type[Composite] | None:
 
 
 def read_composite(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
-    """Read the described value whose descriptor is at `at`, as a composite if its type is known."""
+    """Read the described value whose descriptor is at `at`, as a composite if the type is known."""
     start = at
     if data[at] == 0x53:
         reader = _BY_CODE.get(data[at + 1])
@@ -260,10 +260,10 @@ def read_composite(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
 
 
 def as_composite(value: Any) -> Any:
-    """Return `value` as the composite that its descriptor names, or unchanged if no known type has it.
+    """Return `value` as the composite that its descriptor names, or unchanged if the descriptor is unknown.
 
     Raises:
-        DecodeError: it breaks the rules of the type that its descriptor names.
+        DecodeError: `value` breaks the rules of that type.
     """
     if type(value) is not Described:
         return value
@@ -272,11 +272,11 @@ def as_composite(value: Any) -> Any:
 
 
 def check_archetype(code: int, data: bytes, at: int, archetype: str, what: str) -> None:
-    """Refuse what a field that requires an archetype may not hold, before it is read (§1.4).
+    """Refuse, before reading it, a value that a field of this archetype may not hold (§1.4).
 
     Args:
         code: the constructor of the value.
-        at: the offset after it.
+        at: the offset after the constructor.
     """
     if code:
         if archetype in provided:
@@ -290,9 +290,10 @@ def check_archetype(code: int, data: bytes, at: int, archetype: str, what: str) 
 
 
 def provides(value: Any, archetype: str) -> bool:
-    """Return whether a field that requires an archetype may hold the value (§1.4).
+    """Return whether a field that requires `archetype` may hold `value` (§1.4).
 
-    A described value of no known type may, for it may be an extension's; so may any where no known type provides it.
+    It may hold a described value of an unknown type, which an extension may define, and any value if no known type
+    provides `archetype`.
     """
     kind = type(value)
     if kind is Described:
@@ -302,7 +303,7 @@ def provides(value: Any, archetype: str) -> bool:
 
 
 def as_archetype(value: Any, archetype: str, what: str) -> Any:
-    """Return a `Described` as the composite that its descriptor names; anything else, and an unknown one, as it is.
+    """Return a `Described` as the composite that its descriptor names; return any other value unchanged.
 
     Raises:
         DecodeError: the type does not provide the archetype, or the value breaks its rules.

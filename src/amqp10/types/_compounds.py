@@ -1,7 +1,7 @@
 """The readers of lists, maps, arrays and described values, for the table in `_readers` (§1.6.22-24, §1.2).
 
-A compound checks its size and count against the octets present before it reads its items, and its end after them,
-so that nothing is allocated on the word of a peer and no value can take anything from behind its parent.
+A compound checks its size and count against the octets present before it reads its items, and its end after them. So a
+peer's claims allocate nothing, and no value reads beyond its parent.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ._values import (
 
 
 def check_compound(data: bytes, at: int, end: int, count: int) -> None:
-    """Refuse a compound or array whose size or count cannot be, before any of its `count` items is read at `at`."""
+    """Refuse a compound or array with an impossible size or count, before its items at `at` are read."""
     if end > len(data):
         raise beyond(end, data)
     if count > end - at:
@@ -105,7 +105,7 @@ def _entries(data: bytes, at: int, end: int, count: int, room: list[int]) -> tup
     for _ in repeat(None, count):
         try:
             stop = at + 2 + data[at + 1]
-        except IndexError:  # there is no value behind it, but its reader shall say what is wrong
+        except IndexError:  # a key without a value: the reader of the value raises the error
             stop = at
         key = known(data[at:stop])
         if key is None:
@@ -114,7 +114,7 @@ def _entries(data: bytes, at: int, end: int, count: int, room: list[int]) -> tup
             at = stop
         try:
             repeated = key in entries
-        except TypeError:  # a list, a map, or a signaling NaN
+        except TypeError:  # unhashable: a list, a map, or a signaling NaN
             repeated = True
         if repeated:
             value, at = readers[data[at]](data, at + 1, room)
@@ -129,16 +129,16 @@ def _entries(data: bytes, at: int, end: int, count: int, room: list[int]) -> tup
     return entries, end
 
 
-# Keys by their octets, constructor and length included: the same few come again and again. A peer that fills the table
-# with others makes room for them first, and costs its neighbors no more than reading their keys anew. Threads may read
-# and fill it at the same time, without the interpreter's lock, too: what is in it never depends on what else is.
+# Keys by their octets, with constructor and length, since the same few keys recur. A peer that sends many different
+# keys displaces the others, which costs its neighbors only reading their keys anew. Threads may share the table even
+# without the GIL, because its entries are independent of each other.
 _keys: dict[bytes, Any] = {}
 _KEYS_KEPT: Final = 1024
 _KEY_OCTETS: Final = 64
 
 
 def _read_key(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
-    """Read the key at `at`, and keep it if it is a short string or symbol."""
+    """Read the key at `at`; cache a short string or symbol."""
     code = data[at]
     key, stop = KEY_READERS[code](data, at + 1, room)
     if (code == 0xA1 or code == 0xA3) and stop - at <= _KEY_OCTETS:
@@ -148,18 +148,18 @@ def _read_key(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
     return key, stop
 
 
-# The shapes of maps, by the octets of the count and the first key: the next map that begins so most likely has the same
+# The shapes of maps, by the octets of the count and the first key: maps that begin alike most likely have the same
 # keys.
 _SHAPE_ENTRIES: Final = 32
 
 
 def _entries_of(data: bytes, at: int, entries: dict[Any, Any]) -> list[Entry] | None:
-    """Return what a map that was read at `at` consists of; None if not all keys are short text, or a value has values.
+    """Return the entries of a map read at `at`; None if a key is not short text, or a value contains values.
 
-    A reader of a shape may read in vain, and the general one reads all of it again. Maps within maps would be read
-    twice at each level, and those at the 30th a thousand million times.
+    The general reader repeats what a shape's reader gave up on. Nested maps would be read twice at each level: at the
+    30th level, a billion times.
     """
-    room = [1 << 30, 1 << 30]  # all of it was read within the limits
+    room = [1 << 30, 1 << 30]  # the map was read within the limits before
     seen: list[Entry] = []
     for key in entries:
         if type(key) is not str and type(key) is not Symbol:
@@ -179,7 +179,7 @@ _shaped: Final = map_shapes.readers
 def _more_pairs(
     data: bytes, at: int, end: int, count: int, pairs: list[tuple[Any, Any]], room: list[int]
 ) -> tuple[Any, int]:
-    """Read the rest of a map whose keys a dict cannot hold: `count` more pairs at `at`, after `pairs`."""
+    """Read the rest of a map that a dict cannot hold: `count` more pairs at `at`, to follow `pairs`."""
     readers, key_readers = READERS, KEY_READERS
     for _ in repeat(None, count):
         key, at = key_readers[data[at]](data, at + 1, room)
@@ -190,7 +190,7 @@ def _more_pairs(
     # "A map in which there exist two identical key values is invalid."
     try:
         distinct = len({encode(key) for key, _ in pairs})
-    except EncodeError as e:  # only for nesting that the interpreter cannot follow
+    except EncodeError as e:  # nested deeper than the interpreter's recursion limit
         raise DecodeError(str(e)) from None
     if distinct != len(pairs):
         raise DecodeError("a map has the same key twice")
@@ -198,8 +198,8 @@ def _more_pairs(
     return Map(pairs), end
 
 
-# Keys with one and the same hash make a dict slow beyond measure, and except for text and binary a peer chooses
-# the hashes. The keys of a map with more entries than this are looked at before they meet in a dict.
+# Keys of equal hash make a dict quadratic, and the peer chooses the hashes of all types but text and binary. The keys
+# of a map with more entries than this are checked first.
 _TRUSTED_ENTRIES = 64
 _SAME_HASHES = 16
 
@@ -230,7 +230,7 @@ def _array32(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
     return _elements(data, at + 8, at + 4 + size, count, room)
 
 
-# Elements that are read all at once, with the letter of `struct` and what is made of the numbers.
+# Elements that are read all at once: the format of `struct`, and the Python type.
 _LAYOUTS: Final[dict[int, tuple[str, type | None]]] = {
     0x60: ("H", UShort),
     0x61: ("h", Short),
@@ -242,7 +242,7 @@ _LAYOUTS: Final[dict[int, tuple[str, type | None]]] = {
 }
 
 
-# The memory of an empty list, in multiples of a reference to null, true or 0.
+# The memory of an empty list, in references.
 _LIST0_COST: Final = 8
 
 
@@ -255,7 +255,7 @@ def _elements(data: bytes, at: int, end: int, count: int, room: list[int]) -> tu
     descriptors: list[Any] = []
     code = data[at]
     while not code:
-        # A description of a description nests as deep as it is long.
+        # Each description of a description is one level of nesting.
         if len(descriptors) >= room[0]:
             raise DecodeError("the value is nested too deeply")
         descriptor, at = READERS[data[at + 1]](data, at + 2, room)
@@ -269,7 +269,7 @@ def _elements(data: bytes, at: int, end: int, count: int, room: list[int]) -> tu
         if count * width > end - at:
             raise DecodeError(f"{count} elements do not fit into {max(end - at, 0)} octets")
     else:
-        # They take no bytes, so that nothing but a limit stands between a small array and all the memory.
+        # Zero-width elements take no bytes: only this limit keeps a small array from using all memory.
         room[1] -= count * _LIST0_COST if code == 0x45 else count
         if room[1] < 0:
             raise DecodeError("too many array elements of no width")
@@ -323,7 +323,7 @@ _KEY_LEVELS: Final = 12
 
 
 def _within_key(read: Reader) -> Reader:
-    """Read a key that contains values: keys are compared encoded, at every level anew, so that these have to be few."""
+    """Read a key that contains values. They must be few, because keys are compared by encoding, anew at every level."""
 
     def read_key(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
         levels = room[0]

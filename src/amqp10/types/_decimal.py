@@ -1,9 +1,9 @@
-"""Decimals as IEEE 754-2008 writes them in binary integer decimal (BID): 32, 64 and 128 bits (§1.6.13-15).
+"""Decimals of 32, 64 and 128 bits, in the binary integer encoding (BID) of IEEE 754-2008 (§1.6.13-15).
 
-From the top bit down: the sign, an exponent, the significand as a plain binary integer. Where the exponent would
-begin with `11` those two bits mark another form instead: the exponent stands two bits further right and the
-significand begins with an implied `100`. `11110` there is infinity, `11111` NaN, the next bit then being set if it
-signals. A significand that has more digits than the width allows is not canonical and means zero.
+From the top bit down: the sign, the exponent, the significand as a binary integer. If the exponent would begin with
+`11`, those two bits mark another form: the exponent stands two bits further right, and the significand begins with an
+implied `100`. In place of the exponent, `11110` is infinity and `11111` NaN, whose next bit is set if it signals. A
+significand with more digits than the width allows is not canonical and means zero.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ._values import Decimal32, Decimal64, Decimal128
 
 
 def _reader(bits: int, exponent_bits: int, digits: int, python: type[Decimal]) -> Callable[[int], Decimal]:
-    """Return a function that turns the encoding, read as an unsigned integer, into its decimal."""
+    """Return a function from the encoding, an unsigned integer, to the decimal."""
     low = bits - 1 - exponent_bits
     bias = 3 * (1 << (exponent_bits - 3)) + digits - 2
     payload_limit = 10 ** (digits - 1)
@@ -45,9 +45,9 @@ def _reader(bits: int, exponent_bits: int, digits: int, python: type[Decimal]) -
 
 
 def _writer(bits: int, exponent_bits: int, digits: int) -> Callable[[Decimal], int]:
-    """Return the function that reverses `_reader`: from a decimal to its encoding as an unsigned integer.
+    """Return a function from a decimal to its encoding, an unsigned integer.
 
-    A number keeps its exponent where the width has it, else takes the nearest one that means the same number.
+    A number keeps its exponent if the width has it. Otherwise it gets the nearest exponent with the same value.
     """
     low = bits - 1 - exponent_bits
     bias = 3 * (1 << (exponent_bits - 3)) + digits - 2
@@ -70,8 +70,8 @@ def _writer(bits: int, exponent_bits: int, digits: int) -> Callable[[Decimal], i
         biased = exponent + bias
         if not text:
             return sign | min(max(biased, 0), top) << low
-        # Zeros at the end move into the exponent where there are too many digits or the exponent is too low,
-        # and out of it where it is too high: the number stays exactly the same.
+        # The value stays the same: trailing zeros move into the exponent if there are too many digits or the exponent
+        # is too low, and out of it if it is too high.
         surplus = max(len(text) - digits, -biased)
         if surplus > 0:
             if len(text) <= surplus or text[-surplus:].strip("0"):

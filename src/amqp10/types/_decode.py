@@ -1,4 +1,4 @@
-"""Bytes -> values: the reader of the first octet's constructor does it all, found in a table of 256 slots (§1.2)."""
+"""The decoder: a table of 256 readers, one for each constructor octet (§1.2)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ..errors import DecodeError
-from . import _compounds as _compounds  # enters its readers in the table
+from . import _compounds as _compounds  # registers its readers
 from ._codes import CODES, name_of
 from ._readers import READERS
 
@@ -16,12 +16,12 @@ Data = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a decoder accepts; everything else is bounded by the bytes themselves.
+    """Limits of a decoder; everything else is bounded by the length of the data.
 
     Attributes:
-        max_depth: levels of lists, maps, arrays and described values within each other.
-        max_elements: array elements that take no bytes (null, true, uint0, ...), all arrays of the data together. To
-            these, one is added for every 8 bytes of the data. An element that is a list0 counts as 8.
+        max_depth: nesting of lists, maps, arrays and described values.
+        max_elements: zero-width array elements (null, true, uint0, ...) of all arrays of the data together. Each 8
+            bytes of the data allow one more. A list0 counts as 8 elements.
     """
 
     max_depth: int = 32
@@ -32,15 +32,15 @@ DEFAULT_LIMITS: Final = Limits()
 
 
 def room_for(data: Data, limits: Limits = DEFAULT_LIMITS) -> list[int]:
-    """Return the `room` of the readers for this data: levels, and array elements that take no bytes.
+    """Return the `room` of the readers for `data`: levels, and zero-width array elements.
 
-    Callers that read the values of a message or frame one by one share one room, so that the limit holds for all
-    of them together.
+    A caller that reads the values of a message or frame one by one passes the same room for each, so that the limits
+    hold for all together.
     """
     return [limits.max_depth, limits.max_elements + (len(data) >> 3)]
 
 
-# What a reader may raise when the data ends early, text is not UTF-8, or values nest deeper than the interpreter goes.
+# Raised by readers if the data ends early, text is not UTF-8, or nesting exceeds the interpreter's recursion limit.
 BROKEN: Final = (IndexError, struct.error, UnicodeDecodeError, RecursionError)
 
 
@@ -61,11 +61,11 @@ def decode_from(
 ) -> tuple[Any, int]:
     """Decode the value that begins at the offset `at`; return it and the offset after it.
 
-    `bytes` are read in place; of another buffer the octets of the value are copied first. `room` is what `room_for`
-    gave for several values of the same data together.
+    `bytes` are read in place; the octets of another buffer are copied first. `room` is the result of `room_for`, shared
+    by several values of the same data.
 
     Raises:
-        DecodeError: there is no valid encoding at `at`, or it exceeds the limits.
+        DecodeError: no valid encoding is at `at`, or it exceeds the limits.
     """
     if type(data) is not bytes:
         end = skip(data, at)
@@ -75,7 +75,7 @@ def decode_from(
     try:
         return READERS[data[at]](data, at + 1, room)
     except DecodeError:
-        room[0] = limits.max_depth  # for the next value that has the same room
+        room[0] = limits.max_depth  # for the next value that shares `room`
         raise
     except BROKEN as e:
         room[0] = limits.max_depth
@@ -83,12 +83,12 @@ def decode_from(
 
 
 def skip(data: Data, at: int = 0) -> int:
-    """Return the offset after the value that begins at `at`; only its extent is checked, not its content.
+    """Return the offset after the value at `at`, without checking its content.
 
     Raises:
         DecodeError: an unknown constructor, or the data ends before the value does.
     """
-    due = 1  # values still to pass: a description is two more, its descriptor and what it describes
+    due = 1  # values left to skip; a described value adds two, its descriptor and its value
     try:
         while due:
             code = data[at]
@@ -114,7 +114,7 @@ def skip(data: Data, at: int = 0) -> int:
 
 
 def broken(error: Exception) -> DecodeError:
-    """Return the DecodeError that tells of one of `BROKEN`."""
+    """Return the DecodeError for an error of `BROKEN`."""
     if isinstance(error, RecursionError):
         return DecodeError("the value is nested too deeply")
     if isinstance(error, UnicodeDecodeError):

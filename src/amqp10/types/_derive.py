@@ -1,9 +1,9 @@
-"""How a class of declared fields becomes a composite type: its methods are written out as Python source.
+"""Makes a class of declared fields a composite type: writes its methods as Python source.
 
-Straight code with one short block per field is several times as fast as a loop over the fields: no call per field
-for the common types, no lookup of what the field is. The source of the decoder reads as
+Straight code with one short block per field is several times as fast as a loop over the fields: common types need no
+call and no lookup. The source of the decoder reads as
 
-    if count == 3: break            # the fields end here; the rest keep what null means
+    if count == 3: break            # the fields end here; the rest keep their defaults
     code = data[at]
     if code == 0x52: f3 = data[at + 1]; at += 2
     ...
@@ -13,11 +13,11 @@ and that of the encoder as
 
     v = self.handle
     if v is None: raise missing(4)
-    if n != 4: out += NULLS[4 - n]  # the nulls before it; trailing ones are never written
+    if n != 4: out += NULLS[4 - n]  # the nulls before this field; trailing nulls are never written
     n = 5
     ...
 
-Where the short block does not know the value, it calls the strict writer of the type, which says what is wrong.
+For a value that the short block does not handle, it calls the strict writer of the type, which raises the error.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ _FAILURES: Final = (TypeError, AttributeError, ValueError, ArithmeticError, Look
 
 @dataclass_transform()
 def composite(code: int, name: str, *, provides: tuple[str, ...] = ()) -> Callable[[type[C]], type[C]]:
-    """Make a class of declared fields a composite type with these two descriptors.
+    """Make a class of declared fields a composite type with the descriptors `code` and `name`.
 
     Raises:
-        ValueError: a descriptor is taken already.
+        ValueError: a descriptor is already taken.
     """
 
     def declare(bare: type[C]) -> type[C]:
@@ -94,7 +94,7 @@ def composite(code: int, name: str, *, provides: tuple[str, ...] = ()) -> Callab
             "descriptor_name": Symbol(name),
             "fields": tuple(fields),
         }
-        # `provides` may also be said in the body of the class.
+        # The body of the class may also set `provides`.
         archetypes = provides or namespace.get("provides", ())
         namespace["provides"] = archetypes
         metaclass: Any = type(bare)
@@ -104,7 +104,7 @@ def composite(code: int, name: str, *, provides: tuple[str, ...] = ()) -> Callab
         for method in derived.methods:
             setattr(cls, method.__name__, method)
         if "__hash__" not in vars(bare):
-            # Equality is by value, so that only what cannot change may be hashed.
+            # Equality is by value, so only an immutable composite may be hashable.
             cls.__hash__ = None if fields else _hash_of_type  # type: ignore[assignment]
         register(cls, derived.reader)
         return cls
@@ -118,14 +118,14 @@ def _hash_of_type(self: Composite) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """What a class gets: methods that it lacks, and the reader for what follows its descriptor."""
+    """The generated methods of a class, and the reader of its list after the descriptor."""
 
     methods: list[Callable[..., Any]]
     reader: Reader
 
 
 def derive(cls: type[Composite], defined: Mapping[str, Any]) -> Derived:
-    """Write and compile the methods of `cls`; those in `defined` (its own namespace) are kept as they are."""
+    """Write and compile the methods of `cls`, except those in `defined` (its own namespace)."""
     scope = _scope(cls)
     wanted = [name for name in _METHODS if name not in defined]
     source = [_decoder(cls), *(_METHODS[name](cls) for name in wanted)]
@@ -134,7 +134,7 @@ def derive(cls: type[Composite], defined: Mapping[str, Any]) -> Derived:
 
 
 def values_reader(cls: type[Composite]) -> Reader:
-    """Return a reader that gives the fields of `cls` as a tuple, for whom the object would be but a detour."""
+    """Return a reader that returns the fields of `cls` as a tuple, without making the object."""
     scope = _scope(cls)
     _run(_decoder(cls, whole=False), f"<amqp10 values of {cls.__name__}>", scope)
     read: Reader = scope["read"]
@@ -142,13 +142,13 @@ def values_reader(cls: type[Composite]) -> Reader:
 
 
 def _run(source: str, name: str, scope: dict[str, Any]) -> None:
-    """Run source that was written here, under a file name by which tracebacks and profilers show its lines."""
+    """Run generated source under a file name that lets tracebacks and profilers show its lines."""
     linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
     exec(compile(source, name, "exec"), scope)
 
 
 def _scope(cls: type[Composite]) -> dict[str, Any]:
-    """Return what the source that is written for `cls` names."""
+    """Return the globals of the source generated for `cls`."""
     scope: dict[str, Any] = {
         "cls": cls,
         "new": cls.__new__,
@@ -226,12 +226,12 @@ def _representation(cls: type[Composite]) -> str:
 
 
 def field_writer(declared: Field) -> Writer:
-    """Return the writer of a field's values other than None; it raises EncodeError for a value of another type."""
+    """Return the writer of a field's values other than None. It raises EncodeError for a value of another type."""
     if declared.multiple:
         several = elements_writer(declared.type)
 
         # One value could stand alone, without an array (§1.4). Other clients write the array, and RabbitMQ 4 reads the
-        # capabilities of a source in no other form.
+        # capabilities of a source only as an array.
         def write_multiple(out: bytearray, value: Any) -> None:
             if not isinstance(value, (tuple, list)):
                 raise EncodeError(f"{value!r} is not a tuple")
@@ -260,7 +260,7 @@ def field_writer(declared: Field) -> Writer:
 
 
 def _map_writer(declared: Field) -> Writer:
-    """Return the writer of a map, whose keys may be of one kind, and what is described in it of one archetype."""
+    """Return the writer of a map, whose keys may be of one kind and whose described values of one archetype."""
     keys, requires, plain = declared.keys, declared.requires, typed_writer("map")
 
     def write(out: bytearray, value: Any) -> None:
@@ -275,7 +275,7 @@ def _map_writer(declared: Field) -> Writer:
 
 
 def _archetype_writer(archetype: str | None) -> Writer:
-    """Return the writer of a field of any type, or of those that provide an archetype (§1.4)."""
+    """Return the writer of a field of any type, or of the types that provide `archetype` (§1.4)."""
 
     def write(out: bytearray, value: Any) -> None:
         if archetype is not None and not provides(value, archetype):
@@ -353,7 +353,7 @@ def _write_field(index: int, each: Field) -> list[str]:
     unusual = f"elif {given}:"
     if each.default is None:
         return lines + block(f"if {usual}:", *body) + block(unusual, strict)
-    # Equal to the default is left out, but False is not 0.
+    # A value equal to the default is omitted, but False is not 0.
     return [
         *lines,
         f"if {usual}:",
@@ -458,19 +458,19 @@ def _read_field(index: int, each: Field) -> list[str]:
     else:
         other = f"else: raise wrong({index}, code)"
     read = [re.sub(r"\bF\b", f"f{index}", line) for line in fast]
-    # Null is looked for second: it is what most fields are, next to what is usual for them.
+    # Null is tested second: after its usual type, a field is most often null.
     second = next((at for at, line in enumerate(read) if line.startswith("elif")), len(read))
     return ["code = data[at]", *read[:second], "elif code == 0x40: at += 1", *read[second:], other]
 
 
 _TEXT: Final = "data[at + 2:stop].decode()"
 
-# Nothing described provides these, and nearly always they are strings (§3.2.11-15).
+# No described type provides these archetypes, and the values are nearly always strings (§3.2.11-15).
 _PLAIN_ARCHETYPES: Final = frozenset({"message-id", "address"})
 
 
 def _octets_read(narrow: int, slice_: str) -> list[str]:
-    """Return the lines that read a field of octets: a short one inline, a long one by its reader."""
+    """Return the lines that read a field of octets: a short value inline, a long one by its reader."""
     return [
         f"if code == {narrow:#x}:",
         "    stop = at + 2 + data[at + 1]",
@@ -523,7 +523,7 @@ _FAST_READS: Final[dict[str, Sequence[str]]] = {
 
 
 def _special_reader(cls: type[Composite], index: int) -> Callable[[int, bytes, int, list[int]], tuple[Any, int]]:
-    """Return the reader of a field without inline code; it is called with the constructor and the offset after it."""
+    """Return the reader of a field without inline code. It takes the constructor and the offset after it."""
     declared = cls.fields[index]
     place = _place(cls, index)
     codes = frozenset(code for code, (name, _) in CODES.items() if declared.type in ("*", name))

@@ -1,7 +1,7 @@
-"""Values -> bytes: one writer per Python type, found by `type(value)`; always the smallest encoding (§1.6).
+"""The encoder: one writer for each Python type, found by `type(value)`; always the smallest encoding (§1.6).
 
-A writer appends to a bytearray. Compounds write their header for up to 255 octets, then their items, and widen
-the header in place when that was too small, so that nothing is encoded twice or copied through another buffer.
+A writer appends to a bytearray. A compound writes a header for up to 255 octets, then its items, and widens the header
+in place if they are longer, so that nothing is encoded twice or copied through another buffer.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ _LONG: Final = bytes(256)
 
 
 def encode(value: Any) -> bytes:
-    """Encode a value; the module `_values` says which Python type is which AMQP type.
+    """Encode a value by the type mapping of `_values`.
 
     Raises:
         EncodeError: the value, or one inside it, has no AMQP type, is out of its type's range, is a datetime without
-            time zone, or does not fit exactly.
+            time zone, or cannot be represented exactly.
     """
     if fast is not None:
         made: bytes | None = fast.encode(value)
@@ -84,10 +84,10 @@ def encode(value: Any) -> bytes:
 
 
 def encode_to(out: bytearray, value: Any) -> None:
-    """Append the AMQP encoding of a value; `out` is unchanged when that fails.
+    """Append the AMQP encoding of a value to `out`; on an error, `out` is unchanged.
 
     Raises:
-        EncodeError: as `encode`.
+        EncodeError: as for `encode`.
     """
     start = len(out)
     try:
@@ -103,14 +103,11 @@ def encode_to(out: bytearray, value: Any) -> None:
 
 
 _DEEPEST: Final = 32
-"""The most steps that `path_to_fault` looks for; in values that are nested deeper, the path ends early."""
+"""The longest path of `path_to_fault`, in steps; in values nested deeper, the path ends early."""
 
 
 def path_to_fault(value: Any) -> str:
-    """Return where in a value that cannot be encoded the fault is, as Python would say it: "['x'][3]".
-
-    It is empty where the value itself is at fault.
-    """
+    """Return the path to the part of `value` that cannot be encoded, as in "['x'][3]"; "" for the value itself."""
     path = ""
     for _ in range(_DEEPEST):
         for step, part in _parts(value):
@@ -123,7 +120,7 @@ def path_to_fault(value: Any) -> str:
 
 
 def _parts(value: Any) -> Iterable[tuple[str, Any]]:
-    """Yield the parts of a value, each after the path step that leads to it."""
+    """Yield the path step to each part of a value, and the part."""
     if isinstance(value, Described):
         yield ".descriptor", value.descriptor
         yield ".value", value.value
@@ -145,7 +142,7 @@ def _encodable(value: Any) -> bool:
 
 
 class _Writers(dict[type, Writer]):
-    """Writers by type; a type that is not in the table gets the writer of its nearest base class that is."""
+    """Writers by type; a type without a writer gets that of its nearest base class."""
 
     def __missing__(self, python: type) -> Writer:
         for base in python.__mro__:
@@ -284,7 +281,7 @@ def write_char(out: bytearray, value: str) -> None:
 
 
 def write_timestamp(out: bytearray, value: datetime) -> None:
-    # What is finer than a millisecond is cut off, toward the past.
+    # Fractions of a millisecond are rounded toward the past.
     try:
         since = value - EPOCH
     except TypeError:
@@ -381,13 +378,13 @@ def write_entries(
     write_key: Writer,
     writers: Mapping[type, Writer],
 ) -> None:
-    """Append keys and values: keys by `write_key`, each value by the writer for its type in `writers`.
+    """Append keys by `write_key`, and each value by the writer for its type in `writers`.
 
     Args:
-        keys: the encodings of keys that are of type `str`, as far as they are known; `write_key` adds to them.
+        keys: the cached encodings of keys of type `str`; `write_key` adds to it.
     """
-    # What most maps have is written here, without a call (benchmarks/real.py, "row encode"). Where that fails, the
-    # writer of the type says what is wrong.
+    # The usual types are written here, without a call (benchmarks/real.py, "row encode"). If that fails, the writer of
+    # the type raises the error.
     known, small = keys.get, _LONG_SMALL.get
     for key, item in entries.items():
         head = known(key) if type(key) is str else None
@@ -422,8 +419,8 @@ def write_entries(
             writers[kind](out, item)
 
 
-# The same few keys come again and again: those of type `str` are kept as they were written. No key is written
-# differently for what else is in the table, so that threads may share it, without the interpreter's lock, too.
+# Encodings of keys of type `str`, since the same few keys recur. Threads may share the table even without the GIL,
+# because its entries are independent of each other.
 _keys: dict[str, bytes] = {}
 _KEYS_KEPT: Final = 1024
 _KEY_LENGTH: Final = 64
@@ -436,7 +433,7 @@ def _write_key(out: bytearray, key: Any) -> None:
 
 
 def keep_key(keys: dict[str, bytes], key: Any, out: bytearray, start: int) -> None:
-    """Note how a key was written at `start` in `keys`, if it is one that may come again."""
+    """Cache in `keys` the encoding of `key`, written at `start`, if the key may recur."""
     if type(key) is str and len(key) <= _KEY_LENGTH:
         if len(keys) >= _KEYS_KEPT:
             keys.clear()
@@ -515,7 +512,7 @@ WRITERS.update(
 
 
 SIMPLE_TYPES: Final = frozenset(WRITERS) - {list, tuple, dict, Map, Described}
-"""The types that have a writer, but those of values that contain others."""
+"""The types that have a writer, except those of values that contain others."""
 
 PLAN_SCOPE: Final[dict[str, Any]] = {
     "BINARY_HEAD": BINARY_HEAD,
@@ -531,7 +528,7 @@ PLAN_SCOPE: Final[dict[str, Any]] = {
 
 
 def plans_of(head: bytes, write_key: Writer, writers: Mapping[type, Writer]) -> Plans:
-    """Return the plans of maps whose keys and values are written so, each with the constructor and what is before."""
+    """Return the plans of maps with keys written by `write_key`, values by `writers`, and `head` before each map."""
 
     def look(entries: Mapping[Any, Any]) -> list[Part] | None:
         parts = []
@@ -555,7 +552,7 @@ _REALS = frozenset((write_float, write_double))
 _DECIMALS = frozenset((write_d32, write_d64, write_d128))
 _TEXTS = frozenset((write_string, write_symbol))
 
-# For a place whose AMQP type is given: the writers of the Python types that may stand there, and the one to use.
+# By AMQP type: the writers of the Python types that it accepts, and the writer to use.
 _BY_NAME: Final[dict[str, tuple[frozenset[Writer], Writer]]] = {
     "null": (frozenset((write_null,)), write_null),
     "boolean": (frozenset((write_boolean,)), write_boolean),
@@ -608,7 +605,7 @@ def typed_writer(name: str) -> Writer:
 
 
 def check_types(name: str, items: Iterable[Any]) -> None:
-    """Refuse items unless each has a Python type for `name`, an AMQP type of fixed width."""
+    """Refuse items that have no Python type for `name`, an AMQP type of fixed width."""
     accepted, _ = _BY_NAME[name]
     for python in set(map(type, items)):
         if WRITERS[python] not in accepted:

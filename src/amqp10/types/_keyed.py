@@ -1,4 +1,4 @@
-"""Maps whose keys are all of one kind: `fields` by symbols (§2.8.13), annotations by symbols or ulongs (§3.2.10)."""
+"""Maps with keys of one kind: symbols in `fields` (§2.8.13), symbols or ulongs in annotations (§3.2.10)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _NAMES: Final = {"symbol": "symbol", "annotation": "symbol or ulong"}
 
 
 def key_of(key: Any, keys: Keys) -> Symbol | ULong | None:
-    """Return a key as it is on the wire, a `str` as a symbol and for annotations an `int` as a ulong; None for no key.
+    """Return a key as on the wire: a `str` as a symbol, in annotations an `int` as a ulong; None if it is no key.
 
     Raises:
-        ValueError: a `str` that is not ASCII.
+        ValueError: a `str` is not ASCII.
     """
     kind = type(key)
     if kind is Symbol or (kind is ULong and keys == "annotation"):
@@ -28,23 +28,23 @@ def key_of(key: Any, keys: Keys) -> Symbol | ULong | None:
 
 
 def keyed_to_write(value: Mapping[Any, Any] | Map, keys: Keys) -> dict[Any, Any]:
-    """Return a map with its keys as they are on the wire.
+    """Return a map with its keys as on the wire.
 
     Raises:
-        EncodeError: a key is of a type that has no place there, or comes twice.
+        EncodeError: a key has a forbidden type, or occurs twice.
     """
     return _keyed(value, keys, EncodeError)
 
 
 def keyed_as_read(value: dict[Any, Any] | Map, keys: Keys) -> dict[Any, Any]:
-    """Return a map that was read as a `dict`; a string is taken for the symbol of that name, which some peers mean.
+    """Return a map that was read, as a `dict`, with string keys, which some peers send, turned into symbols.
 
     Raises:
-        DecodeError: a key is of a type that has no place there, or comes twice.
+        DecodeError: a key has a forbidden type, or occurs twice.
     """
     if type(value) is dict and all(type(key) is Symbol for key in value):
         return value
-    if any(type(key) is int for key in value):  # a long: only on our side it stands for a ulong
+    if any(type(key) is int for key in value):  # an AMQP long; only in values to write may an int stand for a ulong
         raise DecodeError(f"a key is of type long; it has to be a {_NAMES[keys]}")
     return _keyed(value, keys, DecodeError)
 

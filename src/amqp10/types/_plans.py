@@ -1,7 +1,7 @@
-"""How maps are written whose keys, and types of values, come again and again; lists of named fields as well.
+"""Writers for maps, and lists of named fields, whose keys and types of values recur.
 
-Such a map gets a writer as Python source: straight code without a lookup or a branch for each entry, in which the keys
-are octets already and what has a fixed width is packed at once. For a string and two numbers that reads as
+Such a map gets a writer as Python source: straight code without a lookup or branch for each entry, in which keys are
+already encoded and values of fixed width are packed at once. For a string and two numbers it reads as
 
     v0, v1, v2, = values
     r0 = v0.encode()
@@ -14,8 +14,8 @@ are octets already and what has a fixed width is packed at once. For a string an
         out += pack_wide(wide, size + 3, 6)
         out += raw[1:]
 
-Where one of the steps fails, nothing was written, and the general writer does it all, which says what is wrong. The
-names and values of a program are not in the source, only numbers.
+If a step fails, nothing was written, and the general writer starts again and raises the error. The source contains only
+numbers, never the names or values of a program.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ._values import Symbol
 
 Writer = Callable[[bytearray, Any], None]
 
-# Types whose values have a fixed width: constructor, letter of `struct`, and what is packed of a value.
+# Types of fixed width: constructor, `struct` format, and the expression that is packed.
 _FIXED: Final[dict[type, tuple[bytes, str, str]]] = {
     float: (b"\x82", "d", "{}"),
     datetime: (b"\x83", "q", "({} - EPOCH) // MILLISECOND"),
@@ -40,7 +40,7 @@ _FIXED: Final[dict[type, tuple[bytes, str, str]]] = {
     bool: (b"", "B", "0x41 if {} else 0x42"),
     type(None): (b"\x40", "", ""),
 }
-# The heads of short texts, the constructor of long ones, and the octets.
+# The heads of short texts, the constructor of long ones, and the expression for the octets.
 _TEXTS: Final = {
     str: ("STRING_HEAD", 0xB1, "{}.encode()"),
     Symbol: ("SYMBOL_HEAD", 0xB3, "{}.encode('ascii')"),
@@ -49,12 +49,12 @@ _TEXTS: Final = {
 
 
 class Part(NamedTuple):
-    """One of the values that are written.
+    """One value to write.
 
     Attributes:
-        number: which of the values of the dict it is.
-        octets: what comes before it: its key.
-        kind: the type that it is written as; one without a place in the tables above is left to `write`.
+        number: its index among the values of the dict.
+        octets: the octets before it: its key.
+        kind: the type it is written as; types missing from the tables above are left to `write`.
         write: its writer.
     """
 
@@ -68,7 +68,7 @@ Look = Callable[[Mapping[Any, Any]], "Sequence[Part] | None"]
 
 
 class _Source:
-    """The source of a writer: `pieces` are what is joined, what is of a fixed width is gathered for one `pack`."""
+    """The source of a writer: `pieces` are joined; values of fixed width are gathered for one `pack`."""
 
     def __init__(self, scope: Mapping[str, Any]) -> None:
         self.scope = dict(scope)
@@ -78,7 +78,7 @@ class _Source:
         self._packed: list[str] = []
 
     def known(self, octets: bytes) -> str:
-        """Return the name of octets that are the same each time."""
+        """Return a name for constant octets."""
         name = f"k{len(self.scope)}"
         self.scope[name] = octets
         return name
@@ -132,21 +132,21 @@ _BEFORE: Final = 8
 _KEPT: Final = 256
 _ENTRIES: Final = 32
 _KEY_LENGTH: Final = 64
-# As for what is read (`_shapes`): a writer takes a millisecond to write.
+# As in `_shapes`: generating a writer takes a millisecond.
 _WRITTEN_AT_ONCE: Final = 64
 _MAPS_FOR_ONE: Final = 500
 
 
 class Plans:
-    """The writers of maps, or lists of fields, that come often, by their keys and the types of keys and values.
+    """The writers of frequent maps or lists of fields, by their keys and the types of keys and values.
 
-    Threads may share it, without the interpreter's lock, too: no writer depends on what else is known.
+    Threads may share it even without the GIL, because the writers are independent of each other.
 
     Args:
-        scope: what the source names.
-        head: the octets of each, up to the constructor of the short form.
-        look: returns the parts of what is written, none where nothing is; or None where it is for the general writer.
-        count: returns how many elements a list or map of these parts has.
+        scope: the globals of the source.
+        head: the octets before each map, up to the constructor of the short form.
+        look: returns the parts to write, which may be empty; None to leave the map to the general writer.
+        count: returns the number of elements of a list or map with these parts.
     """
 
     def __init__(
@@ -160,21 +160,21 @@ class Plans:
         self._times: dict[tuple[Any, ...], int] = {}
         self._known: dict[tuple[Any, ...], PlanWriter] = {}
         self.written: int = 0
-        """How many writers were written."""
+        """The number of writers generated."""
         self._noted = 0
 
     @property
     def count(self) -> int:
-        """How many kinds of maps have a writer."""
+        """The number of kinds of maps with a writer."""
         return len(self._known)
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Forget all writers."""
         self._times.clear()
         self._known.clear()
 
     def write(self, out: bytearray, entries: Mapping[Any, Any]) -> bool:
-        """Append all of it, if its like comes often; otherwise `out` stays as it is."""
+        """Append the map if its kind is frequent, and return True; otherwise leave `out` unchanged."""
         if type(entries) is not dict or len(entries) > _ENTRIES:
             return False
         values = entries.values()
@@ -191,7 +191,7 @@ class Plans:
         return True
 
     def _note(self, kind: tuple[Any, ...], entries: Mapping[Any, Any]) -> None:
-        """Count maps of a kind that has no writer, and write it when they were enough."""
+        """Count maps of a kind without a writer; generate a writer once the kind is frequent."""
         times = self._times.get(kind, 0)
         self._noted += 1
         if not times:
@@ -210,7 +210,7 @@ class Plans:
                     self._known[kind] = plan
 
     def _written_for(self, entries: Mapping[Any, Any]) -> PlanWriter | None:
-        """Write the source of a writer, and compile it; None where it is for the general writer."""
+        """Generate and compile a writer; return None if the map is left to the general writer."""
         parts = self._look(entries)
         if parts is None:
             return None

@@ -1,10 +1,10 @@
-"""The readers of values that contain no other, and the table of all readers: one slot per constructor octet (§1.6).
+"""The readers of primitive values, and the table of all readers by constructor octet (§1.6).
 
-A reader is called with the data, the offset after the constructor, and `room`, the list `[levels, elements]` of what
-may still be nested and of how many array elements of no width may still come; it gives the value and the offset
-after it. Readers index the data freely: an IndexError (or struct.error) means that the data ends early, a
-UnicodeDecodeError that text is not UTF-8, and the public functions of `_decode` turn them into a DecodeError. What
-slices checks its end first, since slicing is silent.
+A reader takes the data, the offset after the constructor, and `room`, the list `[levels, elements]`: the levels of
+nesting and the zero-width array elements still allowed. It returns the value and the offset after it. Readers index the
+data freely: an IndexError or struct.error means that the data ends early, a UnicodeDecodeError that text is not UTF-8,
+and the public functions of `_decode` turn them into a DecodeError. A reader that slices checks the end itself, because
+slicing raises no error.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _octet(code: int, values: list[Any]) -> None:
 _SIGNED = (*range(128), *range(-128, 0))
 SMALL_UINT: Final = [UInt(n) for n in range(256)]
 SMALL_ULONG: Final = [ULong(n) for n in range(256)]
-# The numbers of one octet, by constructor and octet: none is made for a value that is read.
+# The numbers of one octet, by constructor and octet, so that reading one makes no object.
 SMALL_VALUES: Final[dict[int, list[Any]]] = {
     0x50: [UByte(n) for n in range(256)],
     0x51: [Byte(n) for n in _SIGNED],
@@ -152,7 +152,7 @@ def _double(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
 def _float(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
     value = _unpack_float(data, at)[0]
     if value != value:
-        # The processor would make a signaling NaN quiet; its bits are moved as they are.
+        # The processor would make a signaling NaN quiet, so its bits are moved unchanged.
         bits = unpack_word(data, at)[0]
         wide = (bits & 0x8000_0000) << 32 | 0x7FF << 52 | (bits & 0x7F_FFFF) << 29
         value = struct.unpack(">d", wide.to_bytes(8, "big"))[0]
@@ -171,7 +171,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def new_timestamp(ms: int) -> Any:
-    """Return the moment that is given in milliseconds since 1970: a datetime, if that can hold it."""
+    """Return the moment `ms` milliseconds after 1970, as a datetime if possible, else a Timestamp."""
     try:
         return EPOCH + ms * _MILLISECOND
     except OverflowError:
@@ -189,7 +189,7 @@ def _decimal128(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
     return read_decimal128(high << 64 | low), at + 16
 
 
-# A third of what the constructor takes, which looks at each way to say a UUID (benchmarks/real.py, "row decode").
+# A third of the time of the constructor, which handles every form of a UUID (benchmarks/real.py, "row decode").
 _new_uuid: Final[Any] = UUID.__new__
 _set_int: Final[Any] = vars(UUID)["int"].__set__
 _set_is_safe: Final[Any] = vars(UUID)["is_safe"].__set__
@@ -199,7 +199,7 @@ _unpack_uuid = struct.Struct("16s").unpack_from
 
 
 def new_uuid(octets: bytes) -> UUID:
-    """Return the UUID of 16 octets."""
+    """Return the UUID with the 16 `octets`."""
     value: UUID = _new_uuid(UUID)
     _set_int(value, _from_bytes(octets, "big"))
     _set_is_safe(value, _SAFETY)
@@ -251,7 +251,7 @@ _SYMBOLS_KEPT = 1024
 
 
 def symbol_of(raw: bytes) -> Symbol:
-    """Return the symbol of these octets. Some are kept, because the same few come again and again."""
+    """Return the symbol with the octets `raw`. Recent symbols are cached, since the same few recur."""
     symbol = known_symbols.get(raw)
     if symbol is None:
         try:

@@ -1,13 +1,12 @@
-"""Serial number arithmetic on 32 bits (RFC 1982), as delivery and transfer ids count (§2.8.10).
+"""Serial number arithmetic on 32 bits (RFC 1982), for delivery and transfer ids (§2.8.10).
 
-Integers in, integers out. Two numbers exactly half the circle apart have no order: both `serial_lt(a, b)`
-and `serial_lt(b, a)` are False then, and `serial_compare` says 0 only for equal numbers.
+Two numbers exactly 2**31 apart have no order: `serial_lt` is False both ways, and `serial_compare` raises.
 """
 
 from __future__ import annotations
 
 SERIAL_MASK = 0xFFFF_FFFF
-"""What a serial number counts up to, before 0."""
+"""The largest serial number, which 0 follows."""
 _HALF = 0x8000_0000
 
 
@@ -17,7 +16,7 @@ def serial_add(number: int, increment: int) -> int:
 
 
 def serial_diff(later: int, earlier: int) -> int:
-    """Return how many steps lead from `earlier` to `later`: -2**31 to 2**31 - 1, negative if `later` is behind."""
+    """Return the number of steps from `earlier` to `later`: -2**31 to 2**31 - 1, negative if `later` is behind."""
     return ((later - earlier + _HALF) & SERIAL_MASK) - _HALF
 
 

@@ -1,8 +1,8 @@
-"""What maps, and lists of fields, that come again and again have in common: all but their values.
+"""Readers for maps, and lists of fields, that recur with other values.
 
-A shape is a guess. Where its beginning comes often, a reader is written for it as Python source, as `_derive` does for
-the composites: straight code without a loop, which takes all that is of a fixed width between two texts at once. For a
-map of a string, a number and a boolean that reads as
+A shape is a guess. If its beginning is frequent, a reader is generated as Python source, as in `_derive`: straight code
+without a loop, which reads all values of fixed width between two texts at once. For a map of a string, a number and a
+boolean it reads as
 
     if data[at] != 161: return None
     stop = at + 2 + data[at + 1]
@@ -13,8 +13,9 @@ map of a string, a number and a boolean that reads as
     if at != end: return None
     return {k0: v0, k1: v1, k2: booleans[v2]}
 
-It gives what the general reader would, or None at the first octet that it does not expect: then that one reads all of
-it, so that what is irregular or malformed is judged in one place. Of what a peer sent only numbers are in the source.
+It returns the general reader's result, or None at the first octet that it does not expect. Then the general reader
+starts again, so that irregular and malformed data is judged in one place. The source contains only numbers of what a
+peer sent.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class Entry(NamedTuple):
     """One key and its value.
 
     Attributes:
-        octets: what comes before the constructor of the value.
-        key: what that is in Python.
+        octets: the encoded key.
+        key: the key in Python.
         code: the constructor of the value.
     """
 
@@ -46,9 +47,9 @@ class Entry(NamedTuple):
     code: int
 
 
-# Values without octets of their own, by constructor.
+# Values of zero width, by constructor.
 _CONSTANTS: Final = {0x40: "None", 0x41: "True", 0x42: "False", 0x43: "uint0", 0x44: "ulong0"}
-# How values of a fixed width are read by `struct`, and what is made of what that gives.
+# Values of fixed width: the format of `struct`, and the expression for its result.
 _FIXED: Final = {
     0x52: ("B", "small0x52[{}]"),
     0x53: ("B", "small0x53[{}]"),
@@ -65,7 +66,7 @@ _FIXED: Final = {
 _TEXTS: Final = {0xA1: "{}.decode()", 0xA3: "known_symbols.get(raw := {}) or symbol_of(raw)", 0xA0: "{}"}
 _BOOLEANS: Final = {0x41: True, 0x42: False, 0x40: None}
 CONTAINERS: Final = frozenset((0x00, 0xC0, 0xC1, 0xD0, 0xD1, 0xE0, 0xF0))
-# The order in which constructors are looked for, where they vary.
+# The order in which varying constructors are tested.
 _FREQUENT: Final = (0xA1, 0x55, 0x40, 0x81)
 
 _SCOPE: Final[dict[str, Any]] = {
@@ -86,9 +87,9 @@ _SCOPE: Final[dict[str, Any]] = {
 
 
 class _Source:
-    """The source of a reader, as it is written: what is of a fixed width is gathered, and read at once by `flush`.
+    """The source of a reader under construction: values of fixed width are gathered, and read at once by `flush`.
 
-    Each step goes on from where the one before ended: `here` and `there` are the variables that say so, by turns.
+    Each step begins where the one before ended. Two variables hold the offsets by turns: `here` and `there`.
     """
 
     def __init__(self) -> None:
@@ -98,16 +99,16 @@ class _Source:
         self._parts: list[bytes | tuple[str, str]] = []
 
     def write(self, *lines: str) -> None:
-        """Write lines in which `{here}` and `{there}` stand for the variables."""
+        """Write lines; `{here}` and `{there}` stand for the variables."""
         self.lines += ["    " + line.format(here=self._here, there=self._there) for line in lines]
 
     def step(self, *lines: str) -> None:
-        """Write lines that set `{there}`, from where the next step goes on."""
+        """Write lines that set `{there}`, where the next step begins."""
         self.write(*lines)
         self._here, self._there = self._there, self._here
 
     def expect(self, octets: bytes) -> None:
-        """Gather octets that have to be there."""
+        """Gather octets that must be present."""
         if self._parts and isinstance(self._parts[-1], bytes):
             octets = self._parts.pop() + octets  # type: ignore[operator]
         if octets:
@@ -118,7 +119,7 @@ class _Source:
         self._parts.append((letter, name))
 
     def flush(self) -> None:
-        """Read what was gathered."""
+        """Read the gathered values."""
         parts, self._parts = self._parts, []
         fixed = [each for each in parts if isinstance(each, bytes)]
         names = [each[1] for each in parts if not isinstance(each, bytes)]
@@ -155,7 +156,7 @@ class _Source:
         )
 
     def text(self, name: str, code: int) -> None:
-        """Read text or binary of one octet's length; where numbers come before it, the length with them."""
+        """Read text or binary with a length of one octet, which is read together with numbers before it."""
         if not self._parts:
             value = _TEXTS[code].format("data[{here} + 2 : {there}]")
             self.step(
@@ -203,11 +204,11 @@ _Known = Sequence[tuple[bytes, Any, frozenset[int]]]
 
 
 def write_reader(entries: _Known, absent: Sequence[Any] = (), plain: frozenset[Any] = frozenset()) -> ShapeReader:
-    """Write a reader of entries that have these octets, keys and constructors of the value, one after the other.
+    """Generate a reader for `entries` in this order: octets, key and constructors of the value.
 
     Args:
-        absent: keys that are given as None after the entries.
-        plain: keys whose whole numbers are ints, because their place says which type they have.
+        absent: keys to add as None after the entries.
+        plain: keys whose integers are plain ints, because the field fixes their AMQP type.
     """
     source = _Source()
     made: dict[Any, str] = {}
@@ -242,7 +243,7 @@ def write_reader(entries: _Known, absent: Sequence[Any] = (), plain: frozenset[A
     return read
 
 
-# What a reader may raise where the octets are not as it expects.
+# Errors of a reader on unexpected octets.
 _UNEXPECTED: Final = (LookupError, struct.error, UnicodeDecodeError, OverflowError, DecodeError, RecursionError)
 
 
@@ -250,7 +251,7 @@ Readers = dict[bytes, tuple[ShapeReader, ...]]
 
 
 def read_by(readers: Sequence[ShapeReader], data: bytes, at: int, end: int, room: list[int]) -> dict[Any, Any] | None:
-    """Read what is at `at` and ends at `end` by one of these readers; None where none expects it."""
+    """Read the value from `at` to `end` by one of `readers`; return None if it fits no reader."""
     for reader in readers:
         try:
             if (found := reader(data, at, end, room)) is not None:
@@ -261,10 +262,7 @@ def read_by(readers: Sequence[ShapeReader], data: bytes, at: int, end: int, room
 
 
 def read_map(table: Readers, data: bytes, at: int, end: int, room: list[int]) -> dict[Any, Any] | None:
-    """Read the map whose constructor is at `at` and that ends at `end`, if its shape is known.
-
-    Its size has been seen to be right.
-    """
+    """Read the map from its constructor at `at` to `end`, if its shape is known. The size was checked before."""
     code = data[at]
     if code == 0xC1:
         at += 4
@@ -280,7 +278,7 @@ def read_map(table: Readers, data: bytes, at: int, end: int, room: list[int]) ->
 
 
 class _Variant:
-    """Entries of certain keys that were seen after a beginning, and the constructors of their values."""
+    """A sequence of keys seen after a beginning, and the constructors of their values."""
 
     __slots__ = ("codes", "keys", "looks", "reader")
 
@@ -292,7 +290,7 @@ class _Variant:
 
 
 class _Seen:
-    """What was seen of all that has one beginning; it is looked at when `due` is down to 0."""
+    """The variants seen for one beginning; they are evaluated when `due` reaches 0."""
 
     __slots__ = ("due", "variants")
 
@@ -307,21 +305,21 @@ _KEPT: Final = 128
 _VARIANTS: Final = 4
 _OCTETS: Final = 64
 _ENTRIES: Final = 32
-# To write a reader takes a millisecond, as long as to read a hundred maps. So one may be written for each
-# `_READ_FOR_ONE` maps that are read without one, and `_WRITTEN_AT_ONCE` beside them: a peer whose maps never look alike
-# costs little more.
+# Generating a reader takes a millisecond, as long as reading a hundred maps. So one reader is allowed for each
+# `_READ_FOR_ONE` maps read without one, and `_WRITTEN_AT_ONCE` more: a peer whose maps never look alike costs little
+# more.
 _WRITTEN_AT_ONCE: Final = 64
 _READ_FOR_ONE: Final = 500
 
 
 class Shapes:
-    """The shapes of the maps, or lists of fields, that come often.
+    """The shapes of frequent maps or lists of fields.
 
-    Threads may share it, without the interpreter's lock, too: no reader depends on what else is known.
+    Threads may share it even without the GIL, because the readers are independent of each other.
 
     Args:
-        look: returns the entries of what was read, or None where it can have no shape.
-        write: writes the reader of entries.
+        look: returns the entries of a map that was read, or None if it cannot have a shape.
+        write: generates the reader of entries.
     """
 
     def __init__(
@@ -336,17 +334,17 @@ class Shapes:
         self._noted = 0
         self.readers: Readers = {}
         self.simple: Readers = {}
-        """Of these, the readers of maps whose keys are strings."""
+        """The readers of maps whose keys are strings."""
         self.symbols: Readers = {}
-        """And those of maps whose keys are symbols."""
+        """The readers of maps whose keys are symbols."""
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Forget all shapes."""
         for table in (self._seen, self.readers, self.simple, self.symbols):
             table.clear()
 
     def note(self, beginning: bytes, data: bytes, at: int, found: Any) -> None:
-        """Note that what begins so at `at` was read by the general reader, and write one for it if it comes often."""
+        """Count a map that the general reader read at `at`; generate a reader once `beginning` is frequent."""
         seen = self._seen.get(beginning)
         if seen is None:
             if len(beginning) > _OCTETS:
@@ -378,7 +376,7 @@ class Shapes:
             self._enter(beginning, list(seen.variants.values()))
 
     def _enter(self, beginning: bytes, variants: Sequence[_Variant]) -> None:
-        """Enter the readers of a beginning in the tables."""
+        """Register the readers of a beginning."""
         for table, fits in ((self.readers, _any), (self.simple, _is_simple), (self.symbols, _has_symbols)):
             table[beginning] = tuple(each.reader for each in variants if each.reader is not None and fits(each))
 

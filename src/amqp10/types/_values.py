@@ -1,4 +1,4 @@
-"""The Python types of AMQP values, where no built-in one says which AMQP type is meant (§1.6).
+"""The Python types of AMQP values that have no built-in type of their own (§1.6).
 
     null None          boolean bool        long int            double float        string str
     ubyte UByte        ushort UShort       uint UInt           ulong ULong         symbol Symbol
@@ -7,7 +7,7 @@
     decimal32 Decimal32    decimal64 Decimal64    decimal128 Decimal128 or decimal.Decimal
     timestamp datetime.datetime (aware), or Timestamp where that cannot hold the moment
 
-The number and text classes only name the type: `UInt(5) == 5`, and a range is checked when the value is written.
+The number and text classes only name the AMQP type: `UInt(5) == 5`. Ranges are checked on encoding.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Int(_Integer):
 
 
 class Timestamp(_Integer):
-    """A moment in ms since 1970-01-01 UTC that `datetime` cannot hold: before year 1 or after 9999 (§1.6.17)."""
+    """A moment that `datetime` cannot hold, before year 1 or after 9999, in ms since 1970-01-01 UTC (§1.6.17)."""
 
     __slots__ = ()
 
@@ -150,7 +150,7 @@ class Char(str):
 
 
 class Symbol(str):
-    """ASCII text from a constrained domain (§1.6.21). Equal to, and found in a dict by, the same text as `str`."""
+    """ASCII text from a constrained domain (§1.6.21). It equals the same text as `str`, also as a key of a dict."""
 
     __slots__ = ()
 
@@ -159,9 +159,9 @@ class Symbol(str):
 
 
 class Described:
-    """A value with a descriptor that says what it means, where the meaning is not known here (§1.2).
+    """A value with a descriptor of unknown meaning (§1.2).
 
-    `descriptor` is by the specification a `ULong` or a `Symbol`, but anything that was read is kept.
+    By the specification, `descriptor` is a `ULong` or a `Symbol`; any other descriptor that was read is kept.
     """
 
     __slots__ = ("descriptor", "value")
@@ -187,11 +187,11 @@ class Array(list[Any]):
     """A sequence of values of one AMQP type (§1.6.24).
 
     Attributes:
-        type: the AMQP type of every element, as the specification names it: "uint", "symbol", "list", ...
-        descriptors: where the elements are described, their common descriptor; more than one when they
-            are descriptions of descriptions, the outermost first. The elements themselves stay undescribed.
+        type: the AMQP type of every element, by its name in the specification: "uint", "symbol", "list", ...
+        descriptors: the common descriptor of described elements; several for descriptions of descriptions, the
+            outermost first. The elements themselves are undescribed.
 
-    Plain numbers and text may stand for elements: `Array("ushort", [1, 2])`, `Array("symbol", ["a"])`.
+    Elements may be plain numbers and text: `Array("ushort", [1, 2])`, `Array("symbol", ["a"])`.
     """
 
     __slots__ = ("descriptors", "type")
@@ -224,7 +224,7 @@ class Array(list[Any]):
 class Map:
     """A map whose keys a `dict` cannot hold side by side: `UInt(1)` and `Int(1)`, or a list (§1.6.23).
 
-    An ordered sequence of `(key, value)` pairs; looking a key up compares AMQP type and value.
+    An ordered sequence of `(key, value)` pairs; a lookup compares the AMQP type and value of keys.
     """
 
     __slots__ = ("pairs",)

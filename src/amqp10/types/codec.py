@@ -1,4 +1,4 @@
-"""The parts of the codec, for packages that read and write more than whole values."""
+"""The parts of the codec, for packages that read and write parts of values."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""A worker: handles the messages of an address, a bounded number at a time, and decides what becomes of each.
+"""A worker: handles the messages of an address, a bounded number at a time, and settles each.
 
     async with Worker(connection, "orders", handle, concurrency=20) as worker:
         await worker.until_signal()
 
-Built on the public names of `amqp10.client`, so it speaks every dialect.
+It uses only the public names of `amqp10.client`, so it works with every dialect.
 """
 
 from ._environment import SessionWorkerSettings as SessionWorkerSettings

@@ -1,6 +1,6 @@
-"""How a message comes again later: held here, or by what the broker has: a delayed outcome, a schedule, a queue.
+"""Delays of a retry at the broker: by a delayed outcome, a scheduled copy, or a delay queue.
 
-Each but the first leaves the message with the broker, which is where it is safe when the worker ends.
+The broker keeps the message meanwhile, so that it is safe when the worker ends.
 """
 
 from __future__ import annotations
@@ -19,67 +19,67 @@ from ..messaging import ACCEPTED, Message, Modified, Outcome
 from ..types import Symbol, Timestamp
 
 FAILED_ATTEMPTS: Final = Symbol("x-opt-failed-attempts")
-"""The message annotation that counts the failed attempts which the broker's delivery-count does not know of."""
+"""The message annotation with the number of failed attempts that the broker's delivery-count does not include."""
 
 DELIVERY_TIME: Final = Symbol("x-opt-delivery-time")
-"""When the message is to be delivered again, in milliseconds since 1970: RabbitMQ 4.3, Artemis."""
+"""The time of the next delivery, in milliseconds since 1970: RabbitMQ 4.3, Artemis."""
 
 SCHEDULED_FOR: Final = Symbol("x-opt-scheduled-enqueue-time")
-"""The same, as a timestamp: Azure Service Bus."""
+"""The time of the next delivery, as a timestamp: Azure Service Bus."""
 
 OWN_ID: Final = Symbol("x-opt-own-message-id")
-"""The message-id of a message whose copy has another one, because its queue drops a second one of the same id."""
+"""The original message-id of a copy that has another one, because its queue drops duplicates by message-id."""
 
 DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
-"""The application property by which Artemis and the embedded broker know, and drop, what was sent twice."""
+"""The application property by which Artemis and the embedded broker drop duplicates."""
 
 SCHEDULES: Final = "DELAYED_DELIVERY"
-"""The capability of a peer that delivers a message no sooner than its `x-opt-delivery-time` says."""
+"""The capability of a peer that delivers a message no sooner than its `x-opt-delivery-time`."""
 
 DELAYED_RETRY_SINCE: Final = (4, 3)
 """The version of RabbitMQ whose quorum queues keep a `modified` message back until its `x-opt-delivery-time`."""
 
 
 MOST_COUNTED: Final = (1 << 32) - 2
-"""Attempts that failed, with which and one more a delivery-count can still be written."""
+"""The largest number of failed attempts: with one more, a delivery-count still fits into 32 bits."""
 
 _BROKERS_OWN: Final = (
     *("x-death", "x-first-death-", "x-last-death-", "x-opt-deaths"),
     *("x-delivery-count", "x-acquired-count", DELIVERY_TIME, FAILED_ATTEMPTS, OWN_ID),
     *("x-opt-sequence-number", "x-opt-enqueue", "x-opt-locked-until", "x-opt-message-state", SCHEDULED_FOR),
 )
-"""How annotations begin that tell of one stay in a queue: with them RabbitMQ drops a copy, or does not take it."""
+"""The prefixes of annotations about a stay in a queue; RabbitMQ drops or refuses a copy that has them."""
 
 
 class Delay(Protocol):
     """A way to have the broker deliver a message again after a delay."""
 
     async def __call__(self, delivery: Delivery, failures: int, broker_count: int, delay: float) -> Outcome:
-        """Return the outcome by which the message comes later.
+        """Return the outcome for the delivery; the broker delivers the message again after `delay`.
 
         Args:
-            failures: all failed attempts, this one among them.
-            broker_count: those that the broker had counted when the message came.
-            delay: seconds until it is to come again.
+            failures: the number of failed attempts, including this one.
+            broker_count: the number that the broker had counted when the message arrived.
+            delay: seconds until the message is to arrive again.
         """
 
 
 def uncounted(message: Message) -> int:
-    """Return how many failed attempts at a message the broker's delivery-count does not include.
+    """Return the number of failed attempts that the broker's delivery-count does not include.
 
-    Its sender may have said that, so it is no more than what with the delivery-count can be said again.
+    The annotation may come from the message's sender, so the number is limited to what a delivery-count can hold.
     """
     failed = message.message_annotations.get(FAILED_ATTEMPTS, 0)
     return min(max(0, failed), max(0, MOST_COUNTED - message.delivery_count)) if isinstance(failed, int) else 0
 
 
 def copy_of(message: Message, said: dict[Any, Any], **changes: Any) -> Message:
-    """Return a copy to be sent: with further annotations, and without what tells of the message's stay in a queue.
+    """Return a copy to send, with further annotations, but without annotations about the message's stay in a queue.
 
-    It has no duplicate id, by which a broker would accept it and drop it.
+    It has no duplicate id, because a broker would accept the copy and drop it.
 
     Args:
-        said: annotations that it gets.
+        said: annotations to add.
         changes: as for `Message.replace`.
     """
     kept = {
@@ -93,20 +93,20 @@ def copy_of(message: Message, said: dict[Any, Any], **changes: Any) -> Message:
 
 
 def own_message_id(message: Message) -> Any:
-    """Return the message-id that the message's sender gave it, also where a copy has another."""
+    """Return the message-id set by the sender, even if a copy has another one."""
     return message.message_annotations.get(OWN_ID, message.message_id)
 
 
 def failed_annotations(failures: int, broker_count: int) -> dict[Any, Any]:
-    """Return what tells the next worker of all failed attempts, in an outcome that the broker counts as one more."""
+    """Return annotations with all failed attempts for the next worker; the broker counts the outcome as one more."""
     return {FAILED_ATTEMPTS: failures - broker_count - 1}
 
 
 class ByOutcome:
-    """RabbitMQ 4.3 and later, quorum queues; the embedded broker, all queues: the outcome `modified` says when.
+    """A delay by the outcome `modified` with a delivery time: quorum queues of RabbitMQ 4.3, or the embedded broker.
 
     Args:
-        clock: the time in seconds since 1970.
+        clock: returns the time in seconds since 1970.
     """
 
     def __init__(self, clock: Callable[[], float] = time) -> None:
@@ -119,12 +119,12 @@ class ByOutcome:
 
 
 class ByCopy:
-    """A copy is sent, and the original accepted once the copy was: to the same address for later, or to a delay queue.
+    """A delay by a copy, scheduled at the same address or sent to a delay queue; the original is then accepted.
 
     Args:
-        sender: leads to the same address, or to a queue that hands expired messages on to it.
-        when: the annotation that says when it is to be delivered; None: it expires in the delay queue.
-        clock: the time in seconds since 1970.
+        sender: a sender to the same address, or to a queue that passes expired messages on to it.
+        when: the annotation for the time of delivery; None if the copy expires in a delay queue.
+        clock: returns the time in seconds since 1970.
     """
 
     def __init__(self, sender: Sender, when: Symbol | None = None, clock: Callable[[], float] = time) -> None:
@@ -142,17 +142,17 @@ class ByCopy:
             said[DELIVERY_TIME] = _from_now(self._clock, delay)
         else:
             said[SCHEDULED_FOR] = Timestamp(_from_now(self._clock, delay))
-            if (own := own_message_id(message)) is not None:  # a queue with duplicate detection would drop the copy
+            if (own := own_message_id(message)) is not None:  # duplicate detection would drop the copy
                 said[OWN_ID], changes["message_id"] = own, str(uuid4())
         await self._sender.send(copy_of(message, said, **changes))
         return ACCEPTED
 
 
 def scheduled_by(connection: Connection) -> Symbol | None:
-    """Return the annotation by which the broker delivers a copy later; None: it keeps a `modified` message back itself.
+    """Return the annotation that schedules a copy at the broker; None if the broker delays `modified` messages itself.
 
     Raises:
-        Unsupported: it does neither.
+        Unsupported: the broker does neither.
     """
     if connection.dialect == "1.0":
         if connection.profile.name == "rabbitmq":
@@ -172,5 +172,5 @@ def scheduled_by(connection: Connection) -> Symbol | None:
 
 
 def _from_now(clock: Callable[[], float], delay: float) -> int:
-    # A long: Artemis delivers at once what says it as a timestamp.
+    # A long, because Artemis ignores a timestamp and delivers at once.
     return round((clock() + delay) * 1000)

@@ -1,4 +1,4 @@
-"""Settings of a worker as variables of the environment, by the names that the options of `amqp10 work` have there."""
+"""Settings of a worker from environment variables, with the names of the options of `amqp10 work`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _UNSAID: Final = Retries()
 
 
 class WorkerSettings(TypedDict, total=False):
-    """The keyword arguments of `Worker` that the environment can say; see there."""
+    """The keyword arguments of `Worker` that environment variables can set."""
 
     concurrency: int
     prefetch: int
@@ -43,7 +43,7 @@ class WorkerSettings(TypedDict, total=False):
 
 
 class SessionWorkerSettings(TypedDict, total=False):
-    """The keyword arguments of `SessionWorker` that the environment can say; see there."""
+    """The keyword arguments of `SessionWorker` that environment variables can set."""
 
     sessions: int
     idle_time: float
@@ -56,29 +56,29 @@ class SessionWorkerSettings(TypedDict, total=False):
 
 
 def worker_from_environment(environ: Mapping[str, str] | None = None) -> WorkerSettings:
-    """Return the settings of a worker that the environment says: `AMQP10_WORK_CONCURRENCY` and others.
+    """Return the settings of a worker from environment variables such as `AMQP10_WORK_CONCURRENCY`.
 
         async with Worker(connection, "orders", handle, **worker_from_environment()) as worker: ...
 
     Args:
-        environ: the variables; None: those of the process.
+        environ: the variables; None for those of the process.
 
     Raises:
-        ValueError: a variable is not what it should be.
+        ValueError: a variable has an invalid value.
     """
     return _read(_OF_WORKER, environ)  # type: ignore[return-value]
 
 
 def session_worker_from_environment(environ: Mapping[str, str] | None = None) -> SessionWorkerSettings:
-    """Return the settings of a worker on sessions that the environment says: `AMQP10_WORK_SESSIONS` and others.
+    """Return the settings of a session worker from environment variables such as `AMQP10_WORK_SESSIONS`.
 
         async with SessionWorker(bus, "orders", handle, **session_worker_from_environment()) as worker: ...
 
     Args:
-        environ: the variables; None: those of the process.
+        environ: the variables; None for those of the process.
 
     Raises:
-        ValueError: a variable is not what it should be.
+        ValueError: a variable has an invalid value.
     """
     return _read(_OF_SESSIONS, environ)  # type: ignore[return-value]
 
@@ -101,10 +101,10 @@ def _read(kinds: Mapping[str, Kind], environ: Mapping[str, str] | None) -> dict[
 
 
 def _retries(initial_delay: float | None = None, max_delay: float = _UNSAID.max_delay, **others: Any) -> Retries:
-    """Return the policy; a first pause that was not said is no longer than the longest.
+    """Return the policy; the default first pause is limited to the longest pause.
 
     Raises:
-        ValueError: the first pause that was said is.
+        ValueError: the given first pause exceeds the longest pause.
     """
     if initial_delay is None:
         initial_delay = min(_UNSAID.initial_delay, max_delay)

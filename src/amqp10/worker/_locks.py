@@ -1,4 +1,4 @@
-"""Locks of Azure Service Bus: kept while a message is here; an outcome counts when the service has confirmed it."""
+"""Locks of Azure Service Bus: renewed while a message is here. An outcome counts once the service has confirmed it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Lock:
     """The lock of one message.
 
     Args:
-        held: renews it; None: it is that of a session, which is renewed elsewhere.
+        held: renews the lock; None for the lock of a session, which is renewed elsewhere.
 
     Attributes:
-        delivery: what tells its outcome.
-        lost: the message comes again, to whomever.
+        delivery: settles the message.
+        lost: whether the lock is lost, so that the message arrives again somewhere.
     """
 
     __slots__ = ("_attempt", "_held", "_renewing", "delivery", "lost")
@@ -39,7 +39,7 @@ class Lock:
         self._attempt: anyio.CancelScope | None = None
 
     async def kept(self) -> AmqpError | None:
-        """Renew the lock until it is let go, or lost: return why."""
+        """Renew the lock until it is released or lost; return the error of a loss."""
         if self._held is None:
             return None
         with self._renewing:
@@ -47,26 +47,26 @@ class Lock:
         return None
 
     def attempt(self) -> anyio.CancelScope:
-        """Return what is cancelled when the lock is lost."""
+        """Return a cancel scope that is cancelled when the lock is lost."""
         self._attempt = anyio.CancelScope()
         return self._attempt
 
     def lose(self) -> None:
-        """Note that the lock is lost; cancel the attempt."""
+        """Record that the lock is lost, and cancel the attempt."""
         self.lost = True
         self.let_go()
         if self._attempt is not None:
             self._attempt.cancel()
 
     def let_go(self) -> None:
-        """Renew it no more."""
+        """Stop renewing the lock."""
         self._renewing.cancel()
 
 
 class Locks:
-    """What a worker has of an entity of Service Bus.
+    """The locks that a worker holds of an entity of Service Bus.
 
-    Messages are asked for when a handler is free for them, so that no lock runs down while one waits here.
+    Messages are requested only for free handlers, so that no lock runs down while a message waits here.
 
     Attributes:
         receiver: the link.
@@ -76,33 +76,33 @@ class Locks:
         self.receiver = receiver
         self._held = held
         self._prefetch = prefetch
-        self._asked = 0  # messages that may come, or that wait here
+        self._asked = 0  # messages that may arrive, or wait here
 
     def ask_for(self, count: int) -> None:
-        """Let as many messages come as there are handlers free, and those to be fetched ahead."""
+        """Request messages for `count` free handlers, and those to prefetch."""
         more = count + self._prefetch - self._asked
         if more > 0:
             self.receiver.add_credit(more)
             self._asked += more
 
     def take(self, delivery: Delivery) -> Lock | None:
-        """Return the lock of a message that came; None: it has none."""
+        """Return the lock of a message that arrived, or None."""
         self._asked -= 1
         held = self._held.hold(delivery)
         return None if held is None else Lock(None if self._held.of_session else self._held, held)
 
     async def settle(self, outcomes: Sequence[tuple[Lock, Outcome]]) -> list[Exception | None]:
-        """Tell the outcomes of messages; return for each why it does not count."""
+        """Settle messages; return for each the error if its outcome does not count, or None."""
         for lock, _ in outcomes:
             lock.let_go()
         return await self._held.settle([(lock.delivery, outcome) for lock, outcome in outcomes])
 
 
 def locks_of(connection: Connection, address: str | Source, prefetch: int, clock: Callable[[], float]) -> Locks | None:
-    """Return what keeps the locks of an address; None where the peer is not Service Bus, or a session has the lock."""
+    """Return the locks of an address; None if the peer is not Service Bus, or a session has the lock."""
     if connection.dialect != "1.0" or connection.profile.name != "service-bus":
         return None
-    from ..azure.internals import SESSION_FILTER, HeldMessages  # only here: others need not load it
+    from ..azure.internals import SESSION_FILTER, HeldMessages  # loaded only for Service Bus
 
     if isinstance(address, Source) and SESSION_FILTER in (address.filter or {}):
         return None
@@ -113,7 +113,7 @@ def locks_of(connection: Connection, address: str | Source, prefetch: int, clock
 
 
 def locks_of_session(connection: Connection, session: ServiceBusSession, prefetch: int) -> Locks:
-    """Return what tells the outcomes of messages of a session, whose lock they have."""
+    """Return the locks of messages that share the lock of a session."""
     from ..azure.internals import HeldMessages
 
     receiver = session.receiver

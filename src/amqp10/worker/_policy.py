@@ -1,4 +1,4 @@
-"""What becomes of a message whose handler failed: tried again after a delay, or dead-lettered with the reason."""
+"""The policy for a message whose handler failed: retry it after a delay, or dead-letter it with the reason."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Retry(Exception):
     """Raised by a handler: try the message again.
 
     Args:
-        reason: why; for the log.
-        delay: seconds until then; None: as the worker's policy says.
+        reason: the reason, for the log.
+        delay: seconds until the retry; None for the delay of the worker's policy.
     """
 
     def __init__(self, reason: str = "", *, delay: float | None = None) -> None:
@@ -27,11 +27,11 @@ class Retry(Exception):
 
 
 class DeadLetter(Exception):
-    """Raised by a handler: nobody can process the message, so it goes where dead letters go.
+    """Raised by a handler to dead-letter a message that nobody can process.
 
     Args:
-        reason: why; it goes along as the error's description.
-        condition: the error condition (§2.8.16) that goes along.
+        reason: the reason, sent as the description of the error.
+        condition: the error condition to send (§2.8.16).
     """
 
     def __init__(self, reason: str = "", *, condition: str = "amqp:internal-error") -> None:
@@ -41,7 +41,8 @@ class DeadLetter(Exception):
 
 
 Decision = Retry | DeadLetter | Outcome
-"""What becomes of a message whose handler failed: `Retry` with its delay, `DeadLetter` with its reason, an outcome."""
+"""The decision on a message whose handler failed: `Retry` with its delay, `DeadLetter` with its reason, or an outcome.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +60,7 @@ class Retries:
         never: exceptions after which the message is dead-lettered at once.
 
     Raises:
-        ValueError: a number out of its range.
+        ValueError: a number is out of range.
     """
 
     attempts: int = 5
@@ -86,7 +87,7 @@ class Retries:
         """Return what happens to a message whose handler raised.
 
         Args:
-            error: the exception that it raised.
+            error: the exception raised by the handler.
             attempt: the number of the attempt, counted from 1.
         """
         if isinstance(error, DecodeError):
@@ -102,7 +103,7 @@ class Retries:
 
 
 def described(error: Exception) -> str:
-    """Return an error in one line, with its kind unless it is a `Retry`."""
+    """Return an error in one line, with its class unless it is a `Retry`."""
     text = " ".join(str(error).split())
     if isinstance(error, Retry):
         return text or "the handler asked for another attempt"

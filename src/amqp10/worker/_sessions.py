@@ -1,7 +1,7 @@
-"""A worker on sessions of Azure Service Bus: some sessions at a time, each by a `Worker` that has one task.
+"""A worker on sessions of Azure Service Bus, which handles each session by a `Worker` with one task.
 
-Each of `sessions` tasks locks the next free session, handles its messages until none has come for a while, hands the
-session back, and goes on with the next one.
+Each of `sessions` tasks locks the next free session, handles its messages until no more arrive for a while, releases
+the session, and goes on with the next one.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ if TYPE_CHECKING:
     from ..azure import ServiceBus, ServiceBusSession
 
 SessionHandler = Callable[[Message, "ServiceBusSession"], Awaitable[Outcome | None] | Outcome | None]
-"""Handles a message of a session. What it returns is as for `Handler`."""
+"""Handles a message of a session, and returns the same as `Handler`."""
 
 MOST_SESSIONS: Final = 65_536
-"""Sessions at a time: each has a task and a link."""
+"""The limit of sessions at a time: each has a task and a link."""
 
 _ACCEPT: Final = 60.0
-"""Seconds that the service looks for a session before it is asked again."""
+"""Seconds that the service may look for a session before the worker asks again."""
 
 _log = logging.getLogger("amqp10.worker")
 
 
 class _OneSession(Worker):
-    """Handles the messages of a session that is locked, one after the other."""
+    """Handles the messages of a locked session, one after the other."""
 
     def __init__(self, connection: Connection, session: ServiceBusSession, handler: Handler, **settings: Any) -> None:
-        # No message is received while one waits here for its retry, so the order is kept.
+        # To keep the order, no message is received while one waits for its retry.
         super().__init__(connection, session.receiver.address or "", handler, concurrency=1, max_held=1, **settings)
         self._session = session
 
     @property
     def busy(self) -> bool:
-        """Whether a message is here: it is handled, held for its retry, or about to be tried again."""
+        """Whether a message is being handled, held for its retry, or about to be retried."""
         return bool(self.running or self.held or self._ready)
 
     async def _attach_locked(self, links: AsyncExitStack, prefetch: int) -> Locks | None:
@@ -69,43 +69,45 @@ class SessionWorker:
         async with SessionWorker(bus, "orders", handle, sessions=20) as worker:
             await worker.until_signal()
 
-    Each session is handled by one worker at a time, its messages one after the other, in their order. While one waits
-    for its retry, those behind it wait, too. The session's lock is renewed as long as the session is here; if it is
-    lost the handler is cancelled, and the messages come again, to whoever has the session next.
+    Each session is handled by one worker at a time, its messages one after the other, in order. While a message waits
+    for its retry, those behind it wait, too. The lock of the session is renewed while the session is here. If the lock
+    is lost, the handler is cancelled, and the messages arrive again wherever the session is locked next.
 
-    What the handler does decides what becomes of a message, as for `Worker`. It gets the message and the session, of
-    which it may use `session_id`, `state` and `set_state`.
+    The handler decides what happens to a message, as in `Worker`. It gets the message and the session, and may use the
+    session's `session_id`, `state` and `set_state`.
 
-    Leaving the block locks no further session, waits up to `drain_timeout` seconds for the handlers that run, cancels
-    those that are left, and hands the sessions back. If an exception leaves the block, or it is cancelled, the handlers
-    are cancelled at once. When no session can be had any more, because there is no such entity or the connection is
-    over, the block is cancelled, and the reason raised from it.
+    Leaving the block stops locking sessions, waits up to `drain_timeout` seconds for running handlers, cancels the
+    rest, and releases the sessions. If an exception leaves the block, or the block is cancelled, the handlers are
+    cancelled at once. If no more sessions can be locked, because the entity does not exist or the connection is over,
+    the block is cancelled and raises the reason.
 
     Args:
         bus: an open `ServiceBus`.
         entity: the queue, or the topic of the `subscription`; None for the EntityPath of the connection string.
         handler: a coroutine function, which gets the `Message` and the `ServiceBusSession`; or a plain function, which
             runs in a thread.
-        subscription: which one of the topic.
-        sessions: how many are locked at a time, at most.
-        idle_time: seconds without a message after which a session is handed back for another one. The time that a
-            handler takes, or a message waits for its retry, is not counted.
-        session_time: seconds after which a session is handed back though it has more messages, so that others get
-            their turn.
-        prefetch: messages of a session that may wait here; None: each is asked for when the one before is done.
-        retries: how often and when a message is tried again.
-        delay_by: "memory": a message that is to be tried again is held here. "broker": a copy is scheduled, which comes
-            after the messages behind it.
-        dead_letters: an address to which dead letters are sent. None: the service has them in NAME/$DeadLetterQueue.
+        subscription: a subscription of the topic.
+        sessions: the maximum number of sessions locked at a time.
+        idle_time: seconds without a message after which a session is released for another one. The clock stops while a
+            handler runs or a message waits for its retry.
+        session_time: seconds after which a session is released even if it has more messages, so that others get their
+            turn.
+        prefetch: the number of messages of a session that may wait here; None to request each when the one before is
+            done.
+        retries: how often and when a message is retried.
+        delay_by: "memory": a message that waits for its retry is held here. "broker": a copy is scheduled, which
+            arrives after the messages behind it.
+        dead_letters: an address to which dead letters are sent; None to leave them in the service's
+            NAME/$DeadLetterQueue.
         drain_timeout: seconds that handlers have to finish when the block is left.
-        clock: the time in seconds since 1970, by which delays are told to the service; give the bus the same.
+        clock: returns the time in seconds since 1970, for delays at the service. Give the bus the same clock.
 
     Attributes:
-        sessions_lost: sessions whose lock or link was lost while they were here.
+        sessions_lost: the number of sessions whose lock or link was lost while they were here.
 
     Raises:
-        ValueError: a number out of its range, or settings that do not go together.
-        TypeError: the handler is no function, or does not take a message and a session.
+        ValueError: a number is out of range, or settings do not fit together.
+        TypeError: the handler is not a function, or does not take a message and a session.
     """
 
     _group: TaskGroup
@@ -159,46 +161,46 @@ class SessionWorker:
         }
         self.sessions = sessions
         self.sessions_lost: int = 0
-        self._counts = dict.fromkeys(("handled", "retried", "dead_lettered", "locks_lost"), 0)  # of workers that ended
-        self._workers: dict[Worker, str] = {}  # and the ids of their sessions
-        self._waits: set[anyio.CancelScope] = set()  # of the tasks that wait for a session
+        self._counts = dict.fromkeys(("handled", "retried", "dead_lettered", "locks_lost"), 0)  # of ended workers
+        self._workers: dict[Worker, str] = {}  # by the running worker: the id of its session
+        self._waits: set[anyio.CancelScope] = set()  # of tasks that wait for a session
         self._over: AmqpError | None = None  # why there are no more sessions
         self._block = ServiceBlock("worker", "SessionWorker(...)")
         self._stopping = self._block.stopping
 
     @property
     def session_ids(self) -> frozenset[str]:
-        """The sessions that are locked here now."""
+        """The ids of the sessions locked now."""
         return frozenset(self._workers.values())
 
     @property
     def running(self) -> int:
-        """Messages that are being handled."""
+        """The number of messages being handled."""
         return sum(each.running for each in self._workers)
 
     @property
     def held(self) -> int:
-        """Messages that are held for a retry."""
+        """The number of messages held for a retry."""
         return sum(each.held for each in self._workers)
 
     @property
     def handled(self) -> int:
-        """Messages that the handler has given an outcome, since the beginning."""
+        """The number of messages to which the handler has given an outcome since the start."""
         return self._counted("handled")
 
     @property
     def retried(self) -> int:
-        """Attempts that failed and are followed by another one."""
+        """The number of failed attempts that are followed by another one."""
         return self._counted("retried")
 
     @property
     def dead_lettered(self) -> int:
-        """Messages that were dead-lettered."""
+        """The number of dead-lettered messages."""
         return self._counted("dead_lettered")
 
     @property
     def locks_lost(self) -> int:
-        """Messages whose outcome the service did not take, because the session was lost: they come again."""
+        """The number of messages whose outcome was refused because the session was lost; they arrive again."""
         return self._counted("locks_lost")
 
     def _counted(self, name: str) -> int:
@@ -220,14 +222,14 @@ class SessionWorker:
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
-        """Lock no more sessions, let handlers finish, hand the sessions back.
+        """Lock no more sessions, let handlers finish, release the sessions.
 
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, AuthenticationFailed, ServiceBusError: no more
-                sessions could be had.
-            Unsupported: the service cannot do what a setting asks for.
+                sessions could be locked.
+            Unsupported: the service cannot do what a setting requires.
 
-        Cancelling: handlers are cancelled at once, and the sessions handed back.
+        Cancelling: handlers are cancelled at once, and the sessions released.
         """
         return await self._block.leave(exc_type, exc, traceback)
 
@@ -243,13 +245,13 @@ class SessionWorker:
             raise self._over
 
     def stop(self) -> None:
-        """Lock no more sessions, and hand back those that are here when their handlers have finished. Never blocks."""
+        """Lock no more sessions, and release each when its handler has finished. Never blocks."""
         self._stopping.set()
         for wait in self._waits:
             wait.cancel()
 
     async def until_signal(self, *signals: signal.Signals) -> signal.Signals | None:
-        """Wait for a signal, SIGINT and SIGTERM unless others are named; only in the main thread.
+        """Wait for a signal, SIGINT or SIGTERM unless you name others. Works only in the main thread.
 
         Leaving the block of the worker then drains. A second signal ends the process as usual.
 
@@ -257,7 +259,7 @@ class SessionWorker:
             The signal; None if `stop()` was called before one came.
 
         Raises:
-            LocalProtocolError: the worker was not begun by `async with`, or its block was left.
+            LocalProtocolError: the worker was not opened by `async with`, or its block was left.
             RuntimeError, ValueError: this is not the main thread.
 
         Cancelling: only stops the waiting.
@@ -285,7 +287,7 @@ class SessionWorker:
                 failures = 0
             except AmqpError as error:
                 if not self._may_go_on(error):
-                    self._over = self._over or error  # the tasks end for the same reason, and one of them is enough
+                    self._over = self._over or error  # all tasks end for the same reason
                     self._group.cancel_scope.cancel()
                     return
                 failures += 1
@@ -294,8 +296,8 @@ class SessionWorker:
                     await self._stopping.wait()
 
     async def _lock_next(self, stack: AsyncExitStack) -> ServiceBusSession | None:
-        """Lock the next free session; return None where none came, or the worker stops."""
-        from ..azure import NoSession  # only here: others need not load it
+        """Lock the next free session; return None if no session is free, or the worker stops."""
+        from ..azure import NoSession  # loaded only for Service Bus
 
         session = self._bus.next_session(self._entity, subscription=self._subscription, max_wait=_ACCEPT)
         with anyio.CancelScope() as wait:
@@ -309,7 +311,7 @@ class SessionWorker:
         return None
 
     async def _handle(self, session: ServiceBusSession) -> None:
-        """Handle the messages of a session until it is handed back."""
+        """Handle the messages of a session until it is released."""
         quiet_since = anyio.current_time()
 
         async def handle(message: Message) -> Outcome | None:
@@ -325,7 +327,7 @@ class SessionWorker:
         worker = _OneSession(self._bus.connection, session, handle, **self._settings)
         self._workers[worker] = session.session_id
         try:
-            # The lock is renewed until the worker has ended.
+            # The lock is renewed until the worker ends.
             async with session.keep_locked(), worker:
                 with anyio.move_on_after(self._session_time):
                     while not self._stopping.is_set():
@@ -342,7 +344,7 @@ class SessionWorker:
                 self._counts[name] += getattr(worker, name)
 
     def _may_go_on(self, error: AmqpError) -> bool:
-        """Return whether another session may be had after an error."""
+        """Return whether another session may be locked after an error."""
         from ..azure import EntityNotFound, ServiceBusError
 
         if isinstance(error, ServiceBusError):
@@ -352,7 +354,7 @@ class SessionWorker:
         return is_transient(error) and (restores(self._bus.connection) or not isinstance(error, ConnectionLost))
 
     def _failed(self, session_id: str | None, error: AmqpError) -> None:
-        """Note that a session was lost, or that none could be locked."""
+        """Record that a session was lost, or could not be locked."""
         if session_id is None:
             text = f"no session could be locked, and another attempt follows: {error}"
             self._notice("session_refused", logging.WARNING, text, error=described(error))
@@ -362,7 +364,7 @@ class SessionWorker:
             self._notice("session_lost", logging.WARNING, text, session_id=session_id, error=described(error))
 
     def _notice(self, event: str, level: int, text: str, **fields: object) -> None:
-        """Log what happened; the arguments are as for a `Worker`'s log."""
+        """Log an event; the arguments are those of `Worker._notice`."""
         address = self._address
         extra = {f"amqp_{name}": value for name, value in {"event": event, "address": address, **fields}.items()}
         _log.log(level, "%s", visible(f"{address}: {text}"), extra=extra, stacklevel=2)

@@ -1,10 +1,10 @@
 """The worker: up to `concurrency` tasks that receive in turn, handle what they received, and settle it.
 
-One of the idle tasks waits in the receiver; when it has a message it has another one wait in its place, and handles
-what it has. So no task is spawned for a message, nothing is passed from task to task, and under load a task that has
-finished takes the next message without waking anybody.
+One idle task waits in the receiver. When it gets a message, it lets another task wait in its place, and handles the
+message. So no task is spawned for a message, nothing passes between tasks, and under load a finished task takes the
+next message without waking another.
 
-A message is here as a `Job` from when it was received until it has an outcome:
+A message is a `Job` from its receipt until it has an outcome:
 
     received ──> handled ──> settled
        │            │  ▲
@@ -64,13 +64,13 @@ from ._locks import Lock, Locks, is_lost, locks_of
 from ._policy import DeadLetter, Retries, Retry, described
 
 Handler = Callable[[Message], Awaitable[Outcome | None] | Outcome | None]
-"""Handles one message. Returning None accepts it; any other outcome is what it gets."""
+"""Handles one message. Returns its outcome, or None to accept it."""
 
 BatchHandler = Callable[[list[Message]], Awaitable[Sequence[Outcome | None] | None] | Sequence[Outcome | None] | None]
-"""Handles several messages at once. Returning None accepts them; else it returns an outcome, or None, for each."""
+"""Handles several messages at once. Returns an outcome, or None, for each, or None to accept all."""
 
 DelayBy = Literal["memory", "broker"]
-"""Where a message waits until it is tried again."""
+"""Where a message waits for its retry."""
 
 CONDITION: Final = Symbol("x-opt-dead-letter-condition")
 DESCRIPTION: Final = Symbol("x-opt-dead-letter-description")
@@ -80,16 +80,16 @@ ATTEMPTS: Final = Symbol("x-opt-dead-letter-attempts")
 _FAILED_ATTEMPTS: Final = FAILED_ATTEMPTS.encode()
 
 _GONE = (AmqpError, anyio.ClosedResourceError)
-"""Why an outcome cannot be told: the link is over, or was lost since."""
+"""Errors of an outcome whose link ended or was lost."""
 
 _NOT_SENT = (MessageNotAccepted, DeliveryUncertain, EncodeError, DecodeError)
-"""Why a copy was not sent, while the link goes on. When the link does not, the worker ends with the reason."""
+"""Errors of a copy that leave its link usable. Any other error ends the worker."""
 
 _log = logging.getLogger("amqp10.worker")
 
 
 class Job:
-    """A message that was received, until it has an outcome."""
+    """A received message that has no outcome yet."""
 
     __slots__ = (
         "broker_count",
@@ -105,18 +105,18 @@ class Job:
 
     def __init__(self, delivery: Delivery) -> None:
         self.delivery = delivery
-        self.broker_count = 0  # failed attempts that the broker counted: the delivery-count when the message came
-        self.failures_on_arrival = 0  # all failed attempts before the message came here, whoever counted them
-        self.failures = 0  # all failed attempts until now, before the message came and here
-        self.fault: Exception | None = None  # why it cannot be handed to the handler
-        self.letter: DeadLetter | None = None  # the reason of a dead letter that could not be sent
+        self.broker_count = 0  # failed attempts counted by the broker: the delivery-count on arrival
+        self.failures_on_arrival = 0  # all failed attempts before the message arrived
+        self.failures = 0  # all failed attempts, before the arrival and here
+        self.fault: Exception | None = None  # why the handler cannot get the message
+        self.letter: DeadLetter | None = None  # a dead letter that could not be sent
         self.key: Hashable = None
-        self.held = False  # until it is tried again
-        self.lock: Lock | None = None  # of Service Bus, renewed as long as the message is here
+        self.held = False  # waiting for its retry
+        self.lock: Lock | None = None  # of Service Bus, renewed while the message is here
 
     @property
     def attempt(self) -> int:
-        """The number of the attempt that is under way or comes next; the first is 1."""
+        """The number of the current or next attempt; the first is 1."""
         return self.failures + 1
 
 
@@ -128,8 +128,7 @@ class Worker:
 
     The handler decides what happens to a message:
 
-    - If it returns None, the message is accepted. If it returns an outcome, such as `Released()`, the message gets
-    that.
+    - If it returns None, the message is accepted. If it returns an outcome, such as `Released()`, the message gets it.
     - If it raises `DeadLetter`, the message is dead-lettered, with the reason.
     - If it raises `Retry` or anything else, `retries` decides: the message is retried after a pause, and dead-lettered
       after the last attempt.
@@ -289,16 +288,16 @@ class Worker:
         self._locks: Locks | None = None  # on Service Bus
         self._delay: Delay | None = None  # how the broker keeps messages for a retry; None: they are held here
         self._letters: Sender | None = None  # sends dead letters
-        self._ready: deque[list[Job]] = deque()  # were held, and go first now
+        self._ready: deque[list[Job]] = deque()  # due retries, which go first
         self._keys: dict[Hashable, deque[Job]] = {}  # keys in progress, and the messages that wait behind them
         self._tasks = 0
-        self._idle: deque[anyio.Event] = deque()  # of the tasks that have nothing to do
+        self._idle: deque[anyio.Event] = deque()  # of idle tasks
         self._receiving = False  # a task is in the receiver
-        self._wait: anyio.CancelScope | None = None  # and waits there
-        self._called = 0  # tasks that were told to come, and have not come yet
+        self._wait: anyio.CancelScope | None = None  # the task waits there
+        self._called = 0  # tasks that were woken or started, and do not run yet
         self._block = ServiceBlock("worker", "Worker(...)")
         self._stopping = self._block.stopping
-        self._stopped = anyio.Event()  # and no task is left
+        self._stopped = anyio.Event()  # set when no task is left
 
     # The block
 
@@ -319,10 +318,10 @@ class Worker:
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
-        """Receive no more, let handlers finish, detach.
+        """Stop receiving, let handlers finish, detach.
 
         Raises:
-            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: no more could be received.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link ended while the worker received.
 
         Cancelling: handlers are cancelled at once, and their messages released.
         """
@@ -371,11 +370,11 @@ class Worker:
         else:
             credit = self._prefetch if self._prefetch is not None else self._at_once
             self._receiver = await links.enter_async_context(connection.receiver(self._address, credit=credit))
-            # Of a subclass, which telemetry has, `receive` does more.
+            # A subclass, as telemetry has, overrides `receive`.
             self._by_one = self._by_one and type(self._receiver) is Receiver
 
     async def _attach_locked(self, links: AsyncExitStack, prefetch: int) -> Locks | None:
-        """Attach a link to an entity of Service Bus; return None where the address is of something else."""
+        """Attach a link to an entity of Service Bus; return None if the address is not such an entity."""
         locks = locks_of(self._connection, self._address, prefetch, self._clock)
         if locks is not None:
             await links.enter_async_context(locks.receiver)
@@ -422,7 +421,7 @@ class Worker:
     # The tasks
 
     async def _work(self) -> None:
-        """Handle what comes, until the worker stops."""
+        """Handle messages until the worker stops."""
         self._called -= 1
         try:
             while True:
@@ -436,7 +435,7 @@ class Worker:
                         await self._handle_one(delivery)
                         continue
                     if self._receiver.buffered:
-                        await anyio.lowlevel.checkpoint()  # and the other tasks take what is next
+                        await anyio.lowlevel.checkpoint()  # lets other tasks take the next messages
                         continue
                 jobs = await self._next()
                 if jobs is None:
@@ -447,9 +446,9 @@ class Worker:
             self._end()
 
     async def _handle_one(self, delivery: Delivery) -> None:
-        """Handle a message that waited here.
+        """Handle a message that waited here: `_next` and `_handle` in one, for a busy worker.
 
-        What `_next` and `_handle` do, for the messages of a busy worker. benchmarks/budget.py, "relay_worker".
+        See benchmarks/budget.py, "relay_worker".
         """
         job = Job(delivery)
         if self._idle or self._tasks < self.concurrency:
@@ -485,7 +484,7 @@ class Worker:
             self._stopped.set()
 
     async def _next(self) -> list[Job] | None:
-        """Return what is to be handled next; None at the end."""
+        """Return the next jobs; None at the end."""
         while not self._stopping.is_set():
             if self._ready:
                 jobs = self._ready.popleft()
@@ -509,7 +508,7 @@ class Worker:
     def _call_another(self) -> None:
         """Wake or start another task, which receives or begins ready jobs while this one handles.
 
-        One task is woken for each message that waits, all at once: one by one, each would cost a pass of the loop.
+        One task for each waiting message is woken at once: one after the other, each would cost a pass of the loop.
         """
         if self._idle:
             wanted = max(1, self._receiver.buffered)
@@ -522,7 +521,7 @@ class Worker:
             self._group.start_soon(self._work)
 
     async def _receive(self) -> list[Delivery]:
-        """Return what comes next; nothing when there is something else to do."""
+        """Return the next deliveries; return nothing if a job became ready meanwhile."""
         receiver = self._receiver
         if self._locks is not None:
             self._locks.ask_for(self._at_once - self.running)
@@ -551,7 +550,7 @@ class Worker:
             self._lost(job, lock, failure)
 
     def _admit(self, deliveries: list[Delivery]) -> list[Job]:
-        """Return the jobs that may begin; what is behind an earlier one of its key waits."""
+        """Return the jobs that may begin; a job behind an earlier one of its key waits."""
         jobs: list[Job] = []
         for delivery in deliveries:
             job = Job(delivery)
@@ -577,13 +576,13 @@ class Worker:
 
     @staticmethod
     def _count_earlier_attempts(job: Job) -> None:
-        """Count the attempts at a message that failed before it came."""
+        """Count the failed attempts before the message arrived."""
         try:
             message = job.delivery.message
             if may_hold(message, HEADER):
                 job.broker_count = min(message.delivery_count, MOST_COUNTED)
                 job.failures_on_arrival = job.failures = job.broker_count
-            # The octets of its name are looked for first: all the annotations are mostly read for nothing.
+            # A search for the octets of its name saves decoding the annotations, mostly in vain.
             if may_hold(message, MESSAGE_ANNOTATIONS, _FAILED_ATTEMPTS):
                 job.failures_on_arrival = job.failures = job.broker_count + uncounted(message)
         except Exception as error:
@@ -597,7 +596,7 @@ class Worker:
             fit = []
             for job in jobs:
                 if job.lock.lost if job.lock is not None else job.delivery.stale:
-                    continue  # it comes again
+                    continue  # the message arrives again
                 if self._is_unfit(job):
                     await self._refuse(job)
                 else:
@@ -620,7 +619,7 @@ class Worker:
                     self._pass_on(job.key)
 
     def _is_unfit(self, job: Job) -> bool:
-        """Return whether a message must not reach the handler: it cannot be read, or was tried too often before."""
+        """Return whether a message must not reach the handler: it is malformed, or was tried too often before."""
         return job.fault is not None or job.letter is not None or job.failures >= self._retries.attempts
 
     async def _refuse(self, job: Job) -> None:
@@ -649,10 +648,10 @@ class Worker:
         await self._finish(jobs, result)
 
     async def _finish(self, jobs: list[Job], result: Any) -> None:
-        """Settle messages as the handler's result says."""
+        """Settle messages by the handler's result."""
         try:
             outcomes = self._outcomes(result, len(jobs))
-        except TypeError as error:  # the handler did its work, and would return the same at another attempt
+        except TypeError as error:  # not retried: the handler did its work, and would return the same again
             for job in jobs:
                 await self._bury(job, DeadLetter(described(error)), job.attempt, error)
             return
@@ -669,7 +668,7 @@ class Worker:
         """Return the outcomes that a handler returned for a batch.
 
         Raises:
-            TypeError: it returned something else.
+            TypeError: `result` is anything else.
         """
         outcomes: Sequence[Outcome | None]
         if self._batch_size is None:
@@ -686,7 +685,7 @@ class Worker:
     async def _call(self, given: Any, jobs: list[Job]) -> Any:
         handler = cast("Callable[[Any], Any]", self._handler)
         if self._locks is not None and self._batch_size is None and (lock := jobs[0].lock) is not None:
-            with lock.attempt():  # is cancelled when the lock is lost
+            with lock.attempt():  # cancelled when the lock is lost
                 return await self._run_handler(handler, given)
             return None
         return await self._run_handler(handler, given)
@@ -738,7 +737,7 @@ class Worker:
         self._keep(job, delay)
 
     def _keep(self, job: Job, delay: float) -> None:
-        """Hold a message here, to be tried again after `delay` seconds."""
+        """Hold a message here, to retry it after `delay` seconds."""
         if self._stopping.is_set():
             self._give_back(job)
             return
@@ -747,7 +746,7 @@ class Worker:
         self._group.start_soon(self._hold, job, delay)
 
     async def _hold(self, job: Job, delay: float) -> None:
-        """Keep a message that failed until it is tried again."""
+        """Hold a failed message until its retry."""
         try:
             with anyio.move_on_after(delay):
                 await self._stopping.wait()
@@ -763,7 +762,7 @@ class Worker:
             self._begin(job)
 
     def _pass_on(self, key: Hashable) -> None:
-        """Begin the next message of a key, because the one before it is done."""
+        """Begin the next message of a key, after the one before it is done."""
         behind = self._keys.get(key)
         if behind:
             self.held -= 1
@@ -772,7 +771,7 @@ class Worker:
             del self._keys[key]
 
     def _begin(self, job: Job) -> None:
-        """Let a task handle a job that was held, before messages that are still to be received."""
+        """Let a task handle a held job, before receiving further messages."""
         self._ready.append([job])
         if self._wait is not None and not self._idle and self._tasks >= self.concurrency:
             self._wait.cancel()
@@ -782,7 +781,7 @@ class Worker:
     # Settling
 
     async def _settle(self, outcomes: list[tuple[Job, Outcome]]) -> int:
-        """Tell the broker outcomes; return how many it took, where it says so, else how many there are."""
+        """Send outcomes to the broker; return how many it took, or all if it does not confirm them."""
         done = 0
         if self._locks is not None:
             done = await self._confirm(self._locks, outcomes)
@@ -795,7 +794,7 @@ class Worker:
         return done + len(outcomes)
 
     async def _confirm(self, locks: Locks, outcomes: list[tuple[Job, Outcome]]) -> int:
-        """Tell Service Bus outcomes, and wait for its word; return how many count."""
+        """Send outcomes to Service Bus, and wait for its confirmations; return how many count."""
         held = [(job, job.lock, outcome) for job, outcome in outcomes if job.lock is not None and not job.lock.lost]
         failures = await locks.settle([(lock, outcome) for _, lock, outcome in held])
         done = 0
@@ -810,7 +809,7 @@ class Worker:
         return done
 
     def _lost(self, job: Job, lock: Lock, failure: Exception) -> None:
-        """Note that a message comes again, because its lock was lost; cancel its handler."""
+        """Record that a message lost its lock, so that it arrives again; cancel its handler."""
         if lock.lost:
             return
         lock.lose()
@@ -819,15 +818,15 @@ class Worker:
         self._notice("lock_lost", logging.WARNING, text, job, error=described(failure))
 
     async def _reject(self, job: Job, outcome: Rejected) -> None:
-        """Make a dead letter of a message, for the reason of an outcome."""
+        """Dead-letter a message for the reason of an outcome."""
         error = outcome.error
         condition = error.condition if error is not None else "amqp:internal-error"
         reason = (error.description if error is not None else None) or "the handler rejected it"
         await self._bury(job, DeadLetter(reason, condition=condition), job.attempt)
 
     async def _bury(self, job: Job, letter: DeadLetter, attempts: int, error: Exception | None = None) -> None:
-        """Send a message to the dead letters, with the reason; reject it if there is no address for them."""
-        letters = self._letters if not isinstance(job.fault, DecodeError) else None  # no copy of what cannot be read
+        """Send a message to the dead letters, with the reason; reject it if they have no address."""
+        letters = self._letters if not isinstance(job.fault, DecodeError) else None  # malformed: no copy
         self._notice(
             *("message_dead_lettered", logging.ERROR, f"dead-lettered: {letter.condition}: {letter.reason}", job),
             exc_info=None if isinstance(error, DeadLetter | Retry) else error,
@@ -882,12 +881,12 @@ class Worker:
         exc_info: Exception | None = None,
         **fields: object,
     ) -> None:
-        """Log what happened, with the address and the message's id.
+        """Log an event, with the address and the message-id.
 
         Args:
-            event: its name, the record's attribute `amqp_event`.
-            text: for people; control characters in it are escaped, for parts of it are others' words.
-            job: the message that it is about.
+            event: the name of the event, the record's attribute `amqp_event`.
+            text: text for people. Control characters are escaped, because parts of it come from others.
+            job: the message that the event is about.
             exc_info: the exception whose traceback is shown.
             fields: further attributes of the record, without their prefix `amqp_`.
         """
@@ -908,26 +907,26 @@ class Worker:
 
 
 def check_waiting(name: str, count: int) -> None:
-    """Refuse more messages, or fewer, than a link's credit can be (§2.6.7).
+    """Check that `count` can be a link's credit (§2.6.7).
 
     Args:
-        name: what says how many.
+        name: the name of the argument.
 
     Raises:
-        ValueError: so it is.
+        ValueError: `count` is out of range.
     """
     if not 1 <= count <= MOST_CREDIT:
         raise ValueError(f"{name} must be in 1..{MOST_CREDIT}, not {count}")
 
 
 def check_handler(handler: Any, *given: str) -> None:
-    """Refuse what cannot be called with what a handler is given.
+    """Check that a handler is a function that takes its arguments.
 
     Args:
-        given: its arguments, in words.
+        given: the arguments, in words.
 
     Raises:
-        TypeError: so it is.
+        TypeError: it is not, or does not.
     """
     takes = " and ".join(given)
     if not callable(handler):
@@ -935,7 +934,7 @@ def check_handler(handler: Any, *given: str) -> None:
     try:
         signature = inspect.signature(handler)
     except ValueError:
-        return  # one that is written in C may say nothing of its arguments
+        return  # a function in C may have no signature
     try:
         signature.bind(*given)
     except TypeError as error:
@@ -945,7 +944,7 @@ def check_handler(handler: Any, *given: str) -> None:
 
 
 def _id_of(job: Job) -> str | None:
-    """Return the message-id as text; None without one, or where it cannot be read."""
+    """Return the message-id as text; None if it is missing or malformed."""
     try:
         said = job.delivery.message.message_id
     except DecodeError:
@@ -954,7 +953,7 @@ def _id_of(job: Job) -> str | None:
 
 
 def _message_for_handler(job: Job) -> Message:
-    """Return the message as the handler sees it: with all the failed attempts in its delivery-count."""
+    """Return the message for the handler, with all failed attempts in its delivery-count."""
     message = job.delivery.message
     if job.failures != job.broker_count:
         message.delivery_count = job.failures
@@ -963,5 +962,5 @@ def _message_for_handler(job: Job) -> Message:
 
 
 def is_coroutine_function(handler: Any) -> bool:
-    """Return whether a handler is to be awaited, and needs no thread."""
+    """Return whether a handler must be awaited, and so needs no thread."""
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)

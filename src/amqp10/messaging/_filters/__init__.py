@@ -1,1 +1,1 @@
-"""Filters of a source: what all have in common, and the kinds that brokers are known to have."""
+"""Filters of a source: their base class, and the kinds that brokers implement."""

@@ -1,9 +1,9 @@
-"""Filters: which messages of a source a receiver is given (§3.5.8).
+"""Filters select the messages of a source that a receiver gets (§3.5.8).
 
-A filter set is a map: under a name of the receiver's choice stands a described value, whose descriptor says what kind
-of filter it is. A message passes if it passes every filter of the set. The kinds are no part of the specification but
-extensions of it, registered at https://www.amqp.org/specification/1.0/filters or invented by brokers; a peer answers
-with the set that it does apply, and what it does not know is simply missing there.
+A filter set is a map from names, which the receiver chooses, to described values, whose descriptors name the kind of
+filter. A message must pass every filter of the set. The specification defines no kinds; they are registered at
+https://www.amqp.org/specification/1.0/filters or defined by brokers. A peer answers with the set that it applies, which
+lacks the filters it does not know.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Any, ClassVar, Final, Self
 
 from ...types import Described, Symbol, ULong
 
-# Filters by their other descriptors: a peer may answer with the number where the symbol was said.
+# Symbolic descriptors by numeric ones: a peer may answer a symbol with the number.
 _NAME_OF: Final[dict[object, str]] = {}
 
 
 class Filter:
     """One filter of a source: `Source("events", filters=[...])`.
 
-    The subclasses are the filters that brokers are known to have. For another kind write a subclass with descriptors
-    and a usual name, or put a `Described` under a name of your own into `Source.filter`.
+    The subclasses are the filters that brokers implement. For another kind, write a subclass with its descriptors and a
+    usual name, or put a `Described` under any name into `Source.filter`.
 
     Attributes:
-        descriptor_name: the symbolic descriptor. It is the one that is sent: every broker takes it.
-        descriptor_code: the numeric descriptor; None for a filter with a symbol alone.
-        usual_name: the key in the filter set that filters of this kind have, unless they are `named`.
-        name: this filter's key.
-        value: what it says, in AMQP types.
+        descriptor_name: the symbolic descriptor, which is sent, because every broker takes it.
+        descriptor_code: the numeric descriptor; None if the kind has only a symbol.
+        usual_name: the default key of this kind in the filter set; `named` sets another.
+        name: the key of this filter.
+        value: the condition, in AMQP types.
     """
 
     __slots__ = ("name", "value")
@@ -47,7 +47,7 @@ class Filter:
         self.value: Any = value
 
     def named(self, name: str) -> Self:
-        """Return the same filter under another key, where a set has two of a kind or a peer expects it."""
+        """Return the same filter under another key, for a set with two of a kind or a peer that expects the key."""
         twin = type(self).__new__(type(self))
         twin.name = Symbol(name)
         twin.value = self.value
@@ -55,7 +55,7 @@ class Filter:
 
     @property
     def described(self) -> Described:
-        """The filter as it stands in the filter set."""
+        """The value of the filter in the filter set."""
         return Described(self.descriptor_name, self.value)
 
     def __eq__(self, other: object) -> bool:
@@ -70,10 +70,10 @@ class Filter:
 
 
 def filter_set(filters: Iterable[Filter], more: Mapping[Any, Any] | None = None) -> dict[Any, Any] | None:
-    """Return the filter set of these filters and those in `more`, whose values may be filters too; None if empty.
+    """Return the filter set of `filters` and `more`, whose values may be filters too; None if it is empty.
 
     Raises:
-        ValueError: two of them have the same name.
+        ValueError: two filters have the same name.
     """
     together = {name: each.described if isinstance(each, Filter) else each for name, each in (more or {}).items()}
     for each in filters:
@@ -84,10 +84,10 @@ def filter_set(filters: Iterable[Filter], more: Mapping[Any, Any] | None = None)
 
 
 def unapplied_filters(asked: Mapping[Any, Any] | None, applied: Mapping[Any, Any] | None) -> dict[Any, Any]:
-    """Return the filters in `asked` that are not in `applied`, the ones that the peer says it applies.
+    """Return the filters in `asked` that are missing from `applied`, the peer's answer.
 
-    Kinds are compared, not values: a peer may answer with the other of a filter's two descriptors, under another name,
-    and with the value as it understood it.
+    Only kinds are compared: a peer may answer with the other descriptor, under another name, and with the value as it
+    understood it.
     """
     answer = {name: value for name, value in (applied or {}).items() if value is not None}
     missing: dict[Any, Any] = {}
@@ -107,20 +107,20 @@ def unapplied_filters(asked: Mapping[Any, Any] | None, applied: Mapping[Any, Any
 
 
 def _kind(value: Any) -> object:
-    """Return the kind of a filter set's value; None for one without a descriptor (§1.5), which has only its key."""
+    """Return the kind of a value in a filter set; None for a value without a descriptor (§1.5)."""
     if not isinstance(value, Described) or type(value.descriptor) not in (Symbol, ULong):
         return None
     return _NAME_OF.get(value.descriptor, value.descriptor)
 
 
-# https://svn.apache.org/repos/asf/qpid/trunk/qpid/specs/apache-filters.xml, registered with the specification; the text
-# is also in apache/qpid-broker-j:specs/apache-filters.xml. Artemis, Broker-J, ActiveMQ, Azure and others have parts.
+# Registered with the specification: https://svn.apache.org/repos/asf/qpid/trunk/qpid/specs/apache-filters.xml, also in
+# apache/qpid-broker-j:specs/apache-filters.xml. Artemis, Broker-J, ActiveMQ, Azure and others implement some of them.
 
 
 class NoLocal(Filter):
-    """Nothing that was sent over this same connection (`apache.org:no-local-filter:list`).
+    """A filter against messages sent over the same connection (`apache.org:no-local-filter:list`).
 
-    Artemis applies it to topics only.
+    Artemis applies it only to topics.
     """
 
     __slots__ = ()
@@ -136,9 +136,9 @@ class NoLocal(Filter):
 
 
 class DirectBinding(Filter):
-    """Messages whose subject is exactly this one (`apache.org:legacy-amqp-direct-binding:string`).
+    """A filter for messages with exactly this subject (`apache.org:legacy-amqp-direct-binding:string`).
 
-    Over a direct exchange of a broker that also speaks the older AMQPs it is the binding key.
+    At a direct exchange of a broker that also speaks older AMQP versions, the subject is the binding key.
     """
 
     __slots__ = ()
@@ -151,9 +151,9 @@ class DirectBinding(Filter):
 
 
 class TopicBinding(Filter):
-    """Messages whose subject fits a pattern of words between dots (`apache.org:legacy-amqp-topic-binding:string`).
+    """A filter by a pattern of words between dots for the subject (`apache.org:legacy-amqp-topic-binding:string`).
 
-    `*` stands for one word, `#` for none or more: "*.stock.#" takes "usd.stock" and "eur.stock.db".
+    `*` matches one word, `#` any number of words: "*.stock.#" matches "usd.stock" and "eur.stock.db".
     """
 
     __slots__ = ()
@@ -166,11 +166,11 @@ class TopicBinding(Filter):
 
 
 class HeadersBinding(Filter):
-    """Messages with these application properties (`apache.org:legacy-amqp-headers-binding:map`).
+    """A filter by application properties (`apache.org:legacy-amqp-headers-binding:map`).
 
     Args:
-        headers: name to value; None for any value. Names that begin with "x-" are ignored by the peer.
-        match: "all" of them have to match, or "any".
+        headers: values by name; None for any value. The peer ignores names that begin with "x-".
+        match: whether "all" headers must match, or "any".
 
     Raises:
         ValueError: `match` is another word, or a header is named "x-match".

@@ -1,8 +1,8 @@
-"""Property filters of the AMQP filter expressions: fields compared with values, no language to parse.
+"""Property filters of the AMQP filter expressions, which compare fields with values.
 
 AMQP Filter Expressions 1.0, committee specification draft 01, section 4:
 https://docs.oasis-open.org/amqp/filtex/v1.0/csd01/filtex-v1.0-csd01.html#_Toc67929266
-RabbitMQ from 4.1 has them for streams (deps/rabbit/src/rabbit_amqp_filter_prop.erl), and the embedded broker.
+RabbitMQ from 4.1 has them for streams (deps/rabbit/src/rabbit_amqp_filter_prop.erl); so has the embedded broker.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from .filters import Filter
 
 @dataclass(frozen=True, slots=True)
 class StartsWith:
-    """In a property filter: a string that begins with `text`, case and all."""
+    """In a property filter: matches a string that begins with `text`, case-sensitively."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class EndsWith:
-    """In a property filter: a string that ends with `text`, case and all."""
+    """In a property filter: matches a string that ends with `text`, case-sensitively."""
 
     text: str
 
@@ -53,12 +53,12 @@ class PropertyValues(TypedDict, total=False):
 
 
 class PropertiesFilter(Filter):
-    """Messages with these properties (`amqp:properties-filter`); all of them have to match.
+    """A filter by properties, which must all match (`amqp:properties-filter`).
 
         PropertiesFilter(subject=StartsWith("order."), group_id="eu")
 
     Raises:
-        TypeError: a field that the properties section does not have.
+        TypeError: a keyword is not a field of the properties section.
     """
 
     __slots__ = ()
@@ -76,12 +76,12 @@ class PropertiesFilter(Filter):
 
 
 class ApplicationPropertiesFilter(Filter):
-    """Messages with these application properties (`amqp:application-properties-filter`); all have to match.
+    """A filter by application properties, which must all match (`amqp:application-properties-filter`).
 
         ApplicationPropertiesFilter({"region": "eu", "kind": EndsWith(".created"), "urgent": True})
 
     Args:
-        properties: name to value, of the simple types that application properties may have; None for any value.
+        properties: values by name, of the simple types of application properties; None for any value.
     """
 
     __slots__ = ()
@@ -93,13 +93,13 @@ class ApplicationPropertiesFilter(Filter):
         super().__init__({name: reference(value) for name, value in properties.items()})
 
 
-# "&p:" is followed by a prefix, "&s:" by a suffix, and "&&" is an ampersand at the beginning (section 4.1.1).
+# "&p:" introduces a prefix, "&s:" a suffix, and "&&" escapes a leading ampersand (section 4.1.1).
 PREFIX: Final = "&p:"
 SUFFIX: Final = "&s:"
 
 
 def reference(value: Any) -> Any:
-    """Return a value as a property filter states it: a string's first characters may need to be escaped."""
+    """Return a value as a property filter encodes it: the beginning of a string may need escaping."""
     if isinstance(value, StartsWith):
         return PREFIX + value.text
     if isinstance(value, EndsWith):
@@ -113,7 +113,7 @@ def _identifier(value: Any) -> Any:
     return ULong(value) if type(value) is int else reference(value)
 
 
-# Fields whose AMQP type is not that of the Python value.
+# Fields whose AMQP type differs from that of the Python value.
 _TYPES: Final[dict[str, Callable[[Any], Any]]] = {
     "message_id": _identifier,
     "correlation_id": _identifier,

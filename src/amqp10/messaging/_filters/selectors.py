@@ -1,6 +1,6 @@
-"""Filters that are written as SQL conditions, and the only safe way to put a value into one.
+"""Filters by SQL conditions, and the safe way to put values into a condition.
 
-A condition made of text and values is open to injection like any other SQL. So values go in by name:
+A condition joined from text and values is open to injection, like any SQL. So pass values by name:
 
     Selector("region = :region AND weight > :least", region=region, least=10)
 """
@@ -15,21 +15,21 @@ from typing import Any, ClassVar, Final, Self
 from ...types import Symbol
 from .filters import Filter
 
-# What a parameter may not be found in, then the parameter.
+# Quoted text, which hides parameters, or a parameter.
 _PARAMETER: Final = re.compile(r"'[^']*'|\"[^\"]*\"|\[[^\]]*\]|:([A-Za-z_]\w*)")
 _LEAST_LONG: Final = -(2**63)
 _MOST_LONG: Final = 2**63 - 1
 
 
 def selector_literal(value: Any) -> str:
-    """Return a Python value as a literal of a selector, quoted so that it can mean nothing else.
+    """Return a Python value as a selector literal, quoted safely.
 
-    str, bool, int (of 64 bits), float, an aware `datetime` (as ms since 1970, as JMSTimestamp counts), and a list,
-    tuple or set of these in parentheses, as IN wants them.
+    Takes str, bool, int (64 bits), float, an aware `datetime` (written as ms since 1970, like JMSTimestamp), and for IN
+    a list, tuple or set of these (written in parentheses).
 
     Raises:
-        TypeError: a value of another type; None is not compared with, but asked for by IS NULL.
-        ValueError: an int beyond 64 bits, a float that is no number, an empty collection, a naive datetime.
+        TypeError: the value has another type. For None, write IS NULL in the condition.
+        ValueError: an int exceeds 64 bits, a float is not finite, a collection is empty, or a datetime is naive.
     """
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
@@ -43,7 +43,7 @@ def selector_literal(value: Any) -> str:
         if not math.isfinite(value):
             raise ValueError(f"{value} has no literal")
         mantissa, _, exponent = repr(float(value)).partition("e")
-        # Some parsers want the point even before an exponent.
+        # Some parsers require the point even before an exponent.
         mantissa = mantissa if "." in mantissa else f"{mantissa}.0"
         return _signed(f"{mantissa}E{int(exponent)}" if exponent else mantissa)
     if isinstance(value, datetime):
@@ -60,14 +60,14 @@ def selector_literal(value: Any) -> str:
 
 
 def _signed(digits: str) -> str:
-    # In parentheses, for two signs in a row begin a comment in some brokers.
+    # In parentheses, because two signs in a row begin a comment in some brokers.
     return f"({digits})" if digits.startswith("-") else digits
 
 
 def bind(expression: str, values: dict[str, Any]) -> str:
-    """Replace each `:name` outside of quotes by its literal; without values the condition is returned unchanged."""
+    """Replace each `:name` outside quotes by its literal; return the condition unchanged if there are no values."""
     if not isinstance(expression, str):
-        raise TypeError(f"a condition must be a string, not {type(expression).__name__}")  # a null would be no filter
+        raise TypeError(f"a condition must be a string, not {type(expression).__name__}")  # null would mean no filter
     if not values:
         return expression
     unused = set(values)
@@ -88,46 +88,46 @@ def bind(expression: str, values: dict[str, Any]) -> str:
 
 
 class Selector(Filter):
-    """Messages for which a condition of Jakarta Messaging 3.8.1 holds (`apache.org:selector-filter:string`).
+    """A filter by a message selector of Jakarta Messaging 3.8.1 (`apache.org:selector-filter:string`).
 
         Selector("region = 'eu' AND weight > 10")
         Selector("region IN :regions AND NOT (note LIKE 'draft%')", regions=["eu", "us"])
 
-    A name in it is an application property, or one of JMSPriority, JMSTimestamp, JMSMessageID, JMSCorrelationID,
-    JMSType (the subject) and JMSDeliveryMode. Artemis, Broker-J, ActiveMQ and the embedded broker have it, and from 4.3
-    RabbitMQ's JMS queues.
+    Names are application properties, or one of JMSPriority, JMSTimestamp, JMSMessageID, JMSCorrelationID, JMSType (the
+    subject) and JMSDeliveryMode. Artemis, Broker-J, ActiveMQ, the embedded broker and, from 4.3, RabbitMQ's JMS queues
+    have it.
 
     Args:
-        expression: the condition; where values are given, `:name` in it stands for one.
-        values: by name, quoted by `selector_literal`.
+        expression: the condition. If there are values, `:name` in it stands for a value.
+        values: the values by name, quoted by `selector_literal`.
 
     Raises:
-        TypeError, ValueError: of `selector_literal`; ValueError also for a name that has no value, or the reverse.
+        TypeError, ValueError: from `selector_literal`; ValueError also for a name without a value, or the reverse.
     """
 
     __slots__ = ()
     descriptor_name: ClassVar[Symbol] = Symbol("apache.org:selector-filter:string")  # as in apache-filters.xml
     descriptor_code: ClassVar[int] = 0x0000_468C_0000_0004
-    usual_name = "jms-selector"  # as Qpid JMS names it, and RabbitMQ 4.3 wants it: rabbit_amqp_session.erl
+    usual_name = "jms-selector"  # the name in Qpid JMS, which RabbitMQ 4.3 requires: rabbit_amqp_session.erl
 
     def __init__(self, expression: str, /, **values: Any) -> None:
         super().__init__(bind(expression, values))
 
 
 class SqlFilter(Filter):
-    """Messages for which a condition of the AMQP filter expressions holds (`amqp:sql-filter`).
+    """A filter by an SQL condition of the AMQP filter expressions (`amqp:sql-filter`).
 
         SqlFilter("properties.subject LIKE 'order.%' AND region IN :regions", regions=["eu", "us"])
 
-    A name in it is an application property; `properties.` or `p.` and `header.` or `h.` come before the fields of those
-    sections, with underscores for hyphens. RabbitMQ from 4.2 has it for streams, and the embedded broker.
+    Names are application properties, or fields of a section after `properties.` or `p.`, `header.` or `h.`, with
+    underscores for hyphens. RabbitMQ from 4.2 has it for streams; so has the embedded broker.
 
     Args:
-        expression: the condition; where values are given, `:name` in it stands for one.
-        values: by name, quoted by `selector_literal`.
+        expression: the condition. If there are values, `:name` in it stands for a value.
+        values: the values by name, quoted by `selector_literal`.
 
     Raises:
-        TypeError, ValueError: of `selector_literal`; ValueError also for a name that has no value, or the reverse.
+        TypeError, ValueError: from `selector_literal`; ValueError also for a name without a value, or the reverse.
     """
 
     __slots__ = ()
@@ -135,20 +135,20 @@ class SqlFilter(Filter):
     # https://docs.oasis-open.org/amqp/filtex/v1.0/csd01/filtex-v1.0-csd01.html#_Toc67929276
     descriptor_name: ClassVar[Symbol] = Symbol("amqp:sql-filter")
     descriptor_code: ClassVar[int] = 0x120
-    usual_name = "sql-filter"  # RabbitMQ wants this name: deps/amqp10_common/include/amqp10_filter.hrl
+    usual_name = "sql-filter"  # RabbitMQ requires this name: deps/amqp10_common/include/amqp10_filter.hrl
 
     def __init__(self, expression: str, /, **values: Any) -> None:
         super().__init__(bind(expression, values))
 
 
 class EventPosition(Filter):
-    """Where in a partition of Azure Event Hubs, or of an IoT Hub, to begin reading.
+    """The position in a partition of Azure Event Hubs or IoT Hub at which to begin reading.
 
-    Made by one of its five methods; with `inclusive` the event at that very place comes too.
+    Create it by one of its five methods. With `inclusive`, reading begins at the event itself, not after it.
     """
 
-    # What Azure's own clients send: event_position_selector in azure-sdk-for-python, sdk/eventhub/azure-eventhub/azure/
-    # eventhub/_utils.py. They have another number for it: azeventhubs 0.20.0 (docs.rs), src/amqp/amqp_filter.rs.
+    # As Azure's clients send it: event_position_selector in azure-sdk-for-python, sdk/eventhub/azure-eventhub/azure/
+    # eventhub/_utils.py. Their number differs from a selector's: azeventhubs 0.20.0 (docs.rs), src/amqp/amqp_filter.rs.
     __slots__ = ()
     descriptor_name: ClassVar[Symbol] = Selector.descriptor_name
     descriptor_code: ClassVar[int] = 0x0000_0013_7000_000A
@@ -156,7 +156,7 @@ class EventPosition(Filter):
 
     @classmethod
     def first(cls) -> Self:
-        """Begin with the oldest event that is kept."""
+        """Begin with the oldest retained event."""
         return cls._at("offset", "-1")
 
     @classmethod
@@ -166,10 +166,10 @@ class EventPosition(Filter):
 
     @classmethod
     def offset(cls, offset: str, *, inclusive: bool = False) -> Self:
-        """Begin after the event whose annotation `x-opt-offset` is this offset.
+        """Begin after the event whose annotation `x-opt-offset` equals `offset`.
 
         Raises:
-            TypeError: it is neither str nor int.
+            TypeError: `offset` is neither str nor int.
         """
         if not isinstance(offset, str | int):
             raise TypeError(
@@ -179,11 +179,11 @@ class EventPosition(Filter):
 
     @classmethod
     def sequence_number(cls, number: int, *, inclusive: bool = False) -> Self:
-        """Begin after the event whose annotation `x-opt-sequence-number` is this number; -1: with the oldest event.
+        """Begin after the event whose annotation `x-opt-sequence-number` equals `number`; -1 for the oldest event.
 
         Raises:
-            TypeError: it is no int.
-            ValueError: it is less than -1.
+            TypeError: `number` is not an int.
+            ValueError: `number` is less than -1.
         """
         if not isinstance(number, int):
             raise TypeError(f"number must be an int, such as event.sequence_number, not {number!r}")
@@ -195,11 +195,11 @@ class EventPosition(Filter):
 
     @classmethod
     def enqueued_time(cls, moment: datetime, *, inclusive: bool = False) -> Self:
-        """Begin after this moment by the service's clock, to the millisecond.
+        """Begin after `moment` by the service's clock, to the millisecond.
 
         Raises:
-            TypeError: it is no datetime.
-            ValueError: the datetime is naive.
+            TypeError: `moment` is not a datetime.
+            ValueError: `moment` is naive.
         """
         if not isinstance(moment, datetime):
             raise TypeError(f"moment must be a datetime with a time zone, such as datetime.now(UTC), not {moment!r}")

@@ -1,7 +1,7 @@
-"""RabbitMQ's filters for streams: where to begin, and which chunks of the log may be skipped.
+"""RabbitMQ's filters for streams: where to begin, and which chunks of the log to skip.
 
-https://www.rabbitmq.com/docs/stream-filtering; what each takes is in parse_filters of rabbitmq/rabbitmq-server:deps/
-rabbit/src/rabbit_amqp_session.erl. They have no numeric descriptor.
+See https://www.rabbitmq.com/docs/stream-filtering, and for the accepted values parse_filters in
+rabbitmq/rabbitmq-server:deps/rabbit/src/rabbit_amqp_session.erl. These filters have no numeric descriptor.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _INTERVAL: Final = re.compile(r"\d+[YMDhms]")
 
 
 class StreamOffset(Filter):
-    """Where in a stream to begin (`rabbitmq:stream-offset-spec`); without it, a receiver gets what comes from now on.
+    """The position in a stream at which to begin (`rabbitmq:stream-offset-spec`); without it, at the next message.
 
     Args:
-        where: "first" message that is kept; the "last" chunk; the "next" message to come; an offset (int), as the
-            annotation `x-stream-offset` of a message says it; an aware datetime; or how long ago: a timedelta, or a
-            string of a number and Y, M, D, h, m or s, such as "10m" for ten minutes. A moment is taken to the second,
-            and rounded down to the beginning of a chunk, so that older messages can come first.
+        where: the "first" retained message; the "last" chunk; the "next" message to arrive; an offset (int), the
+            annotation `x-stream-offset` of a message; an aware datetime; or an age: a timedelta, or a number with Y, M,
+            D, h, m or s, such as "10m" for ten minutes. The broker rounds a time down to the second and to the
+            beginning of a chunk, so older messages may come first.
 
     Raises:
-        ValueError: another word, a negative offset or time, a naive datetime.
+        ValueError: another word, a negative offset or age, or a naive datetime.
         TypeError: a value of another type.
     """
 
@@ -59,14 +59,14 @@ class StreamOffset(Filter):
 
 
 class StreamFilter(Filter):
-    """Messages that were published with one of these filter values (`rabbitmq:stream-filter`).
+    """A filter for messages published with one of `values` (`rabbitmq:stream-filter`).
 
-    A publisher says its value in the message annotation `x-stream-filter-value`. The broker skips whole chunks by a
-    Bloom filter: messages with other values can still come, and the receiver has to look.
+    A publisher sets its value in the message annotation `x-stream-filter-value`. The broker skips whole chunks by a
+    Bloom filter, so messages with other values may still arrive, and the receiver must check.
 
     Raises:
-        ValueError: no value.
-        TypeError: one that is no string: several are several arguments.
+        ValueError: no value is given.
+        TypeError: a value is not a string. Pass several values as several arguments.
     """
 
     __slots__ = ()
@@ -83,7 +83,7 @@ class StreamFilter(Filter):
 
 
 class StreamMatchUnfiltered(Filter):
-    """Beside a `StreamFilter`: messages without any filter value too (`rabbitmq:stream-match-unfiltered`)."""
+    """Added to a `StreamFilter`: also pass messages without a filter value (`rabbitmq:stream-match-unfiltered`)."""
 
     __slots__ = ()
     descriptor_name: ClassVar[Symbol] = Symbol("rabbitmq:stream-match-unfiltered")
@@ -97,5 +97,5 @@ _KINDS: Final = frozenset(each.descriptor_name for each in (StreamOffset, Stream
 
 
 def only_for_streams(filters: Mapping[Any, Any]) -> bool:
-    """Return whether all of these filters are of the kinds above."""
+    """Return whether `filters` are all of the kinds above."""
     return all(isinstance(each, Described) and each.descriptor in _KINDS for each in filters.values())
