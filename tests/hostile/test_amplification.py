@@ -40,6 +40,8 @@ from amqp10.messaging import ACCEPTED, Data, Message
 from amqp10.sasl import Authenticator
 from amqp10.types import decode
 
+from ..kit.steps import steps
+
 OCTET = 80
 """Octets of memory that an octet of input may cost at most."""
 START = 40_000
@@ -332,25 +334,6 @@ def test_messages_in_part_of_0_9_1(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # Paths that were quadratic: steps are counted
-
-
-def steps(act: Callable[[], Any]) -> int:
-    """How many instructions of the interpreter it takes."""
-    counted = 0
-
-    def trace(frame: Any, event: str, argument: Any) -> Any:
-        nonlocal counted
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        counted += event == "opcode"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        act()
-    finally:
-        sys.settrace(before)
-    return counted
 
 
 def test_acks_of_many_in_0_9_1() -> None:

@@ -59,7 +59,10 @@ class Emulator:
 
     def administration(self, policy: str = "both", key: str = KEY) -> ServiceBusAdministrationClient:
         text = f"Endpoint={self._url};SharedAccessKeyName={policy};SharedAccessKey={key}"
-        return ServiceBusAdministrationClient.from_connection_string(text, connection_verify=self._ca, retry_total=0)
+        # Reading the environment in a thread fails by chance: pytest changes it for each test.
+        return ServiceBusAdministrationClient.from_connection_string(
+            text, connection_verify=self._ca, retry_total=0, use_env_settings=False
+        )
 
 
 Behavior = Callable[[ServiceBusAdministrationClient, Emulator], None]

@@ -16,6 +16,8 @@ import pytest
 
 from amqp10.sync import Connection, _loop
 
+from ..kit.steps import trace_instructions
+
 
 class Interrupt:
     """Raises KeyboardInterrupt in this thread at the instruction of that number, of those a call runs."""
@@ -38,7 +40,7 @@ class Interrupt:
 def interrupted(call: Callable[[], object], at: int) -> bool:
     """Whether a call was interrupted, in place of coming to its end before that instruction."""
     before = sys.gettrace()
-    sys.settrace(Interrupt(at))
+    trace_instructions(Interrupt(at))
     try:
         call()
     except KeyboardInterrupt:

@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-import sys
-from types import FrameType
-from typing import Any
-
 from amqp10.engine import LinkTerms
 from amqp10.messaging import Source, Target
 from amqp10.testing import EnginePair
 
+from ...kit.steps import steps
+
 
 def instructions(pair: EnginePair, name: str) -> int:
     """Attach and detach one link; how many instructions of the interpreter that takes, on both sides."""
-    count = 0
 
-    def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        nonlocal count
-        frame.f_trace_opcodes = True
-        count += event == "opcode"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
+    def attach_and_detach() -> None:
         sender, receiver = pair.attach(terms=LinkTerms(name, Source("q"), Target("q")))
         receiver.detach()
         pair.run()
         sender.detach()
         pair.run()
-    finally:
-        sys.settrace(before)
-    return count
+
+    return steps(attach_and_detach)
 
 
 def test_attaching_costs_the_same() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import tracemalloc
 from collections import Counter
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -18,6 +16,7 @@ from amqp10.dialects.v0_9.wire.variant import V0_9_1
 from amqp10.engine import Engine, LinkEnded, OutcomesReceived, PostsAccepted, SenderLink
 from amqp10.messaging import ACCEPTED, Accepted, Message
 
+from ....kit.steps import Steps
 from .._peer import channel_of
 from .test_answers import CAN, opened, publishing
 
@@ -193,30 +192,6 @@ def test_one_that_was_stuck() -> None:
         publisher.found()
     assert publisher.told == {("waiter 0", Accepted): 8001}
     assert not publisher.link.unsettled
-
-
-class Steps:
-    """Counts instructions of the interpreter, and calls of what is built in, as benchmarks/budget.py does."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __enter__(self) -> None:
-        self._before = sys.gettrace(), sys.getprofile()
-        sys.setprofile(self._profile)
-        sys.settrace(self._trace)
-
-    def __exit__(self, *_: object) -> None:
-        sys.settrace(self._before[0])
-        sys.setprofile(self._before[1])
-
-    def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        self.count += event == "opcode"
-        return self._trace
-
-    def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
-        self.count += event == "c_call"
 
 
 def steps_a_message(
