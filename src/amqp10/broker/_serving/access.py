@@ -1,4 +1,4 @@
-"""Who may come in: users, anonymous, client certificates; and where the broker may listen for them."""
+"""Who may connect: users, anonymous peers, client certificates; and on which hosts the broker may listen for them."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from .._tokens.rules import TokenRules
 from .._users.users import Authorize, Rights, User, rights_of
 
 _NO_HOST: Final = re.compile(r"[/@\s]|^[^:]*:[^:]*$")
-"""What a URL has, a path, or a port behind a colon; addresses of IPv6 have two colons at least."""
+"""Marks of a URL: a path, or a port after the only colon; IPv6 addresses have at least two colons."""
 _LOGIN: Final = re.compile(r"[^/]*@")
 
 
 @dataclass(slots=True)
 class Access:
-    """The rules of one broker. Its users may be replaced.
+    """The access rules of a broker, whose users may be replaced.
 
     Attributes:
-        users: name -> password, its keys, or a `User`; None: nobody has a name, and an empty mapping: nobody may come
-            in.
-        anonymous: ANONYMOUS is offered, and the bare AMQP header without SASL is answered. None: where there are
-            neither users nor client certificates, and then on loopback only.
-        external: client certificates that TLS has verified name their users (EXTERNAL).
-        allow_insecure: PLAIN is offered on a transport that shows the password, too.
-        authorize: decides what peers may do; None: the users' permissions do.
-        iterations: of the SCRAM keys that are derived of passwords.
-        tokens: which tokens count; peers without a name may come in then, and may do what theirs allow. None: none do.
+        users: name -> password, its keys, or a `User`. None: peers have no names; an empty mapping: nobody can log in.
+        anonymous: whether ANONYMOUS is offered, and the AMQP header answered without SASL. None: only on loopback, and
+            only without users and client certificates.
+        external: whether client certificates that TLS verified name their users (EXTERNAL).
+        allow_insecure: whether PLAIN is offered even on a transport that shows the password.
+        authorize: decides what peers may do; None: the permissions of users decide.
+        iterations: those of SCRAM keys that are derived from passwords.
+        tokens: the rules for tokens. With them peers without a name may connect, and may do what their tokens allow.
+            None: no token is valid.
     """
 
     users: Mapping[str, str | StoredKeys | User] | None = field(default=None, repr=False)
@@ -42,7 +42,7 @@ class Access:
     tokens: TokenRules | None = None
 
     def authenticator(self) -> Authenticator:
-        """Make the server side of SASL by these rules."""
+        """Return the server's side of SASL by these rules."""
         passwords = {
             name: user.password if isinstance(user, User) else user for name, user in (self.users or {}).items()
         }
@@ -61,22 +61,22 @@ class Access:
 
     @property
     def names(self) -> bool:
-        """Whether peers come in by names."""
+        """Whether peers connect with names."""
         return self.users is not None or self.external or self.tokens is not None
 
     @property
     def anonymous_allowed(self) -> bool:
-        """Whether peers without a name may come in."""
+        """Whether peers without a name may connect."""
         if self.anonymous is not None:
             return self.anonymous
         return self.tokens is not None or not self.names
 
     def check_host(self, host: str) -> None:
-        """Refuse to open a door to everyone that nobody asked for, and what is no host.
+        """Check the host to listen on.
 
         Raises:
-            ValueError: it is a URL, a path or has a port; or ANONYMOUS would be allowed beyond loopback only because
-                nothing else was said.
+            ValueError: `host` is a URL or a path or has a port; or it is not loopback, and everybody could connect
+                although nobody asked for that.
         """
         if _NO_HOST.search(host):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""One task a peer: negotiate a dialect, make its engine, and pump until the connection is over."""
+"""One task for each peer: negotiate a dialect, make its engine, and pump until the connection ends."""
 
 from __future__ import annotations
 
@@ -34,28 +34,28 @@ _log = logging.getLogger("amqp10.broker")
 
 
 MOST_OUTPUT = 16_777_216
-"""Bytes, beyond one message, that may wait for a peer that does not read before it is cut off."""
+"""Bytes, besides one message, that may wait for a peer that does not read before it is cut off."""
 
 
 IN_MEMORY = StreamFacts(secure=True, peer="this process")
-"""What is known of a connection in memory, the application's own."""
+"""The facts of a connection in memory, which the application itself makes."""
 
 
 _SHARE_OF_USER = 0.9
-"""How much of all connections one user may have, where nothing else was said."""
+"""The part of all connections that one user may have by default."""
 
 
 MOST_NAME = 80
-"""Characters of a name in the log that a peer claimed to have."""
+"""The most characters in the log of a name that a peer claimed."""
 
 
 class ConnectionManager:
-    """Serves peers, and knows those that are there.
+    """Serves peers, and knows the open connections.
 
     Attributes:
         handshakes: the connections that have not opened yet.
         max_output: bytes that may wait for one peer.
-        refused_logins: how many there were.
+        refused_logins: the number of refused logins.
     """
 
     def __init__(
@@ -76,8 +76,8 @@ class ConnectionManager:
         self._max_connections = max_connections
         self.refused_logins = 0
         self._most_sockets = most_sockets() if max_connections is None else None
-        self._sockets = 0  # of the connections that are there, those that are not in memory
-        self._of_users: Counter[str | None] = Counter()  # the same, by user
+        self._sockets = 0  # open connections that have a socket
+        self._of_users: Counter[str | None] = Counter()  # those of each user
         self._most_of_user = limits.connections_by_user
         most = max_connections if max_connections is not None else self._most_sockets
         if self._most_of_user is None and most is not None:
@@ -90,19 +90,19 @@ class ConnectionManager:
 
     @property
     def opened(self) -> int:
-        """How many peers have opened and are not over."""
+        """The number of open connections."""
         return len(self._visits)
 
     async def serve(
         self, stream: ByteStream, facts: StreamFacts, scope: anyio.CancelScope, received: bytes = b""
     ) -> None:
-        """Serve one peer to its end; the stream is closed then.
+        """Serve one peer to its end, and close the stream.
 
-        A fault of ours in it is logged and costs this connection, not the broker.
+        An exception is a fault of the broker; it is logged, and ends only this connection.
 
         Args:
             scope: the scope that this runs in; its deadline is lifted when the peer is admitted.
-            received: what was read of the stream already.
+            received: what was already read from the stream.
 
         Cancelling: the peer's links end, the stream is closed.
         """
@@ -120,14 +120,14 @@ class ConnectionManager:
                 shown = traced(stream, negotiation.dialect.tracer, f"broker {facts.peer}", negotiation.received)
                 await Connection(self, shown, engine, facts, scope, login, tokens).run()
         except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
-            pass  # it went before it had said what it wants
+            pass  # the peer left before its protocol was known
         except Exception:
             _log.exception("serving %s failed", facts.peer)
         finally:
             await anyio.aclose_forcefully(stream)
 
     async def _negotiate(self, stream: ByteStream, received: bytes) -> Negotiation:
-        """Read until the peer's protocol is known, and refuse it if it is not offered (§2.2)."""
+        """Read until the protocol of the peer is known; refuse it if it is not offered (§2.2)."""
         negotiation = Negotiation(self._dialects)
         while not negotiation.receive_data(received or await stream.receive()):
             received = b""
@@ -139,7 +139,7 @@ class ConnectionManager:
     def _make_engine(
         self, dialect: Dialect, received: bytes, facts: StreamFacts, login: Login, tokens: PeerTokens | None
     ) -> Engine:
-        """Make the engine of a new peer, which has read the peer's bytes so far."""
+        """Return the engine of a new peer, which has read the bytes received so far."""
 
         def failed(mechanism: str, claimed: str | None, reason: str | None) -> None:
             name = "without a name" if claimed is None else f"as {claimed[:MOST_NAME]!a}"
@@ -164,11 +164,11 @@ class ConnectionManager:
         return engine
 
     def make_peer(self, engine: Engine, carrier: PeerTransport, tokens: PeerTokens | None) -> PeerConnection:
-        """Make the broker's view of a connection."""
+        """Return the broker's view of a connection."""
         return PeerConnection(engine, self._router, self._terms, carrier, tokens)
 
     def admit(self, visit: Connection, remote: ConnectionTerms | None) -> Error | None:
-        """Admit a peer that has opened; return why it is refused, or None."""
+        """Admit a peer that has opened; return the error that refuses it, or None."""
         if visit.store is not None and visit.store.failure is not None:
             return _no_resources(f"the store takes no changes: {visit.store.failure}")
         refusal = self._refusal(remote)
@@ -189,7 +189,7 @@ class ConnectionManager:
         return full if self._closing else None
 
     def _refusal(self, remote: ConnectionTerms | None) -> Error | None:
-        """Return what is wrong with what the peer said of itself; None if nothing is."""
+        """Return the error in the terms that a peer opened with, or None."""
         if remote is None:
             return None
         try:
@@ -197,7 +197,8 @@ class ConnectionManager:
         except Refused as error:
             return error.error
         least, asked = self._limits.idle_timeout, remote.idle_timeout
-        if asked is not None and asked < least:  # §2.4.5: close, if a peer asks for what is too short
+        # §2.4.5: close if the peer asks for a shorter idle time-out than supported
+        if asked is not None and asked < least:
             reason = f"an idle-time-out of {asked * 1000:g} ms, and {least * 1000:g} ms is the least"
             return Error(Symbol("amqp:not-allowed"), reason)
         return None
@@ -208,10 +209,10 @@ class ConnectionManager:
             attempt("telling a connection whether messages are taken", visit.blocked_or_not)
 
     def replace_users(self, authenticator: Authenticator, goes_on: Callable[[str | None], bool]) -> int:
-        """Let peers log in by other rules from now on; return how many connections are closed.
+        """Authenticate new connections by `authenticator` from now on; return how many connections are closed.
 
         Args:
-            goes_on: returns whether the connections of a user go on.
+            goes_on: returns whether the connections of a user may stay.
         """
         self._authenticator = authenticator
         over = [visit for visit in self._visits if not visit.in_memory and not goes_on(visit.user)]
@@ -223,7 +224,7 @@ class ConnectionManager:
         return len(over)
 
     def remove(self, visit: Connection) -> None:
-        """Remove a connection that is over."""
+        """Remove a connection that ended."""
         if visit in self._visits:
             del self._visits[visit]
             if not visit.in_memory:
@@ -235,7 +236,7 @@ class ConnectionManager:
             self._quiet.set()
 
     def cut(self, store: Journal) -> None:
-        """Cut off all connections to what has that store: what was to be written is not."""
+        """Cut all connections to a virtual host whose store failed: what they wait for was not written."""
         for visit in list(self._visits):
             if visit.store is store:
                 visit.cut()
@@ -254,15 +255,15 @@ class ConnectionManager:
 
 
 class Connection(PeerTransport):
-    """One connection from its engine's start to its end: the pump, and the peer that the pump's events are for.
+    """One connection from the start of its engine to its end: the pump, and the peer that handles the pump's events.
 
     Args:
-        scope: cancelling it cuts the connection off; its deadline is lifted when the peer is admitted.
-        login: what delays the answer to its login.
-        tokens: those that the peer has shown; None where none count.
+        scope: cancelling it cuts the connection; its deadline is lifted when the peer is admitted.
+        login: delays the answer to the peer's login.
+        tokens: the tokens that the peer has put; None: no token is valid.
 
     Attributes:
-        in_memory: it has no socket, and so no file descriptor.
+        in_memory: whether the connection has no socket, and so no file descriptor.
     """
 
     def __init__(
@@ -290,7 +291,7 @@ class Connection(PeerTransport):
         keep_from_children(self, stream)
 
     async def run(self) -> None:
-        """Serve until the connection is over.
+        """Serve until the connection ends.
 
         Cancelling: the peer's links end, the stream is closed.
         """
@@ -306,12 +307,12 @@ class Connection(PeerTransport):
 
     @property
     def user(self) -> str | None:
-        """Who logged in; None for nobody in particular."""
+        """The user who logged in; None: the peer has no name."""
         return self._engine.identity
 
     @property
     def store(self) -> Journal | None:
-        """Where the peer's virtual host keeps what is durable; None for nowhere."""
+        """The store of the peer's virtual host; None: it has none."""
         return self._peer.store
 
     def _handle(self, events: list[Event]) -> None:
@@ -326,7 +327,7 @@ class Connection(PeerTransport):
             fields = {"peer": str(self._facts.peer), "error": type(last.error).__name__}
             notice("connection_lost", logging.INFO, text, **fields)
         if self._engine.output_size > self._door.max_output:
-            # Messages wait in queues while the output is full, so this is answers that nobody reads.
+            # Messages wait in queues while the output is full, so this output is answers to requests.
             _log.warning("%s asks and does not read; cut off", self._facts.peer)
             self._scope.cancel()
 
@@ -348,12 +349,12 @@ class Connection(PeerTransport):
 
     async def _before_write(self) -> None:
         await self._login.answer(self._scope)
-        # What a peer is told before it is in says nothing of what the store keeps.
+        # What a peer is told before it is admitted does not depend on the store.
         if self._admitted and (store := self.store) is not None:
             await store.wait_durable()
 
     async def _watch_tokens(self, tokens: PeerTokens) -> None:
-        """Let the peer's tokens end in time, and have links go with them, or the connection."""
+        """Expire the peer's tokens in time, with the links or the connection that they allow."""
         while True:
             changed = anyio.Event()
             tokens.changed = changed.set
@@ -385,7 +386,7 @@ class Connection(PeerTransport):
             self._peer.blocked_or_not()
 
     def cut(self) -> None:
-        """End the connection without another word."""
+        """End the connection without a close."""
         self._scope.cancel()
 
     def close(self, error: Error) -> None:
@@ -395,7 +396,7 @@ class Connection(PeerTransport):
 
 
 def _is_fault(error: AmqpError | None) -> bool:
-    """Return whether a connection did not end in order."""
+    """Return whether the error is a fault, and not an orderly close."""
     return error is not None and not (isinstance(error, ConnectionClosed) and error.condition is None)
 
 

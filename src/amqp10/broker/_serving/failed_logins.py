@@ -1,8 +1,8 @@
-"""Logins that failed: whoever guesses passwords has to wait, and hardly anybody else does.
+"""Failed logins: a peer that guesses passwords has to wait, while hardly anybody else does.
 
-Failures count by address and claimed name together: others behind the same address log in as
-ever. A right guess is answered as late as a wrong one, and so is a stranger's, so that the time tells nothing. Who
-tries one name after the other is slowed down by address, when many have failed there.
+Failures count by address and claimed name together, so that others behind the same address are not delayed. A right
+guess is answered as late as a wrong one, and so is an unknown name, so that the time reveals nothing. A peer that tries
+many names is slowed down by its address.
 """
 
 from __future__ import annotations
@@ -19,42 +19,42 @@ FREE: Final = 5
 """Failures of one name from one address after which its logins from there are answered later."""
 
 FREE_OF_ADDRESS: Final = 100
-"""Failures of whatever names after which all of an address wait before they are served."""
+"""Failures of any names after which new connections from an address wait."""
 
 SHORTEST: Final = 0.1
-"""Seconds that are waited after the next failure; doubled with each further one."""
+"""Seconds to wait after the first failure beyond these; doubled with each further one."""
 
 LONGEST: Final = 4.0
-"""Seconds that are waited at most: less than what a connection that is over has for its last words."""
+"""The most seconds to wait: less than a closing connection has for its last frames."""
 
 FORGOTTEN: Final = 300.0
-"""Seconds without a failure after which it is forgotten."""
+"""Seconds without a failure after which earlier ones are forgotten."""
 
 MOST: Final = 10_000
-"""Addresses that are remembered, and names with theirs; beyond that the one that failed the longest ago goes."""
+"""The most keys that are remembered; beyond that the one with the oldest failure is dropped."""
 
 MOST_NAME: Final = 256
-"""Characters of a claimed name that are remembered."""
+"""The most characters of a claimed name that are remembered."""
 
 
 class Failures:
-    """Failures by some key.
+    """Counts failures by a key.
 
     Args:
-        clock: seconds.
-        free: how many there may be before the waiting begins.
+        clock: returns the time in seconds.
+        free: failures before waiting begins.
     """
 
     def __init__(self, clock: Callable[[], float], free: int) -> None:
         self._clock = clock
         self._free = free
-        self._last: dict[Hashable, tuple[int, float]] = {}  # how many, and when the last was; oldest first
+        self._last: dict[Hashable, tuple[int, float]] = {}  # how many, and when the last one was; oldest first
 
     def __len__(self) -> int:
         return len(self._last)
 
     def add(self, key: Hashable) -> None:
-        """Count one more."""
+        """Count one more failure."""
         count = self._count(key)
         self._last.pop(key, None)
         if len(self._last) >= MOST:
@@ -62,7 +62,7 @@ class Failures:
         self._last[key] = count + 1, self._clock()
 
     def wait(self, key: Hashable) -> float:
-        """Return how many seconds are to be waited."""
+        """Return the seconds to wait."""
         count = self._count(key) - self._free
         return min(LONGEST, SHORTEST * 2.0 ** min(count - 1, 16)) if count > 0 else 0.0
 
@@ -72,10 +72,10 @@ class Failures:
 
 
 class FailedLogins:
-    """All that failed, by address and by name. The addresses of one IPv6 network (/64) count as one: a peer has all.
+    """All failed logins, by address and by name. An IPv6 network (/64) counts as one address, as a peer has it all.
 
     Args:
-        clock: seconds.
+        clock: returns the time in seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -83,11 +83,11 @@ class FailedLogins:
         self.by_name = Failures(clock, FREE)
 
     def failed(self, peer: str, name: str | None) -> None:
-        """Record that a login from there failed.
+        """Record a failed login.
 
         Args:
-            peer: "HOST:PORT", or no address at all.
-            name: who it claimed to be; None: nobody.
+            peer: "HOST:PORT", or any other text for a peer without an address.
+            name: the name that it claimed; None: it claimed none.
         """
         address = _address(peer)
         if address is not None:
@@ -96,18 +96,18 @@ class FailedLogins:
                 self.by_name.add((address, _form(name)))
 
     def wait(self, peer: str) -> float:
-        """Return how many seconds a new connection from there waits before it is served."""
+        """Return the seconds that a new connection from `peer` waits before it is served."""
         address = _address(peer)
         return 0.0 if address is None else self.by_address.wait(address)
 
     def wait_as(self, peer: str, name: str | None) -> float:
-        """Return how many seconds later a login from there by that name is answered, however it ends."""
+        """Return the seconds by which a login from `peer` as `name` is answered later, whatever its outcome."""
         address = _address(peer)
         return 0.0 if address is None or name is None else self.by_name.wait((address, _form(name)))
 
 
 class Login:
-    """The login of one connection: when its outcome may be told.
+    """The login of one connection, and when its outcome may be told.
 
     Args:
         peer: see `FailedLogins.failed`.
@@ -124,11 +124,11 @@ class Login:
         self._logins.failed(self._peer, name)
 
     def succeeded(self, name: str | None) -> None:
-        """Note a login that succeeded, which is answered as late as a failed one."""
+        """Record a successful login, which is answered as late as a failed one."""
         self._wait = self._logins.wait_as(self._peer, name)
 
     async def answer(self, scope: anyio.CancelScope) -> None:
-        """Wait until it may be told how it ended; the deadline of the scope is later by that.
+        """Wait until the outcome may be told; the deadline of `scope` moves by the same time.
 
         Cancelling: the waiting ends.
         """
@@ -139,16 +139,16 @@ class Login:
 
 
 def _form(name: str) -> str:
-    """Return what all spellings of one user's name have in common."""
+    """Return the form that all spellings of one user's name share."""
     try:
         name = prepare(name)
     except ValueError:
-        pass  # nobody's name
+        pass  # no user has such a name
     return name[:MOST_NAME]
 
 
 def _address(peer: str) -> str | None:
-    """Return what counts as one address; None for other ends, such as a Unix socket."""
+    """Return the part of an address that failures count by; None: the peer has no address, as on a Unix socket."""
     host = peer.rpartition(":")[0].strip("[]").partition("%")[0]
     try:
         address = ip_address(host)

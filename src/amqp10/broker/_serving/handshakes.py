@@ -1,8 +1,8 @@
-"""Connections that have not opened yet: a stranger who makes many of them keeps nobody out.
+"""Connections that have not opened yet: a stranger who makes many of them cannot keep others out.
 
-Whoever comes is taken, and somebody else cut off for it where there are too many: the oldest of the address that has
-the most. Waiting for room would let a stranger hold all places for as long as a handshake may take; refusing at random
-would hit peers that come once as hard as those that come always.
+A new connection is always taken. If there are too many, the oldest of the address with the most is cut off for it.
+Otherwise a stranger could hold all places as long as a handshake may take. Refusing at random would hit a peer that
+connects once as hard as one that connects all the time.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ LOCAL: Final = "a local socket"
 
 
 class Handshakes:
-    """Those of one broker.
+    """All connections of a broker that have not opened yet.
 
     Args:
-        most: how many there may be.
-        most_by_address: how many of them may be of one address.
+        most: the most connections in all.
+        most_by_address: the most connections from one address.
     """
 
     def __init__(self, most: int, most_by_address: int) -> None:
         self._most = most
         self._most_by_address = most_by_address
-        self._by_address: dict[str, dict[anyio.CancelScope, None]] = {}  # each in order of coming
+        self._by_address: dict[str, dict[anyio.CancelScope, None]] = {}  # each oldest first
         self._addresses: dict[anyio.CancelScope, str] = {}
         self._warned = False
 
@@ -36,7 +36,7 @@ class Handshakes:
         return len(self._addresses)
 
     def begin(self, scope: anyio.CancelScope, address: str) -> None:
-        """Count a connection that was accepted, and cut another off if there are too many.
+        """Count an accepted connection; cut another one off if there are too many.
 
         Args:
             scope: cancelling it cuts the connection off.
@@ -49,7 +49,7 @@ class Handshakes:
         self._addresses[scope] = address
 
     def end(self, scope: anyio.CancelScope) -> None:
-        """Count a connection no more: it has opened, or is over. Does nothing for one that is not counted."""
+        """Stop counting a connection that has opened or ended; ignore one that is not counted."""
         address = self._addresses.pop(scope, None)
         if address is None:
             return
@@ -61,7 +61,7 @@ class Handshakes:
             self._warned = False
 
     def cut_some_off(self) -> None:
-        """Cut a quarter of them off, for the file descriptors that they have are wanted."""
+        """Cut a quarter of the connections off, because their file descriptors are needed."""
         for _ in range((len(self) + 3) // 4):
             self._cut_off(self._busiest())
 
@@ -83,23 +83,22 @@ class Handshakes:
 
 
 def most_handshakes(asked: int) -> int:
-    """Return as many as asked for, but half of the file descriptors that the process may have at most."""
+    """Return `asked`, but at most half of the file descriptors that the process may have."""
     descriptors = _descriptors()
     return asked if descriptors is None else max(1, min(asked, descriptors // 2))
 
 
 def most_sockets() -> int | None:
-    """Return how many connections may be open, so that a tenth of the process's file descriptors is left.
+    """Return the most open connections that leave a tenth of the process's file descriptors free; None: no limit.
 
-    That tenth is for files, for what else the process does, and for those who have not opened yet. None: on this
-    system a process may have any number.
+    That tenth is for files, for the rest of the program, and for connections that have not opened yet.
     """
     descriptors = _descriptors()
     return None if descriptors is None else max(1, descriptors - (descriptors + 9) // 10)
 
 
 def _descriptors() -> int | None:
-    """Return how many file descriptors this process may have; None for any number."""
+    """Return how many file descriptors this process may have; None: no limit."""
     try:
         import resource
     except ImportError:  # not on Windows, which has no such limit

@@ -1,4 +1,4 @@
-"""Where peers come in: the broker's listeners, and TLS and WebSockets on the way to its door."""
+"""The broker's listeners, with TLS and WebSockets."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from .handshakes import LOCAL
 _log = logging.getLogger("amqp10.broker")
 
 ACCEPT_PAUSE = 0.1
-"""Seconds before accepting is tried again after it failed."""
+"""Seconds until accepting is tried again after an error."""
 
 
 class Listeners:
-    """The places where a broker listens.
+    """The listeners of a broker.
 
     Args:
-        door: serves the streams that come in.
-        host, port: of TCP; host None for none.
-        path: of a Unix socket; None for none.
-        tls: TCP is TLS then.
-        end_point: what the certificate of `tls` is to SCRAM-PLUS; None: it is not offered.
-        certificate_name: the part of a client's certificate that names it.
-        origins: WebSockets are answered, those of web pages from here; None: no WebSockets.
+        door: serves the accepted streams.
+        host, port: where to listen on TCP; host None: do not.
+        path: the Unix socket to listen on; None: do not.
+        tls: the context for TLS, which TCP then requires.
+        end_point: the channel binding of the certificate for SCRAM-PLUS; None: it is not offered.
+        certificate_name: the part of a client's certificate that is its name.
+        origins: origins of web pages whose WebSockets are accepted; None: no WebSockets.
         handshake_timeout: seconds that a peer has from connecting to its open.
 
     Attributes:
-        urls: where to connect to; nothing before `open`.
+        urls: where to connect to; empty before `open`.
     """
 
     def __init__(
@@ -64,10 +64,10 @@ class Listeners:
         self._handshake_timeout = handshake_timeout
         self._listeners: list[Listener[ByteStream]] = []
         self._listening: list[anyio.CancelScope] = []
-        self._failing = False  # accepting failed, and nobody came since
+        self._failing = False  # accepting failed, and no connection came since
 
     async def open(self) -> None:
-        """Listen, and take nobody yet.
+        """Listen, but accept no connections yet.
 
         Raises:
             OSError: an address cannot be listened on.
@@ -94,7 +94,7 @@ class Listeners:
         self.urls = tuple(urls)
 
     def begin(self, tasks: TaskGroup) -> None:
-        """Take who comes; whoever is served is so in `tasks`."""
+        """Accept connections, and serve them in `tasks`."""
         for listener in self._listeners:
             tasks.start_soon(self._listen_on, listener, tasks)
 
@@ -106,17 +106,17 @@ class Listeners:
                     try:
                         await listener.serve(self._take, tasks)
                     except* (OSError, anyio.BrokenResourceError) as errors:
-                        # Out of file descriptors, mostly: those who are served go on.
+                        # Mostly because file descriptors ran out; accepted connections go on.
                         if not self._failing:
                             self._failing = True
                             error = errors.exceptions[0]
-                            reason = error.__cause__ or error  # on trio the error itself says nothing
+                            reason = error.__cause__ or error  # on trio the error itself has no text
                             _log.warning("accepting a connection failed, and is tried again: %s", reason)
                         self._door.handshakes.cut_some_off()
                     await anyio.sleep(ACCEPT_PAUSE)
 
     async def _take(self, stream: ByteStream) -> None:
-        """Serve a stream that came in at a listener."""
+        """Serve an accepted stream."""
         handshakes = self._door.handshakes
         self._failing = False
         with anyio.CancelScope(deadline=anyio.current_time() + self._handshake_timeout) as scope:
@@ -129,14 +129,14 @@ class Listeners:
                 await self._door.serve(stream, facts, scope, received)
             except ConnectionLost as error:
                 _log.debug("%s", error)
-            except Exception as error:  # whatever it is, it costs this connection, not the broker
+            except Exception as error:  # any error costs only this connection
                 report("taking a connection failed", error)
                 await anyio.aclose_forcefully(stream)
             finally:
                 handshakes.end(scope)
 
     def replace_tls(self, tls: ssl.SSLContext, end_point: bytes | None) -> None:
-        """Secure those who come from now on by another context; see the class for its arguments."""
+        """Use another TLS context for new connections; see the class for the arguments."""
         self._tls, self._end_point = tls, end_point
 
     def stop(self) -> None:
@@ -145,7 +145,7 @@ class Listeners:
             scope.cancel()
 
     def remove_socket(self) -> None:
-        """Remove the socket's file."""
+        """Remove the file of the Unix socket."""
         if self._path is not None:
             with suppress(OSError):
                 os.unlink(self._path)

@@ -1,4 +1,4 @@
-"""Two ends of a byte stream within one process: a connection to the broker without a port."""
+"""A byte stream within the process: a connection to the broker without a port."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import ByteStream
 
-# Bytes on the way in one direction before a sender waits; about what a socket's buffers hold.
+# Bytes in flight in one direction before a sender waits; about what the buffers of a socket hold.
 _CAPACITY = 262_144
 
 
 class _Pipe:
-    """One direction."""
+    """One direction of a stream."""
 
     def __init__(self) -> None:
         self.chunks: deque[bytes] = deque()
         self.size = 0
-        self.ended = False  # the writer is done: what is there is the rest
+        self.ended = False  # the writer sends no more
         self.broken = False  # the reader is gone
         self._changed = anyio.Event()
 
@@ -31,7 +31,7 @@ class _Pipe:
 
 
 class MemoryStream(ByteStream):
-    """One end; `memory_streams` makes two. Bounded: a sender waits while the other end does not read."""
+    """One end of a stream; `memory_streams` makes two. A sender waits while the other end does not read."""
 
     def __init__(self, incoming: _Pipe, outgoing: _Pipe) -> None:
         self._incoming = incoming
@@ -39,13 +39,13 @@ class MemoryStream(ByteStream):
         self._closed = False
 
     async def receive(self, max_bytes: int = 65_536) -> bytes:
-        """Bytes as they come, at most `max_bytes`.
+        """Return the next bytes, at most `max_bytes`.
 
         Raises:
-            EndOfStream: the other end sent all it had.
+            EndOfStream: the other end has sent everything.
             ClosedResourceError: this end was closed.
 
-        Cancelling: nothing is taken.
+        Cancelling: no bytes are taken.
         """
         await anyio.lowlevel.checkpoint()
         pipe = self._incoming
@@ -68,13 +68,13 @@ class MemoryStream(ByteStream):
         return chunk
 
     async def send(self, item: bytes) -> None:
-        """Hand bytes over; waits while too many are on the way.
+        """Send bytes; wait while too many are in flight.
 
         Raises:
             BrokenResourceError: the other end is closed.
-            ClosedResourceError: this end is.
+            ClosedResourceError: this end is closed.
 
-        Cancelling: either nothing was handed over, or all.
+        Cancelling: all bytes were sent, or none.
         """
         await anyio.lowlevel.checkpoint()
         pipe = self._outgoing
@@ -90,16 +90,16 @@ class MemoryStream(ByteStream):
             pipe.change()
 
     async def send_eof(self) -> None:
-        """Say that no more will be sent.
+        """Announce that no more bytes will be sent.
 
-        Cancelling: it was said.
+        Cancelling: it is announced.
         """
         self._outgoing.ended = True
         self._outgoing.change()
         await anyio.lowlevel.checkpoint()
 
     async def aclose(self) -> None:
-        """Close this end, both directions.
+        """Close this end in both directions.
 
         Cancelling: it is closed.
         """

@@ -1,4 +1,4 @@
-"""One peer of the broker: its connection and sessions, as its engine tells of them. No I/O here, and no queue."""
+"""One peer of the broker: its connection and sessions, by the events of its engine. It has no I/O and no queues."""
 
 from __future__ import annotations
 
@@ -54,13 +54,11 @@ _numbers = itertools.count(1)
 class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
     """One connection, as the broker sees it.
 
-    Whoever drives the engine gives every batch of events to `handle`, and calls `resume` when output that was held up
-    (`full`) has gone.
-
-    `lost` ends what is left, when the driving ends in whatever way.
+    The driver of the engine passes every batch of events to `handle`, calls `resume` when output that was held up
+    (`full`) has been written, and `lost` when it ends for any reason.
 
     Attributes:
-        requests: what carries out what it asks for.
+        requests: carries out the peer's requests.
     """
 
     def __init__(
@@ -85,7 +83,7 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
         self._enter(router)
 
     def _enter(self, router: Router) -> None:
-        """Be a peer of that virtual host; only before any session was begun."""
+        """Enter a virtual host; only before a session has begun."""
         self._router = router
         self.open_transactions = router.transactions
         self.link_journal = router.links.journal
@@ -99,7 +97,7 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
 
     @property
     def store(self) -> Journal | None:
-        """Where its virtual host keeps what is durable; None for nowhere."""
+        """The store of its virtual host; None: it has none."""
         return self._router.store
 
     @property
@@ -112,7 +110,7 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
         return self._carrier.blocked()
 
     def handle(self, events: Iterable[Event]) -> None:
-        """Act on what happened; at the end of it all nodes concerned have had their pass."""
+        """Handle events; at the end all nodes that changed have had their pass."""
         self._router.maker = self.maker
         try:
             self.dispatch(events)
@@ -125,7 +123,7 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
         self._router.flush()
 
     def resume(self) -> None:
-        """Go on sending: the output has room again."""
+        """Continue sending, because the output has room again."""
         for consumer in self.links.consumers.values():
             consumer.credit_changed()
         self.links.pairs.ready()
@@ -144,7 +142,7 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
         self.wake()
 
     def lost(self) -> None:
-        """End the links, and give back what they held: the connection is over. A second call does nothing."""
+        """End the links and give back what they held, because the connection ended. A second call does nothing."""
         for consumer in self.links.consumers.values():
             consumer.connection_lost()
         self.links.end_all(lambda link: not link.session.suspended)
@@ -167,7 +165,7 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
     # Sessions that outlive their connection
 
     def is_on(self, carrier: PeerTransport) -> bool:
-        """Return whether the peer is on that transport; not after its sessions went on on another connection."""
+        """Return whether the peer is on that transport; not after its sessions continued on another connection."""
         return self._carrier is carrier
 
     def session_taken_over(self, session: Session) -> None:
@@ -177,13 +175,13 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
         self.wake()
 
     def _catch_up(self) -> None:
-        """Act on what the engine has to tell."""
+        """Handle the events that the engine still has."""
         self.handle(self.engine.events())
 
     def _on_session_resumed(self, event: SessionResumed) -> None:
-        """Go on with a session of an earlier connection, and with its links."""
+        """Continue a session of an earlier connection, with its links."""
         before = self._router.sessions.peer_of(event.session)
-        if before is self:  # on another channel
+        if before is self:  # resumed on another channel of this connection
             self.links.session_ready(event.session)
         if not isinstance(before, PeerConnection) or before is self:
             return
@@ -273,7 +271,7 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
         self.links.session_ready(event.session)
 
     def tokens_changed(self) -> Error | None:
-        """Let tokens end, and links with them that nothing else allows; return why to close, or None."""
+        """Expire tokens, and the links that nothing else allows; return the error to close with, or None."""
         if self.tokens is None:
             return None
         reason = self.tokens.expire()
@@ -294,7 +292,7 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
     # Transactions and requests
 
     def _on_outcomes_missed(self, event: OutcomesMissed) -> None:
-        """Fail a transaction that was to retire a delivery which is gone: it cannot be committed (§4.4.2)."""
+        """Fail a transaction whose outcomes name deliveries that are gone: it cannot be committed (§4.4.2)."""
         transaction = self.transaction(event.state.txn_id)
         if transaction is not None:
             reason = "an outcome was named in the transaction of a delivery that is not there any more"

@@ -8,30 +8,30 @@ from ...messaging import Error
 
 
 class PeerTransport(ABC):
-    """Carries a peer's bytes; this is what the peer knows of it."""
+    """Carries the bytes of a peer, as the peer sees it."""
 
     @abstractmethod
     def wake(self) -> None:
-        """Write the engine's output soon; called when another peer's doings made some. Cheap."""
+        """Write the engine's output soon; also called when another peer caused it. Cheap."""
 
     @abstractmethod
     def blocked(self) -> bool:
-        """Return whether the output is full now; asked before each message. If so, `Peer.resume` is called in time."""
+        """Return whether the output is full, so that `Peer.resume` will be called; asked before each message."""
 
     @abstractmethod
     def opened(self) -> Error | None:
-        """Admit the peer, which has opened; return why it is refused, or None."""
+        """Admit the peer, which has opened; return the error that refuses it, or None."""
 
     @abstractmethod
     def ended(self) -> None:
-        """Remove the connection, which is over; may be called twice."""
+        """Remove the connection, which has ended; may be called twice."""
 
 
 class Disconnected(PeerTransport):
-    """In the place of a connection that was lost, while its sessions are kept."""
+    """Stands in for a lost connection whose sessions are kept."""
 
     def wake(self) -> None:
-        """Do nothing: there is nobody to write to."""
+        """Do nothing, because there is no connection."""
 
     def blocked(self) -> bool:
         return True
@@ -40,4 +40,4 @@ class Disconnected(PeerTransport):
         return None
 
     def ended(self) -> None:
-        """Do nothing: the connection is gone already."""
+        """Do nothing, because the connection is gone already."""

@@ -1,1 +1,1 @@
-"""The store: what has to survive the broker, in SQLite."""
+"""The store: what must survive the broker, in SQLite."""

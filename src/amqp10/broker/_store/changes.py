@@ -1,4 +1,4 @@
-"""What of a store is different from what its file has."""
+"""The changes of a store that are not in its file yet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class StoredLink:
-    """A link in the store: what it holds, by tag: the entry of a consumer, the outcome that a producer was told."""
+    """A link in the store, with what it holds by tag: the message of a consumer, or the outcome sent to a producer."""
 
     number: int
     link: ResumableLink
@@ -28,10 +28,10 @@ class StoredLink:
 
 @dataclass(slots=True)
 class Changes:
-    """What is different from what the file has; the rows are formed when they are written.
+    """Changes that are not in the file yet; rows are formed when they are written.
 
     Attributes:
-        noted: how often, since the broker's start, something was noted that has to be waited for.
+        noted: how many changes were noted since the broker's start that peers have to wait for.
     """
 
     noted: int = 0
@@ -52,7 +52,7 @@ class Changes:
     completed: list[int] = field(default_factory=list)  # branches
     quarantined: list[QuarantineRow] = field(default_factory=list)
     unquarantined: list[int] = field(default_factory=list)
-    unrestored: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)  # rows, each with its table
+    unrestored: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)  # rows, each with the name of its table
 
     records: dict[tuple[StoredRecords, str], Callable[[], bytes] | None] = field(default_factory=dict)  # None: removed
     emptied: list[str] = field(default_factory=list)  # owners of records
@@ -64,35 +64,35 @@ class Changes:
         return any(self._by_kind())
 
     def before(self, later: Changes) -> Changes:
-        """Return these changes, which could not be written, together with later ones."""
+        """Return these changes, which could not be written, merged with later ones."""
         pairs = zip(self._by_kind(), later._by_kind(), strict=True)
         return Changes(later.noted, *(one + other if isinstance(one, list) else one | other for one, other in pairs))
 
 
 class ChangeRecorder(ABC):
-    """Collects what changed until it is written.
+    """Collects changes until they are written.
 
     Attributes:
-        changes: what the file has not got yet.
+        changes: what is not in the file yet.
     """
 
     changes: Changes
 
     @abstractmethod
     def number(self, above: int = 0) -> int:
-        """Return a number that no row has, greater than `above`."""
+        """Return a number above `above` that no row has."""
 
     @abstractmethod
     def note(self) -> None:
-        """Record that something changed that no peer may hear of before it is on the disk."""
+        """Record a change that must be on the disk before any peer is told of it."""
 
     @abstractmethod
     def wake(self) -> None:
-        """Start writing what changed."""
+        """Start writing the changes."""
 
 
 class StoredQueue(QueueJournal):
-    """Records what happens to the durable messages of one queue in the changes of a store."""
+    """Records what happens to the durable messages of one queue."""
 
     __slots__ = ("_recorder", "dropped", "number")
 
@@ -131,10 +131,10 @@ class StoredQueue(QueueJournal):
 
 
 class StoredRecords(Records):
-    """Keeps the values of one owner in the changes of a store.
+    """Records the values of one owner.
 
     Attributes:
-        dropped: all of them are void.
+        dropped: whether all of them are void.
     """
 
     __slots__ = ("_recorder", "dropped", "owner")

@@ -1,8 +1,9 @@
-"""Links that can be resumed, in the store: what a client holds is found again by the broker that comes after (§2.6.13).
+"""Resumable links in the store: the next broker finds what a client holds (§2.6.13).
 
-Of a producer's link the outcome of each durable message is kept until the sender has settled it, in the commit that
-keeps the message: a sender that asks again is told, and sends nothing twice. Of a consumer's link it is kept which
-message it holds by which tag, in a commit before the transfer is written: it is nobody else's until the link ends.
+For a producer's link, the outcome of each durable message is kept until the sender has settled it. It is written in the
+commit that stores the message, so that a sender that resumes is told it and sends nothing twice. For a consumer's link,
+the message of each tag is kept. It is committed before the transfer is written, so that nobody else gets the message
+until the link ends.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class StoredLinks(LinkJournal):
-    """Notes in a store what becomes of links whose node is kept."""
+    """Records links whose node is kept in the store."""
 
     def __init__(self, recorder: ChangeRecorder) -> None:
         self._recorder = recorder
@@ -68,10 +69,10 @@ class StoredLinks(LinkJournal):
             self._recorder.changes.ended.append(row.number)
             self._recorder.note()
 
-    # The beginning
+    # Restoring
 
     def restore(self, row: LinkRow, node: Node | None, held: dict[bytes, Any], now: float) -> ResumableLink:
-        """Restore a link as it was when the broker ended, to be given to `ResumableLinks.restore`."""
+        """Return a link as it was when the broker ended, for `ResumableLinks.restore`."""
         key = LinkKey((row.identity, row.container), row.name, "in" if row.direction == "in" else "out")
         lifetime = Lifetime(row.policy, row.timeout)  # type: ignore[arg-type]
         link = ResumableLink(key, node, lifetime)
@@ -79,7 +80,7 @@ class StoredLinks(LinkJournal):
         for tag, what in held.items():
             if isinstance(what, QueuedMessage):
                 sent = OutgoingDelivery(None, tag, what.outgoing(now), False, what.message_format)  # type: ignore[arg-type]
-                sent.past = 2  # the receiver may have had all of it
+                sent.past = 2  # the receiver may have received all of it
                 sent.waiter = what
                 link.deliveries.append(sent)
             else:
@@ -91,7 +92,7 @@ class StoredLinks(LinkJournal):
     # Rows
 
     def link_rows(self, rows: Iterable[StoredLink]) -> list[LinkRow]:
-        """Return the rows to write of these links, as they are now."""
+        """Return the current rows of these links."""
         return [
             LinkRow(
                 row.number,
@@ -111,7 +112,7 @@ class StoredLinks(LinkJournal):
     def delivery_rows(
         self, changed: Iterable[tuple[StoredLink, bytes]]
     ) -> tuple[list[DeliveryRow], list[tuple[int, bytes]]]:
-        """Return the rows to write of these deliveries, and the keys of those to remove."""
+        """Return the rows of these deliveries to write, and the keys of those to remove."""
         come, gone = [], []
         for row, tag in changed:
             what = row.held.get(tag)

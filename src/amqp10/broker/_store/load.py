@@ -1,7 +1,7 @@
-"""From the rows of a store back to queues, subscriptions and links, when the broker begins.
+"""From the rows of a store to queues, subscriptions and links, when the broker starts.
 
-Restoring is not admitting: what is in the store was taken once, and no limit is asked again. A row that cannot be
-restored keeps nobody from the others: it goes into the quarantine, with its content, and to the log.
+What is in the store was admitted once, so no limit is checked again. A row that cannot be restored is put into the
+quarantine with its content, and logged; all other rows are restored.
 """
 
 from __future__ import annotations
@@ -52,23 +52,23 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("amqp10.broker")
 
-# No connection has this number: what a filter for messages of others compares with until its subscriber is back.
+# No connection has this number: the no-local filter of a subscription compares with it until its subscriber is back.
 _NOBODY = -1
 _MOST_LOGGED: Final = 10
-"""Rows of one table that are logged one by one, if they cannot be restored; of more it is said how many."""
+"""If more rows of one table cannot be restored, only their number is logged."""
 _MOST_NUMBERS: Final = 1 << 62
-"""Rows with higher numbers leave too few for those to come."""
+"""Higher row numbers would leave too few for new rows."""
 _FAR: Final = 1e13
-"""Seconds after or before now that are as good as for ever; nobody computes well with more."""
+"""Seconds from now, in either direction, beyond which times are cut: calculating with larger ones is inexact."""
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
 def load(store: Store, router: Router, wall: Clock = time.time) -> None:
-    """Fill the router with what the store has, and keep what it has already; from now on its changes are noted.
+    """Restore the contents of a store into the router, and record the router's changes in it from now on.
 
     Raises:
-        StoreError: the file cannot be read, or has another kind of node or exchange than was declared.
+        StoreError: the file cannot be read, or has a node or exchange as another kind than was declared.
     """
     try:
         Loading(store, router, wall).run()
@@ -77,19 +77,20 @@ def load(store: Store, router: Router, wall: Clock = time.time) -> None:
 
 
 class Loading:
-    """Loads the tables in order; each needs what the ones before it hold."""
+    """Restores the tables in order; each refers to those before it."""
 
     def __init__(self, store: Store, router: Router, wall: Clock) -> None:
         self._store = store
         self._router = router
         self._wall = wall
         self._now = router.clock()
-        self._nodes: dict[int, Node] = {}  # subscriptions among them
-        self._names: dict[int, str] = {}  # of those that could not be restored
+        self._nodes: dict[int, Node] = {}  # including subscriptions
+        self._names: dict[int, str] = {}  # names of all stored nodes, also of those that could not be restored
         self._declared: dict[int, DeclarationRow] = {}
-        self._holders: set[int] = set()  # messages that a link or branch holds
-        self._held: dict[int, tuple[Queue, QueuedMessage]] = {}  # the same, where nobody has claimed them yet
-        self._interrupted: list[tuple[Queue, QueuedMessage]] = []  # whose attempt the end of the broker before ended
+        self._holders: set[int] = set()  # numbers of messages that a link or branch holds
+        self._held: dict[int, tuple[Queue, QueuedMessage]] = {}  # those that no link or branch has claimed yet
+        # messages whose delivery attempt ended with the last broker
+        self._interrupted: list[tuple[Queue, QueuedMessage]] = []
         self._quarantined = 0  # the highest number in the quarantine
         self._refused: Counter[str] = Counter()  # rows that could not be restored, by table
 
@@ -119,10 +120,10 @@ class Loading:
         self._each("messages", file.messages(), self._put)
         self._restore_links()
         self._restore_branches()
-        # Nobody holds these after all.
+        # No link or branch holds these after all.
         for queue, entry in self._held.values():
             self._end(queue, queue.lost, entry)
-        # Some become dead letters, which go behind what was in their queue before.
+        # Some become dead letters, which go behind the messages already in their queue.
         for queue, entry in self._interrupted:
             self._end(queue, queue.end_exhausted, entry)
         router.subscriptions.restore()
@@ -131,7 +132,7 @@ class Loading:
                 _log.error("%s: %d rows of %s in all could not be restored", store.path, count, table)
 
     def _each(self, table: str, rows: Iterable[Row], restore: Callable[[Row], object]) -> None:
-        """Restore the rows of a table; those that cannot be are set aside."""
+        """Restore the rows of a table; set aside those that cannot be restored."""
         for row in rows:
             try:
                 check_row(row)
@@ -142,7 +143,7 @@ class Loading:
                 self._set_aside(table, row, error)
 
     def _end(self, queue: Queue, end: Callable[[QueuedMessage], None], entry: QueuedMessage) -> None:
-        """End an attempt of before; a message whose dead letter nobody can handle is set aside."""
+        """End an earlier delivery attempt; a message that causes an error is set aside."""
         try:
             end(entry)
         except Exception as error:
@@ -208,7 +209,7 @@ class Loading:
     def _plain_node(self, row: NodeRow) -> Node:
         try:
             return self._router.declare(row.name, "topic" if row.kind == "topic" else "queue")
-        except Refused as error:  # the program has it as something else
+        except Refused as error:  # the program declares it as another kind
             raise StoreError(f"{self._store.path}: {error}") from error
 
     def _declared_queue(self, name: str, declared: DeclarationRow) -> Queue:
@@ -219,7 +220,7 @@ class Loading:
         terms = QueueDeclaration(auto_delete=bool(declared.auto_delete), arguments=_map(declared.arguments))
         queue = router.declare_queue(name, terms)
         if there is not None:
-            # The program names it, too: it stays as it was declared, with the bindings that the program gives it.
+            # The program names the queue, too: the stored declaration stays, with the program's bindings.
             for binding in topology.bound_to(there):
                 topology.bind(binding.exchange, queue, binding.key, binding.arguments)
             topology.forget(there)
@@ -304,7 +305,7 @@ class Loading:
         return QueuedMessage.stored_before(payload, message_format, failures, self._moment(expires), self._now)
 
     def _claim(self, number: int, queue: Node | None) -> QueuedMessage:
-        """Return a message that a link or a branch of that queue holds; nobody else does."""
+        """Return a message for the one link or branch of that queue that holds it."""
         found, entry = self._held[number]
         if found is not queue:
             raise ValueError(f"the message {number} is not in its queue")
@@ -351,7 +352,7 @@ class Loading:
             self._router.links.restore(kept, partial(self._give_back, node))
 
     def _give_back(self, queue: Node | None, deliveries: list[Any]) -> None:
-        """End a link that has not come back: what it held counts as attempts."""
+        """Give back what a link held that was not resumed; each message counts as an attempt."""
         if isinstance(queue, Queue):
             for delivery in reversed(deliveries):
                 if isinstance(delivery.waiter, QueuedMessage):
@@ -375,10 +376,10 @@ class Loading:
         def do(row: WorkRow) -> None:
             if row.branch not in branches:
                 raise LookupError("its branch does not exist")
-            broken[row.branch] += 1  # until this is well
+            broken[row.branch] += 1  # until this row is restored
             node = self._nodes.get(row.node)
             if node is None or (row.message is not None and row.message not in self._held):
-                return  # it was deleted since
+                return  # the node or message was deleted since
             if row.message is None:
                 entry = self._entry(row.payload or b"", row.format or 0, row.failures or 0, row.expires)
                 work[row.branch].posted.append((node, entry))

@@ -1,18 +1,18 @@
-"""What of a broker has to survive it, and when that is on the disk.
+"""The store of a broker, and when its contents are on the disk.
 
     a pass: Peer.handle -> Router.flush    notes what changed       `StoredQueue`, `Store.note_...`
-    Store.run                              all that is new since the last commit is one transaction
-    Pump, before it writes                 waits until what was noted with its bytes is committed: `wait_durable`
+    Store.run                              commits all new changes in one transaction
+    Pump, before it writes                 waits until all changes noted before are committed: `wait_durable`
 
-So nothing that a peer is told, an outcome or another peer's message, can be undone by the end of the process, and many
-messages of many connections share one fsync. What is kept is state, not a journal of changes: rows are formed when they
-are written, and a message that came and went in between costs nothing.
+So nothing that a peer was told, an outcome or another peer's message, can be undone by the end of the process;
+and many messages of many connections share one fsync. The store keeps state and no journal of changes: rows are formed
+when they are written, and a message that came and went in between costs nothing.
 
-While the disk refuses (`failure`), what was noted waits in memory and is tried again; all connections are cut, for
+While the disk refuses writes (`failure`), changes wait in memory and are tried again. All connections are cut, because
 their peers wait for answers that must not be written, and new ones are refused.
 
-What a killed process leaves: `tests/broker/store/test_model.py` in mid-commit, `tests/faults/test_store_kill.py` at any
-time.
+Two tests look at what a killed process leaves: `tests/broker/store/test_model.py` in mid-commit,
+`tests/faults/test_store_kill.py` at any time.
 """
 
 from __future__ import annotations
@@ -65,21 +65,21 @@ _log = logging.getLogger("amqp10.broker")
 T = TypeVar("T")
 
 MOST_STORED = 900_000_000
-"""Bytes of the largest message that a store takes; SQLite's limit, less what annotations may add."""
+"""The most bytes of a message in a store: SQLite's limit, minus what annotations may add."""
 
 RETRY = 1.0
 """Seconds until a failed commit is tried again."""
 
 LOOK_AGAIN = 1.0
-"""Seconds between two looks for room on a disk that has little."""
+"""Seconds between two checks of the free space while it is low."""
 ENOUGH_AGAIN = 1.1
-"""How much of the least room there has to be until senders go on, so that they are not stopped for each message."""
+"""The multiple of `least_room` at which senders may go on, so that they do not stop and go for each message."""
 NEEDED = 0.25
-"""How much of the least room has to be the disk's own: changes are written beside the file before they are in it."""
+"""The part of `least_room` that must be free on the disk itself: changes go into a log before they go into the file."""
 
 
 class StoredQuarantine(QuarantineJournal):
-    """Notes in a store what becomes of durable messages in the quarantine."""
+    """Records the durable messages of the quarantine."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -88,7 +88,7 @@ class StoredQuarantine(QuarantineJournal):
         self.keep(message)
 
     def keep(self, message: QuarantinedMessage, origin: str | None = None, content: bytes | None = None) -> None:
-        """Keep a message; or a row of the table `origin`, which could not be restored."""
+        """Keep a message, or a row of the table `origin` that could not be restored."""
         moment = message.time.timestamp()
         node, reason = (text.encode(errors="backslashreplace").decode() for text in (message.node, message.reason))
         told = (reason, message.message_format, message.payload)
@@ -106,25 +106,25 @@ class Store(Journal, ChangeRecorder):
 
     Args:
         clock, wall: the broker's clock and the time of day.
-        least_room: octets; with less room senders are to be stopped, while what is left is for removing messages.
+        least_room: octets; with less room senders are to stop, so that removing messages still works.
 
     Attributes:
-        short: why senders are to be stopped: there is little room on the disk; None: there is enough.
-        on_room: called when that changes.
-        changes: what the file has not got yet.
-        failure: why the last commit failed; None if it did not.
-        on_failure: called when a commit fails after one that did not.
+        short: the reason why senders are to stop: the disk has little room; None: it has enough.
+        on_room: called when `short` changes.
+        changes: what is not in the file yet.
+        failure: the error of the last commit; None: it succeeded.
+        on_failure: called when a commit fails after one that succeeded.
 
     Raises:
-        StoreError: the file cannot be opened, is in use, is damaged, or is something else.
+        StoreError: the file cannot be opened, is in use, is damaged, or is not a store.
     """
 
     def __init__(self, path: str, clock: Clock, wall: Clock = time.time, least_room: int = 0) -> None:
         self.short: str | None = None
         self.on_room: Callable[[], None] = lambda: None
         self._least_room = least_room
-        self._largest = math.inf  # octets that the file has room for
-        self._coming = 0  # octets of messages that were to be stored since the last commit began
+        self._largest = math.inf  # octets of messages that the file has room for
+        self._coming = 0  # octets of messages to store since the last commit began
         self.file = StoreFile(path)
         self.path = path
         self.changes = Changes()
@@ -135,7 +135,7 @@ class Store(Journal, ChangeRecorder):
         self._clock = clock
         self._wall = wall
         self._numbers = itertools.count(1)
-        self._committed = 0  # what `noted` was at the last commit
+        self._committed = 0  # the value of `noted` at the last commit
         self._writing: Changes | None = None
         self._awake = True
         self._wakeup: anyio.Event | None = None
@@ -146,7 +146,7 @@ class Store(Journal, ChangeRecorder):
             self._numbers = itertools.count(above + 1)
         return next(self._numbers)
 
-    # What happens
+    # Recording
 
     def note(self) -> None:
         self.changes.noted += 1
@@ -227,9 +227,9 @@ class Store(Journal, ChangeRecorder):
     # Committing
 
     async def run(self) -> None:
-        """Commit what is noted, as long as the broker runs.
+        """Commit changes as long as the broker runs.
 
-        Cancelling: what is being written is committed first.
+        Cancelling: a commit that has begun is finished first.
         """
         self._look_for_room(*await self._in_thread(self._room))
         while True:
@@ -247,32 +247,32 @@ class Store(Journal, ChangeRecorder):
                     room = await self._in_thread(self._write)
                     self._succeeded()
                 self._look_for_room(*room)
-            except Exception as error:  # of SQLite; or a row cannot be formed, which must not end the broker either
+            except Exception as error:  # an error of SQLite, or a row that cannot be formed; neither may end the broker
                 self._failed(error)
                 await anyio.sleep(RETRY)
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
-        """Call it in a thread, not in line behind what the program does in threads; cancelling waits for it."""
+        """Call a function in a thread, without waiting for the program's own threads; cancelling waits for it."""
         with anyio.CancelScope(shield=True):
             result = await anyio.to_thread.run_sync(call, limiter=anyio.CapacityLimiter(1))
-        return result  # noqa: RET504  # for mypy a scope may end with nothing
+        return result  # noqa: RET504  # mypy thinks that the scope may swallow an exception
 
     def _write(self) -> tuple[float, float]:
         self.file.commit()
         return self._room()
 
     def _room(self) -> tuple[float, float]:
-        """Return the octets that are free on the disk, and in the file where messages were removed."""
+        """Return the free octets on the disk, and those in the file where messages were removed."""
         if not self._least_room:
             return math.inf, 0
         free = shutil.disk_usage(os.path.dirname(os.path.abspath(self.path))).free
         return free, int(self.file.pragma("freelist_count")) * int(self.file.pragma("page_size"))
 
     def _look_for_room(self, free: float, within: float) -> None:
-        """Stop senders where there is little room; let them go on when there is enough again."""
+        """Stop senders when there is little room, and let them go on when there is enough again."""
         before, least = self.short, self._least_room
         room = free if free < least * NEEDED else free + within
-        # What is stored is written beside the file first, and then into it.
+        # What is stored is first written to the log, and then into the file.
         self._largest = min(free, (free + within) / 2)
         if room >= (least if before is None else least * ENOUGH_AGAIN):
             self.short = None
@@ -288,7 +288,7 @@ class Store(Journal, ChangeRecorder):
         return True
 
     async def wait_durable(self) -> None:
-        """Wait until all that was noted so far is on the disk.
+        """Wait until everything noted so far is on the disk.
 
         Cancelling: the waiting ends.
         """
@@ -299,10 +299,10 @@ class Store(Journal, ChangeRecorder):
             await self._done.wait()
 
     def commit(self) -> None:
-        """Write what is noted, at once.
+        """Write all changes at once.
 
         Raises:
-            Exception: it is noted still; of SQLite, or a row cannot be formed.
+            Exception: an error of SQLite, or a row cannot be formed; the changes stay noted.
         """
         try:
             self._begin()
@@ -327,7 +327,7 @@ class Store(Journal, ChangeRecorder):
             elif entry.stored and entry not in rewritten:
                 marked.append((entry.failures, not entry.available, entry.row))
             else:
-                # A `MessageRow`, without the call that it takes to make one: these are most rows of most commits.
+                # The columns of a `MessageRow` as a plain tuple, for speed: most rows of most commits are these.
                 expires, arrived = entry.expires, entry.arrived
                 come.append(
                     (
@@ -424,11 +424,11 @@ class Store(Journal, ChangeRecorder):
             _log.exception("%s: rolling back failed", self.path)
 
     def close(self) -> None:
-        """Write what is noted, and close the file."""
+        """Write all changes, and close the file."""
         try:
             if self.changes:
                 self.commit()
         except Exception:
-            pass  # it is logged, and nobody was told otherwise
+            pass  # it is logged, and no peer was told of these changes
         finally:
             self.file.close()

@@ -126,20 +126,20 @@ _FORMAT: Final = Format(
 )
 
 _KEYS: Final = {
-    # A tag that is text in a file from elsewhere is read as what it is; see `_sqlite`.
+    # `_sqlite` says why: a file from elsewhere may have the tag as text.
     "deliveries": "link = ? AND CAST(tag AS BLOB) = CAST(? AS BLOB)",
     "work": "branch = ? AND place = ?",
 }
-"""Conditions for one row of a table by its first columns, where that is not its number."""
+"""Conditions for one row by its first columns, for tables without a number."""
 
 
 _CACHE: Final = 16_384
-"""KiB of the file that SQLite keeps in memory, so that a message's page is not read again when it is removed soon."""
+"""KiB of the file that SQLite caches, so that the page of a message need not be read again when it is removed soon."""
 
 _LOG_PAGES: Final = 4000
-"""Pages (16 MiB) that the log has when SQLite writes it into the file: a page that changes often is written there once.
+"""Pages (16 MiB) in the log at which SQLite copies it into the file: a page that changes often is copied only once.
 
-What a commit has on the disk is in the log, and its fsync does not hang on this.
+A commit is durable in the log, and does not wait for this copying.
 """
 
 
@@ -152,7 +152,7 @@ class NodeRow(NamedTuple):
 
 
 class DeclarationRow(NamedTuple):
-    """How a queue was declared; one that nobody declared has none. The arguments are an encoded map."""
+    """The declaration of a queue; a queue that nobody declared has no such row. The arguments are an encoded map."""
 
     number: int
     auto_delete: bool
@@ -160,7 +160,7 @@ class DeclarationRow(NamedTuple):
 
 
 class ExchangeRow(NamedTuple):
-    """An exchange; those that every broker has have none."""
+    """A declared exchange; predeclared ones have no row."""
 
     number: int
     name: str
@@ -171,7 +171,7 @@ class ExchangeRow(NamedTuple):
 
 
 class BindingRow(NamedTuple):
-    """A binding of an exchange to a queue, or to another exchange, by their names."""
+    """A binding of an exchange to a queue or to another exchange, by their names."""
 
     number: int
     exchange: str
@@ -182,7 +182,7 @@ class BindingRow(NamedTuple):
 
 
 class SubscriptionRow(NamedTuple):
-    """A durable subscription: its key (`owned`: not a global one), the encoded source, when it ends (time of day)."""
+    """A durable subscription: its key (`owned`: not global), the encoded source, and when it ends (time of day)."""
 
     number: int
     topic: str
@@ -196,10 +196,10 @@ class SubscriptionRow(NamedTuple):
 
 
 class MessageRow(NamedTuple):
-    """A message of a queue or subscription; by number they are in order.
+    """A message of a queue or subscription; the order of numbers is that of the queue.
 
-    `expires` is time of day, in seconds; so is `arrived`, which messages of streams have, and their offset, `place`.
-    Those that were written before version 6 have the offset only in their annotations, if at all.
+    `expires` is a time of day in seconds. Messages of streams also have `arrived`, a time of day, and `place`, their
+    offset; those written before version 6 have the offset only in their annotations, if at all.
     """
 
     number: int
@@ -214,7 +214,7 @@ class MessageRow(NamedTuple):
 
 
 class LinkRow(NamedTuple):
-    """A link that can be resumed; `node` None: that of the anonymous terminus."""
+    """A resumable link; `node` is None for the anonymous terminus."""
 
     number: int
     identity: str | None
@@ -227,7 +227,7 @@ class LinkRow(NamedTuple):
 
 
 class DeliveryRow(NamedTuple):
-    """What a link holds unsettled: a consumer's the message with a number, a producer's the encoded outcome."""
+    """An unsettled delivery of a link: the number of a consumer's message, or the encoded outcome for a producer."""
 
     link: int
     tag: bytes
@@ -236,7 +236,7 @@ class DeliveryRow(NamedTuple):
 
 
 class BranchRow(NamedTuple):
-    """A branch of a distributed transaction that is prepared, and whose it is."""
+    """A prepared branch of a distributed transaction, and its user."""
 
     number: int
     identity: str | None
@@ -246,7 +246,7 @@ class BranchRow(NamedTuple):
 
 
 class WorkRow(NamedTuple):
-    """What is done when a branch is committed: a message, of the node with that number, has that outcome; or comes."""
+    """One step of committing a branch: a message of the node gets an outcome, or a new message comes to the node."""
 
     branch: int
     place: int
@@ -260,7 +260,7 @@ class WorkRow(NamedTuple):
 
 
 class RecordRow(NamedTuple):
-    """A value of something that is no queue, by a key."""
+    """A value by key, of something that is not a queue."""
 
     number: int
     owner: str
@@ -269,10 +269,10 @@ class RecordRow(NamedTuple):
 
 
 class QuarantineRow(NamedTuple):
-    """A message that was set aside, at that time of day.
+    """A message in quarantine since `moment`, a time of day.
 
-    A row that could not be restored has the name of its table in `origin`, and in `content` its columns as an encoded
-    map; if it is no message, the payload is a message that has this map for its body.
+    A row that could not be restored has the name of its table in `origin`, and its columns in `content` as an encoded
+    map. If it is not a message, the payload is a message with this map as its body.
     """
 
     number: int
@@ -286,10 +286,10 @@ class QuarantineRow(NamedTuple):
 
 
 def check_row(row: tuple[Any, ...]) -> None:
-    """Check that the values of a row are what its columns are for; SQLite takes any in any.
+    """Check that the values of a row have the types of its columns, because SQLite takes any value in any column.
 
     Raises:
-        TypeError: one is something else.
+        TypeError: a value has the wrong type.
     """
     for name, value, types in zip(columns_of(row), row, _types(type(row)), strict=True):
         if not isinstance(value, types):
@@ -297,7 +297,7 @@ def check_row(row: tuple[Any, ...]) -> None:
 
 
 def columns_of(row: tuple[Any, ...]) -> Iterable[str]:
-    """Return the names of the columns that a row has values for."""
+    """Return the names of the columns of a row."""
     return type(row).__annotations__
 
 
@@ -310,7 +310,7 @@ class StoreFile(Database):
     """An open store.
 
     Raises:
-        StoreError: the file cannot be opened, is in use, is damaged, or is something else.
+        StoreError: the file cannot be opened, is in use, is damaged, or is not a store.
     """
 
     def __init__(self, path: str) -> None:
@@ -342,7 +342,7 @@ class StoreFile(Database):
         return starmap(LinkRow, self.run("SELECT * FROM links ORDER BY number"))
 
     def deliveries(self) -> Iterator[DeliveryRow]:
-        """Read the messages in their order."""
+        """Read the deliveries, those of each link in the order of their messages."""
         return starmap(DeliveryRow, self.run("SELECT * FROM deliveries ORDER BY link, message"))
 
     def branches(self) -> Iterator[BranchRow]:
@@ -358,7 +358,7 @@ class StoreFile(Database):
         return starmap(RecordRow, self.run("SELECT * FROM records ORDER BY owner, key"))
 
     def highest(self) -> int:
-        """Return the highest number that a row has."""
+        """Return the highest number of a row."""
         tables = ("nodes", "subscriptions", "messages", "links", "exchanges", "bindings", "branches")
         return max(int(self.run(f"SELECT coalesce(max(number), 0) FROM {table}").fetchone()[0]) for table in tables)
 
@@ -380,18 +380,18 @@ class StoreFile(Database):
         self.run_many("INSERT OR REPLACE INTO subscriptions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
     def put_messages(self, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Write messages, each as the values of a `MessageRow`."""
+        """Write messages, each as the columns of a `MessageRow`."""
         self.run_many("INSERT OR REPLACE INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
     def mark_messages(self, marks: Iterable[tuple[int, bool, int]]) -> None:
-        """Change failures and held of the message with a number."""
+        """Set `failures` and `held` of messages: (failures, held, number)."""
         self.run_many("UPDATE messages SET failures = ?, held = ? WHERE number = ?", marks)
 
     def remove_messages(self, numbers: Iterable[tuple[int]]) -> None:
         self.run_many("DELETE FROM messages WHERE number = ?", numbers)
 
     def remove_queues(self, numbers: Iterable[tuple[int]]) -> None:
-        """Remove queues and subscriptions with what is in them."""
+        """Remove queues and subscriptions with their messages."""
         tables = ("subscriptions", "nodes", "declarations")
         for number in numbers:
             for table, column in (("messages", "queue"), *((table, "number") for table in tables)):
@@ -418,7 +418,7 @@ class StoreFile(Database):
         self.run_many("INSERT OR REPLACE INTO work VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", work)
 
     def remove_branches(self, numbers: Iterable[tuple[int]]) -> None:
-        """Remove branches, with what was to be done."""
+        """Remove branches with their work."""
         for number in numbers:
             self.run("DELETE FROM work WHERE branch = ?", number)
             self.run("DELETE FROM branches WHERE number = ?", number)
@@ -430,11 +430,11 @@ class StoreFile(Database):
         self.run_many("DELETE FROM quarantine WHERE number = ?", numbers)
 
     def put_records(self, rows: Iterable[tuple[str, str, bytes]]) -> None:
-        """Values, each with its owner and key."""
+        """Write values: (owner, key, value)."""
         self.run_many("INSERT OR REPLACE INTO records (owner, key, content) VALUES (?, ?, ?)", rows)
 
     def remove_records(self, keys: Iterable[tuple[str, str]]) -> None:
-        """Remove values by their owner and key."""
+        """Remove values: (owner, key)."""
         self.run_many("DELETE FROM records WHERE owner = ? AND key = ?", keys)
 
     def remove_owners(self, owners: Iterable[tuple[str]]) -> None:
@@ -448,7 +448,7 @@ class StoreFile(Database):
             self.run(f"DELETE FROM {table} WHERE {condition}", row[: condition.count("?")])
 
     def remove_links(self, numbers: Iterable[tuple[int]]) -> None:
-        """Remove links, with what they hold."""
+        """Remove links with their deliveries."""
         for number in numbers:
             self.run("DELETE FROM deliveries WHERE link = ?", number)
             self.run("DELETE FROM links WHERE number = ?", number)

@@ -1,1 +1,1 @@
-"""Tokens that peers show: whether they are right, what they allow, and for how long."""
+"""Tokens of peers: whether they are valid, what they allow, and for how long."""

@@ -1,4 +1,4 @@
-"""The tokens of one connection: that of its login, and those that it put at `$cbs`."""
+"""The tokens of one connection: the one it logged in with, and those that it put at `$cbs`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from .rules import Grant, TokenRules
 
 MOST_AUDIENCES: Final = 1000
-"""Tokens of one connection at `$cbs`."""
+"""The most tokens that one connection may put at `$cbs`."""
 
 
 class PeerTokens:
-    """Of one connection.
+    """The tokens of one connection.
 
     Attributes:
         changed: called after a token was added or replaced.
@@ -29,8 +29,8 @@ class PeerTokens:
         self._rules = rules
         self._login: Grant | None = None
         self._put: dict[str, Grant] = {}
-        self._bare_since = rules.clock()  # without any token
-        self._virtual_host = ""  # not entered yet
+        self._bare_since = rules.clock()  # the time since when no token was valid
+        self._virtual_host = ""  # no virtual host entered yet
         self.changed: Callable[[], None] = lambda: None
 
     @property
@@ -40,11 +40,11 @@ class PeerTokens:
 
     @property
     def takes_keys(self) -> bool:
-        """Whether peers may log in by the name and the key of a SAS rule."""
+        """Whether peers may log in by the name and key of a SAS rule."""
         return bool(self._rules.sas)
 
     def log_in_by_key(self, user: str | None, key: str) -> str | None:
-        """Return the name of the SAS rule `user` if `key` is its key; None otherwise."""
+        """Return `user`, the name of a SAS rule, if `key` is its key; None otherwise."""
         try:
             self._login = self._rules.check_key(user, key)
         except TokenInvalid:
@@ -52,7 +52,7 @@ class PeerTokens:
         return self._login.user
 
     def log_in(self, user: str | None, token: str) -> str | None:
-        """Return whose token this is, of a login; None where it counts for nothing."""
+        """Return the user of a token to log in with; None: the token is invalid."""
         try:
             self._login = self._rules.check(token)
         except TokenInvalid:
@@ -60,7 +60,7 @@ class PeerTokens:
         return self._login.user
 
     def renew(self, token: str) -> str | None:
-        """Take a new token for that of the login; return why not, or None."""
+        """Replace the token of the login; return why that is refused, or None."""
         try:
             grant = self._rules.check(token)
         except TokenInvalid as error:
@@ -74,10 +74,10 @@ class PeerTokens:
         return None
 
     def put(self, audience: str, token: str) -> None:
-        """Take a token for an audience.
+        """Add a token for an audience.
 
         Raises:
-            TokenInvalid: it counts for nothing, or there are too many.
+            TokenInvalid: the token is invalid, or there are too many.
         """
         grant = self._rules.check(token, audience)
         key = "/".join(parts(audience))
@@ -87,7 +87,7 @@ class PeerTokens:
         self.changed()
 
     def carried(self, token: str, name: str, actions: Iterable[Action]) -> bool:
-        """Return whether a token that a request carries allows one of these with an entity; it is not kept."""
+        """Return whether a token in a request allows one of `actions` with an entity. The token is not kept."""
         try:
             grant = self._rules.check_carried(token, name)
         except TokenInvalid:
@@ -95,7 +95,7 @@ class PeerTokens:
         return any(grant.allows(action, name, self._virtual_host) for action in actions)
 
     def end_all(self) -> None:
-        """Let all tokens end that were put, as if their time were over."""
+        """End all tokens that were put, as if they had expired."""
         if self._put:
             self._put.clear()
             self._bare_since = self._rules.clock()
@@ -108,7 +108,7 @@ class PeerTokens:
             self.changed()
 
     def rights_in(self, virtual_host: str, user: str | None) -> Rights | None:
-        """Return what the tokens allow; None where the peer came in by something else."""
+        """Return what the tokens allow; None: the peer logged in without a token."""
         self._virtual_host = virtual_host
         if self._login is None and user is not None:
             return None
@@ -127,7 +127,7 @@ class PeerTokens:
 
     @property
     def due(self) -> float | None:
-        """When something ends next, on the rules' clock; None: nothing does."""
+        """When something expires next, on the rules' clock; None: never."""
         if self._login is not None:
             return self._login.expires_on
         if self._put:
@@ -136,11 +136,11 @@ class PeerTokens:
 
     @property
     def seconds_left(self) -> float | None:
-        """How long it is until then."""
+        """The seconds until `due`; None: never."""
         return None if self.due is None else self.due - self._rules.clock()
 
     def expire(self) -> Error | None:
-        """Let tokens end; return why the connection is to be closed, or None."""
+        """Remove expired tokens; return the error to close the connection with, or None."""
         now = self._rules.clock()
         if self._login is not None:
             return _unauthorized("the token of the login has ended") if self._login.expires_on <= now else None

@@ -1,4 +1,4 @@
-"""Which tokens are right: those signed with a key that the broker was given."""
+"""The rules for tokens: a valid token is signed with a key that the broker was given."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ RIGHT_FOR: Final[dict[Action, SasRight]] = {"write": "Send", "read": "Listen", "
 """The least right that allows an action."""
 _SCOPE: Final = re.compile(r"(?:[\w.-]+\.)?(configure|write|read):([^/\s]+)/([^/\s]+)(?:/\S*)?", re.ASCII)
 _LONGEST: Final = 65_536
-"""Characters of a token."""
+"""The most characters of a token."""
 _LONGEST_AUDIENCE: Final = 2048
-"""Characters of what a token is put for, which is kept as long as the token."""
+"""The most characters of an audience, which is kept as long as its token."""
 _MOST_SCOPES: Final = 500
 
 
 class TokenInvalid(Exception):
-    """A token that counts for nothing; says why, and nothing of what is in it."""
+    """A token is invalid; the message says why, and quotes nothing of the token."""
 
 
 @dataclass(frozen=True, slots=True)
 class SasRule:
-    """An authorization rule, as in Azure Service Bus: whoever knows the key may sign tokens with these rights.
+    """An authorization rule as in Azure Service Bus: whoever knows its key may sign tokens with its rights.
 
     Attributes:
-        name: of the rule; tokens say it.
-        key: as clients have it.
-        rights: "Send", "Listen" and "Manage", which allows both, and to declare and delete.
-        entity: the queue or topic that it is for; "" for all.
+        name: the name of the rule, which tokens contain.
+        key: the key, as clients have it.
+        rights: "Send", "Listen", and "Manage", which includes both and allows declaring and deleting.
+        entity: the queue or topic that the rule is for; "": all of them.
 
     Raises:
         ValueError: a right is unknown, or the name or the key is empty.
@@ -71,15 +71,15 @@ class SasRule:
 
 @dataclass(frozen=True, slots=True)
 class JwtKey:
-    """A key that JSON Web Tokens are checked with.
+    """A key to verify JSON Web Tokens with.
 
-    What a token allows is in its claim `scope`, as RabbitMQ has it: words like "read:HOST/NAME", "write:*/orders" or
-    "configure:*/*", with any prefix that ends in a dot before them; "*" stands for any text.
+    The claim `scope` says what a token allows, as in RabbitMQ: words like "read:HOST/NAME", "write:*/orders" or
+    "configure:*/*", with any prefix that ends in a dot; "*" stands for any text.
 
     Attributes:
         key: the secret for HS256; the public key as PEM for RS256 and ES256.
         algorithm: "HS256", "RS256" or "ES256".
-        issuer, audience: what the claims `iss` and `aud` must say; None: anything.
+        issuer, audience: what the claims `iss` and `aud` must be; None: anything.
         user_claim: the claim with the user's name.
 
     Raises:
@@ -100,21 +100,21 @@ class JwtKey:
             raise ValueError("the key of a JwtKey must not be empty")
         if self.algorithm != "HS256":
             public_key(self)
-        elif b"-----BEGIN" in self.octets:  # whoever has the public key could sign with it
+        elif b"-----BEGIN" in self.octets:  # otherwise everybody who has the public key could sign with it
             raise ValueError(
                 'the key for HS256 must be a secret, and this is PEM: use JwtKey(key, "RS256"), or "ES256"'
             )
 
     @property
     def octets(self) -> bytes:
-        """The octets of the key."""
+        """The key as octets."""
         return self.key.encode() if isinstance(self.key, str) else self.key
 
     def verifies(self, signed: bytes, signature: bytes) -> bool:
-        """Return whether the signature of these octets was made with the key."""
+        """Return whether `signature` signs these octets with the key."""
         if self.algorithm == "HS256":
             return hmac.compare_digest(hmac.digest(self.octets, signed, "sha256"), signature)
-        # Here, not above: a broker without keys of this kind starts without it.
+        # Imported here, so that a broker without such keys starts without this library.
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
         from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
@@ -138,7 +138,7 @@ def public_key(key: JwtKey) -> rsa.RSAPublicKey | ec.EllipticCurvePublicKey:
     """Return the public key of an asymmetric algorithm.
 
     Raises:
-        ValueError: the key is no public key for that algorithm.
+        ValueError: the key is not a public key for that algorithm.
     """
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -162,11 +162,12 @@ def public_key(key: JwtKey) -> rsa.RSAPublicKey | ec.EllipticCurvePublicKey:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a token allows with what.
+    """What a token allows with which nodes.
 
     Attributes:
+        actions: the allowed actions.
         host: a pattern of virtual hosts.
-        path: the begin of names in parts: what has them is meant, and what is beneath that; () for all.
+        path: the first parts of a name: it includes all names beneath; () includes all names.
         name: a pattern of names.
     """
 
@@ -176,7 +177,7 @@ class Scope:
     name: str = "*"
 
     def allows(self, action: Action, name: str, host: str) -> bool:
-        """Return whether it allows that with what has this name in that virtual host."""
+        """Return whether the scope allows an action with the node `name` in a virtual host."""
         if action not in self.actions or not fnmatch.fnmatchcase(host, self.host):
             return False
         return fnmatch.fnmatchcase(name, self.name) and parts(name)[: len(self.path)] == self.path
@@ -184,10 +185,10 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A token that is right.
+    """What a valid token allows.
 
     Attributes:
-        user: whose it is; None: it does not say.
+        user: the user of the token; None: it names none.
         expires_on: seconds since 1970.
     """
 
@@ -196,28 +197,28 @@ class Grant:
     scopes: tuple[Scope, ...]
 
     def allows(self, action: Action, name: str, host: str) -> bool:
-        """Return whether it allows that with what has this name in that virtual host."""
+        """Return whether the token allows an action with the node `name` in a virtual host."""
         return any(scope.allows(action, name, host) for scope in self.scopes)
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """Which tokens a broker takes: `Broker(tokens=TokenRules(sas=[SasRule("policy", key)]))`.
+    """The tokens that a broker accepts: `Broker(tokens=TokenRules(sas=[SasRule("policy", key)]))`.
 
-    Peers without a name may then come in, and may do what the tokens allow that they put at `$cbs`. By the name and the
-    key of a SAS rule peers log in with PLAIN, and may do what the rule allows. By a JSON Web Token with a user's name
-    peers log in: by OAUTHBEARER, XOAUTH2, or PLAIN with the token as password. When a token ends without another, its
-    links are detached; where it was the login's, the connection is closed.
+    Peers without a name may then connect, and may do what the tokens allow that they put at `$cbs`. With the name and
+    key of a SAS rule peers may log in by PLAIN, and do what the rule allows. With a JSON Web Token that has a user's
+    name they may log in by OAUTHBEARER, XOAUTH2, or PLAIN with the token as password. When a token expires without a
+    successor, its links are detached; if it was that of the login, the connection is closed.
 
     Attributes:
-        sas: rules by which SAS tokens are signed.
-        jwt: keys of JSON Web Tokens.
-        required: close connections of peers without a name that have no token for `grace` seconds.
-        grace: that time.
+        sas: rules for SAS tokens.
+        jwt: keys for JSON Web Tokens.
+        required: close the connection of a peer without a name that has had no token for `grace` seconds.
+        grace: the seconds for `required`.
         clock: the time in seconds since 1970.
 
     Raises:
-        ValueError: neither a rule nor a key, or two rules of one name.
+        ValueError: there is neither a rule nor a key, or two rules have one name.
     """
 
     sas: Iterable[SasRule] = ()
@@ -245,7 +246,7 @@ class TokenRules:
             audience: the URI that it was put for; None: it is the token of a login.
 
         Raises:
-            TokenInvalid: nothing: it is not signed with a known key, has ended, or is for something else.
+            TokenInvalid: it is not signed with a known key, has expired, or is for another resource.
         """
         if len(token) > _LONGEST:
             raise TokenInvalid(f"a token must have at most {_LONGEST} characters")
@@ -260,12 +261,12 @@ class TokenRules:
         return self._check_jwt(token, audience)
 
     def check_carried(self, token: str, name: str) -> Grant:
-        """Return what a token allows that a request about an entity carries.
+        """Return what a token in a request about an entity allows.
 
-        Nobody says what it is for then: a SAS token is for what it is signed for.
+        The request names no audience, so a SAS token is checked for the one that it is signed for.
 
         Raises:
-            TokenInvalid: as for `check`.
+            TokenInvalid: see `check`.
         """
         signed = next((part[3:] for part in token.removeprefix(SAS_PREFIX).split("&") if part.startswith("sr=")), None)
         if token.startswith(SAS_PREFIX) and signed is not None:
@@ -273,10 +274,10 @@ class TokenRules:
         return self.check(token, f"sb://any/{quote(name)}")
 
     def check_key(self, name: str | None, key: str) -> Grant:
-        """Return what the name and the key of a SAS rule allow, as long as the connection lasts.
+        """Return what the name and key of a SAS rule allow, as long as the connection lasts.
 
         Raises:
-            TokenInvalid: no rule has both.
+            TokenInvalid: no rule has this name and key.
         """
         rule = next((rule for rule in self.sas if rule.name == name), None)
         right = rule.key if rule is not None else "nobody's"
@@ -312,7 +313,7 @@ class TokenRules:
         key = next((each for each in fits if each.verifies(signed.encode(), signature)), None)
         if key is None:
             raise TokenInvalid("the JSON Web Token is not signed with a known key")
-        if "crit" in header:  # what is named there has to be understood (RFC 7515, 4.1.11)
+        if "crit" in header:  # critical headers must be understood (RFC 7515, 4.1.11)
             raise TokenInvalid("the JSON Web Token has a critical header, which is not supported")
         end, begin = _moment(claims.get("exp")), _moment(claims.get("nbf", 0))
         if end is None or begin is None:
@@ -333,9 +334,9 @@ class TokenRules:
         words = claims.get("scope", "")
         found = [_scope(word) for word in (words if isinstance(words, list) else str(words).split())]
         scopes = tuple(dict.fromkeys(scope for scope in found if scope is not None))
-        if len(scopes) > _MOST_SCOPES:  # all of them are looked at for each link and request
+        if len(scopes) > _MOST_SCOPES:  # each link and request searches all of them
             raise TokenInvalid(f"a JSON Web Token must have at most {_MOST_SCOPES} scopes")
-        if audience is not None:  # it counts for that only, and no more than it says
+        if audience is not None:  # a token put for an audience counts only for that
             path = _resource(audience)[1:]
             scopes = tuple(replace(scope, path=path) for scope in scopes)
         return Grant(user if isinstance(user, str) else None, end, scopes)
@@ -350,15 +351,15 @@ def _actions_of(rule: SasRule) -> frozenset[Action]:
 
 
 def parts(name: str) -> tuple[str, ...]:
-    """Return the parts of an entity's path, which is the same in capitals."""
+    """Return the parts of an entity's path, casefolded because paths ignore case."""
     return tuple(part.casefold() for part in name.split("/") if part)
 
 
 def _resource(uri: str) -> tuple[str, ...]:
-    """Return host and path of an audience; its scheme says nothing.
+    """Return the host and path of an audience; its scheme is ignored.
 
     Raises:
-        TokenInvalid: it is no URI with a host.
+        TokenInvalid: it is not a URI with a host.
     """
     try:
         split = urlsplit(uri)
@@ -368,10 +369,10 @@ def _resource(uri: str) -> tuple[str, ...]:
     if host is None:
         raise TokenInvalid("an audience must be a URI with a host, such as amqps://host/queue")
     path = parts(unquote(split.path))
-    for prefix in ("queues", "topics"):  # addresses may spell the kind of the node
+    for prefix in ("queues", "topics"):  # addresses may begin with the kind of the node
         if len(path) > 1 and path[0] == prefix:
             path = path[1:]
-    if path[-1:] == ("$management",):  # azure-service-bus for JavaScript puts its token for this node alone
+    if path[-1:] == ("$management",):  # azure-service-bus for JavaScript puts its token for this node only
         path = path[:-1]
     return (host, *path)
 
@@ -381,7 +382,7 @@ def _scope(word: object) -> Scope | None:
     if read is None:
         return None
     action: Any = read[1]
-    # Only "*" is special, as for RabbitMQ.
+    # As in RabbitMQ, only "*" is special.
     host, name = (re.sub(r"[?\[]", lambda found: f"[{found[0]}]", unquote(part)) for part in read.group(2, 3))
     return Scope(frozenset({action}), host, name=name)
 
@@ -391,7 +392,7 @@ def _octets(text: str) -> bytes:
 
 
 def _moment(value: object) -> float | None:
-    """Return a number of seconds since 1970; None for what is no such moment."""
+    """Return a number of seconds since 1970; None: `value` is not such a number."""
     try:
         moment = float(value) if isinstance(value, int | float) else math.nan
     except OverflowError:

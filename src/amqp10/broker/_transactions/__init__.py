@@ -1,1 +1,1 @@
-"""Transactions that no connection holds any longer."""
+"""Transactions: local ones, and prepared branches that no connection holds any longer."""

@@ -1,8 +1,8 @@
-"""Local transactions: work that is kept aside until it is discharged (§4).
+"""Local transactions: work that is set aside until the discharge (§4).
 
-    transfer      state=transactional-state   -> post      held here, its room in the queue reserved
-    disposition   state=transactional-state   -> retire    the outcome waits, the message stays with its consumer
-    flow          properties={txn-id: ...}    -> acquire   what is sent on that credit
+    transfer      state=transactional-state   -> post      held here, with room reserved in the queue
+    disposition   state=transactional-state   -> retire    the outcome waits, the consumer keeps the message
+    flow          properties={txn-id: ...}    -> acquire   messages sent on that credit
 
 Others see nothing of it before the commit. Consumers know the transaction of each delivery.
 """
@@ -37,16 +37,16 @@ _ids = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What happens when a transaction is committed: messages come into nodes, and others have their outcomes."""
+    """The effects of a commit: messages that come to nodes, and messages that get their outcomes."""
 
     posted: list[tuple[Node, QueuedMessage]]
     retired: list[tuple[Queue, QueuedMessage, Outcome]]
 
 
 def take_all(posted: Iterable[tuple[Node, QueuedMessage]], quarantine: Quarantine) -> None:
-    """Take the messages of a transaction into their nodes, for which room is reserved.
+    """Put the messages of a transaction into their nodes, where room is reserved.
 
-    A commit is whole: a message that a node cannot handle goes into the quarantine, and the others are taken.
+    A commit must be complete: a message that its node cannot handle goes into the quarantine, and the others go on.
     """
     for node, entry in posted:
         try:
@@ -57,7 +57,7 @@ def take_all(posted: Iterable[tuple[Node, QueuedMessage]], quarantine: Quarantin
 
 
 def attempt_each(calls: Iterable[tuple[Any, ...]]) -> None:
-    """Make these calls, each a function with its arguments; what one raises is logged, and the others are made."""
+    """Make each call, a function with its arguments; an error of one is logged, and does not stop the others."""
     for function, *arguments in list(calls):
         try:
             function(*arguments)
@@ -66,20 +66,20 @@ def attempt_each(calls: Iterable[tuple[Any, ...]]) -> None:
 
 
 class Part(ABC):
-    """Work of a transaction on a node of another kind than queues, which knows by itself what to do at the end."""
+    """Work of a transaction on a node that is not a queue, and that knows how to finish it."""
 
     @property
     @abstractmethod
     def obstacle(self) -> Error | None:
-        """Why it cannot be done; None: it can."""
+        """The error that prevents a commit; None: it can be committed."""
 
     @abstractmethod
     def apply(self) -> None:
-        """Do it: the transaction is committed."""
+        """Do the work, because the transaction is committed."""
 
     @abstractmethod
     def revert(self) -> None:
-        """Forget it: the transaction is rolled back."""
+        """Discard the work, because the transaction is rolled back."""
 
 
 class Participant(ABC):
@@ -92,49 +92,49 @@ class Participant(ABC):
 
     @abstractmethod
     def apply(self, delivery: OutgoingDelivery, outcome: Outcome) -> None:
-        """Let the outcome of a retired delivery count, and settle the delivery: the transaction is committed."""
+        """Apply the outcome of a retired delivery and settle it, because the transaction is committed."""
 
     @abstractmethod
     def revert(self, delivery: OutgoingDelivery) -> None:
-        """Forget the outcome of a retired delivery: the transaction is rolled back.
+        """Discard the outcome of a retired delivery, because the transaction is rolled back.
 
-        If no other outcome can come, the default outcome counts (§4.4.4.2).
+        If no other outcome can come, the default outcome applies (§4.4.4.2).
         """
 
     @abstractmethod
     def acquire_in(self, transaction: LocalTransaction | None) -> None:
-        """Acquire what is sent from now on in `transaction` (§4.4.3), or in none."""
+        """Acquire messages from now on in `transaction` (§4.4.3); None: outside transactions."""
 
     @abstractmethod
     def keep(self, delivery: OutgoingDelivery) -> None:
-        """Keep a delivery that was acquired in a committed transaction; its outcome is still to come."""
+        """Keep a delivery that was acquired in a committed transaction, and whose outcome is still to come."""
 
     @abstractmethod
     def take_back(self, delivery: OutgoingDelivery, outcome: Outcome) -> None:
-        """Undo the acquisition of a delivery: the transaction is rolled back (§4.4.4.3)."""
+        """Undo the acquisition of a delivery, because the transaction is rolled back (§4.4.4.3)."""
 
 
 class TransactionOwner(ABC):
-    """A link that declared transactions."""
+    """A link that declares transactions."""
 
     @abstractmethod
     def let_go(self, transaction: LocalTransaction) -> None:
-        """Forget a transaction that is ended from elsewhere."""
+        """Forget a transaction that is ended elsewhere."""
 
     @abstractmethod
     def terminate(self, condition: str, description: str) -> None:
-        """End the link, and roll back all that is open on it: the peer broke a rule of §4.4.1 or §4.4.2."""
+        """End the link and roll back its open transactions: the peer violated §4.4.1 or §4.4.2."""
 
 
 class LocalTransaction:
-    """What was done in one transaction.
+    """The work of one transaction.
 
     Attributes:
-        id: no other transaction of the broker has, or had, it.
-        state: what is said of a message that is acquired in it.
+        id: unique for the lifetime of the broker.
+        state: the delivery-state of messages acquired in it.
         coordinator: the link that declared it.
-        failed: why it cannot be committed; None as long as it can.
-        expired: it took too long, was rolled back for that, and takes no work; only its discharge is still to come.
+        failed: the error that prevents its commit, or None.
+        expired: whether it took too long and was rolled back; then it takes no work, and only its discharge is to come.
         acquirers: consumers whose credit is part of it.
     """
 
@@ -159,27 +159,27 @@ class LocalTransaction:
         self._posted.append((node, entry))
 
     def retire(self, consumer: Participant, delivery: OutgoingDelivery, outcome: Outcome) -> None:
-        """Note the outcome that a consumer named for a delivery; the last one that it names counts (§4.4.2)."""
+        """Record the outcome that a consumer gave a delivery; only the last one counts (§4.4.2)."""
         self._retired[delivery] = consumer, outcome
 
     def retired(self, delivery: OutgoingDelivery) -> bool:
         return delivery in self._retired
 
     def acquire(self, consumer: Participant, delivery: OutgoingDelivery) -> None:
-        """Note a message that a consumer was given (§4.4.3)."""
+        """Record a message that was sent to a consumer (§4.4.3)."""
         self._acquired[delivery] = consumer
 
     def forget(self, delivery: OutgoingDelivery) -> None:
-        """Forget an acquired delivery that has ended otherwise."""
+        """Forget an acquired delivery that ended otherwise."""
         self._acquired.pop(delivery, None)
 
     def include(self, key: Hashable, part: Part) -> None:
-        """Note other work; the last part with the same key counts."""
+        """Add other work; a later part with the same key replaces it."""
         self._parts[key] = part
 
     @property
     def work(self) -> Work:
-        """All of it, as far as a store can keep it before the end."""
+        """The work, as far as a store can keep it before the commit."""
         retired = [(consumer.queue, message_of(each), outcome) for each, (consumer, outcome) in self._retired.items()]
         return Work(self._posted, retired)
 
@@ -187,7 +187,7 @@ class LocalTransaction:
 
     @property
     def obstacle(self) -> Error | None:
-        """Why it can not be committed."""
+        """The error that prevents a commit, or None."""
         for node, _ in self._posted:
             if node.deleted:
                 return Error(Symbol("amqp:transaction:rollback"), f"the node {node.name!r} no longer exists")
@@ -197,7 +197,7 @@ class LocalTransaction:
         return self.failed
 
     def commit(self) -> Error | None:
-        """Do it all; the error if it was rolled back instead."""
+        """Commit the work; return the error if it was rolled back instead."""
         error = self.obstacle
         if error is not None:
             self.roll_back()
@@ -211,7 +211,7 @@ class LocalTransaction:
         return None
 
     def roll_back(self) -> None:
-        """Undo it all: what was retired is the consumer's again, or comes again; so does what was acquired."""
+        """Undo the work. Retired deliveries return to their consumers, or are delivered again; so are acquired ones."""
         for node, entry in self._posted:
             node.unreserve(entry)
         retired, acquired = self._retired.items(), self._acquired.items()
@@ -221,7 +221,7 @@ class LocalTransaction:
         self._release_acquirers()
 
     def expire(self, description: str) -> None:
-        """Roll back a transaction that took too long: others may have what it held."""
+        """Roll back a transaction that took too long, so that others may have what it held."""
         self.roll_back()
         self._posted.clear()
         self._retired.clear()
@@ -231,19 +231,19 @@ class LocalTransaction:
         self.failed = Error(Symbol("amqp:transaction:timeout"), description)
 
     def _release_acquirers(self) -> None:
-        """Clear the txn-id of all links that acquire in it, as §4.4.3 asks for at the discharge."""
+        """Clear the txn-id of all links that acquire in it, as §4.4.3 demands at the discharge."""
         for consumer in list(self.acquirers):
             consumer.acquire_in(None)
 
 
 class OpenTransactions:
-    """Those of all peers, so that none holds its messages for ever.
+    """The open transactions of all peers, with the time that each may take.
 
     Args:
-        clock: the broker's.
-        alarm: told of each deadline, for whoever calls `expire` in time.
-        quarantine: for what cannot be handled when a transaction is committed.
-        longest: seconds that a transaction may take; None for any time.
+        clock: the broker's clock.
+        alarm: called with each deadline, to have `expire` called in time.
+        quarantine: takes messages that cannot be handled at a commit.
+        longest: the most seconds that a transaction may take; None: no limit.
     """
 
     def __init__(
@@ -257,18 +257,18 @@ class OpenTransactions:
         self._clock = clock
         self._alarm = alarm
         self._longest = longest
-        self._deadlines: dict[LocalTransaction, float] = {}  # each later than the one before
-        self._limits: dict[LocalTransaction, int] = {}  # seconds, of those that have a time of their own
-        self._ends: Deadlines[LocalTransaction] = Deadlines()  # of these
+        self._deadlines: dict[LocalTransaction, float] = {}  # in ascending order
+        self._limits: dict[LocalTransaction, int] = {}  # seconds, for those with a time of their own
+        self._ends: Deadlines[LocalTransaction] = Deadlines()  # the deadlines of `_limits`
 
     def add(self, transaction: LocalTransaction) -> None:
-        """Start the time of a transaction that was declared."""
+        """Start the time of a declared transaction."""
         if self._longest is not None:
             deadline = self._deadlines[transaction] = self._clock() + self._longest
             self._alarm(self, deadline)
 
     def limit(self, transaction: LocalTransaction, seconds: int) -> None:
-        """Give a transaction `seconds` from now; with 0, the same time as any other."""
+        """Give a transaction `seconds` from now on; 0: the same time as any other."""
         if not seconds:
             self._limits.pop(transaction, None)
             self._ends.set(transaction, None)
@@ -279,13 +279,13 @@ class OpenTransactions:
         self._alarm(self, deadline)
 
     def remove(self, transaction: LocalTransaction) -> None:
-        """Forget a transaction that is over."""
+        """Forget a transaction that has ended."""
         self._deadlines.pop(transaction, None)
         if self._limits.pop(transaction, None) is not None:
             self._ends.set(transaction, None)
 
     def expire(self, now: float) -> float | None:
-        """Roll back those whose time has come; return when the next one's does."""
+        """Roll back the transactions that are due at `now`; return when the next one is due, or None."""
         while self._deadlines:
             transaction, deadline = next(iter(self._deadlines.items()))
             if deadline > now:

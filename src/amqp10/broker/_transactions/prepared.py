@@ -1,7 +1,7 @@
-"""Branches of distributed transactions that are prepared: no connection's any more, they wait for their second phase.
+"""Prepared branches of distributed transactions: they belong to no connection, and wait for their second phase.
 
-A branch is known to the user who had it prepared, by whatever connection of his. With a store it is on the disk before
-he is told that it is prepared, with all that is durable of it; its end is written with what it changes.
+A branch belongs to the user who had it prepared, on any connection. With a store, the branch and its durable work are
+on the disk before the user is told that it is prepared; its end is committed together with its effects.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from .local import LocalTransaction, Work
 
 MOST = 1000
-"""Branches of one user that may wait."""
+"""The most branches of one user that may wait."""
 
 User = str | None
 
 
 class DetachedConsumer(Consumer):
-    """Holds the messages that a branch is to settle, if their consumer is gone since a restart."""
+    """Holds the messages that a restored branch is to settle, whose consumer is gone."""
 
     key = 0
     copies = settles = False
@@ -39,20 +39,20 @@ class DetachedConsumer(Consumer):
         return False
 
     def fed(self) -> None:
-        """Do nothing: it is never given a message."""
+        """Do nothing, because it is never sent a message."""
 
     def exhausted(self) -> None:
-        """Do nothing: it never asks for messages."""
+        """Do nothing, because it never asks for messages."""
 
     def node_deleted(self, error: Error) -> None:
-        """Do nothing: the branch finds out at its end."""
+        """Do nothing, because the branch checks this at its end."""
 
 
 class RestoredBranch:
-    """One that a broker before has prepared.
+    """A branch that was prepared before the broker restarted.
 
     Args:
-        whole: all nodes of it are still there.
+        whole: whether all its nodes still exist.
     """
 
     def __init__(self, work: Work, quarantine: Quarantine, *, whole: bool) -> None:
@@ -73,29 +73,29 @@ class RestoredBranch:
         return None
 
     def roll_back(self) -> None:
-        """See `LocalTransaction.roll_back`; who held the messages is gone."""
+        """See `LocalTransaction.roll_back`; the consumers of the messages are gone."""
         for node, entry in self._work.posted:
             node.unreserve(entry)
         attempt_each((queue.lost, entry) for queue, entry, _ in self._work.retired)
 
 
 class BranchJournal(ABC):
-    """Records which branches are prepared."""
+    """Records prepared branches."""
 
     @abstractmethod
     def add_branch(self, user: str | None, branch: BranchId, work: Work) -> int:
-        """Keep a prepared branch, with what its commit does, from now on; return its number."""
+        """Keep a prepared branch, with what its commit does; return its number."""
 
     @abstractmethod
     def end_branch(self, number: int) -> None:
-        """Record that a branch is committed or rolled back, in one commit with what that changes."""
+        """Record the end of a branch, in one commit with its effects."""
 
 
 class PreparedBranches:
-    """Those of one broker.
+    """The prepared branches of one virtual host.
 
     Attributes:
-        store: where they are kept; None for in memory.
+        store: keeps them; None: they are only in memory.
     """
 
     store: BranchJournal | None = None
@@ -105,7 +105,7 @@ class PreparedBranches:
         self._numbers: dict[LocalTransaction | RestoredBranch, int] = {}  # in the store
 
     def prepare(self, user: User, branch: BranchId, transaction: LocalTransaction) -> bool:
-        """Keep a transaction that can be committed; else it is rolled back, and the answer False."""
+        """Keep a transaction and return True if it can be committed; otherwise roll it back and return False."""
         branches = self._users.setdefault(user, {})
         good = transaction.obstacle is None and branch not in branches and len(branches) < MOST
         transaction.coordinator.let_go(transaction)
@@ -123,7 +123,7 @@ class PreparedBranches:
         self._numbers[restored] = number
 
     def complete(self, user: User, branch: BranchId, *, commit: bool) -> bool | None:
-        """Second phase: whether it ended as it was to; None if there is no such branch."""
+        """Commit or roll back a branch; return whether that succeeded, or None if there is no such branch."""
         transaction = self._users.get(user, {}).pop(branch, None)
         if transaction is None:
             return None
@@ -136,5 +136,5 @@ class PreparedBranches:
         return True
 
     def of(self, user: User) -> tuple[BranchId, ...]:
-        """Return the branches of one user, the oldest first."""
+        """Return the branches of one user, oldest first."""
         return tuple(self._users.get(user, {}))

@@ -1,8 +1,8 @@
-"""Regular expressions of names, matched in time in proportion to the name, whatever the pattern.
+"""Regular expressions for names, matched in time proportional to the name, whatever the pattern.
 
-Python's own matcher tries one way after the other, which for `^(a+)+$` and a name of 40 letters takes hours. Here all
-ways are followed at once, letter by letter, as sets of places in the pattern. What cannot be matched so is refused:
-backreferences, flags, possessive repeats, and lookarounds but for `^(?!...)` and `^(?=...)`, which look once.
+Python's own matcher backtracks: `^(a+)+$` with a name of 40 letters takes hours. This one follows all ways at once,
+letter by letter, as a set of places in the pattern. What cannot be matched like this is refused: backreferences, flags,
+possessive repeats, and lookarounds except `^(?!...)` and `^(?=...)`, which look only once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 MOST_PLACES: Final = 2000
-"""Places of one pattern, with its counted repeats written out."""
+"""The most places of a pattern, with counted repeats expanded."""
 
 _REPEAT: Final = re.compile(r"(?:([*+?])|\{(\d*)(,?)(\d*)\})([?+]?)")
 _GROUP: Final = re.compile(r"\((?:\?:|\?P<\w+>|(?!\?))")
@@ -26,14 +26,14 @@ _FOUND: Final = 0
 _REPEATS: Final = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 
 Tree = Callable[[int], int]
-"""Adds a part of the pattern before the place with that number; returns the number of the part's first place."""
+"""Adds a part of the pattern before the place of that number; returns the number of the part's first place."""
 
 
 class NamePattern:
-    """A regular expression that is searched for in names.
+    """A regular expression to search for in names.
 
     Raises:
-        ValueError: it is no regular expression, or cannot be matched in proportion to the name.
+        ValueError: the pattern is not a regular expression, or cannot be matched in time proportional to the name.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -43,13 +43,13 @@ class NamePattern:
             raise ValueError(str(error)) from None
         self._pattern = pattern
         self._at = 0
-        # By place: what one letter has to be (None: nothing is read), and the places that follow.
+        # By place: the test of one letter (None: no letter is read), and the places that follow.
         self._tests: list[Callable[[str], object] | None] = [None]
         self._next: list[tuple[int, ...]] = [()]
         self._ends: dict[int, str] = {}  # places of ^ and $
         self._aheads: dict[
             int, tuple[bool, int, int]
-        ] = {}  # what may follow ^: whether it must, its first place and end
+        ] = {}  # lookaheads after ^: whether each must match, its first place and its last
         tree = self._alternatives()
         self._start = tree(_FOUND)
         self.matches = lru_cache(maxsize=1000)(self._matches)
@@ -75,9 +75,9 @@ class NamePattern:
         return False
 
     def _closure(self, places: set[int], at: int, name: str) -> set[int]:
-        """Return all places that are reached from these without reading a letter."""
+        """Return all places that can be reached from `places` without reading a letter."""
         waiting = list(places)
-        for place in waiting:  # which grows
+        for place in waiting:  # grows during the loop
             if self._tests[place] is None and self._stands(place, at, name):
                 for following in self._next[place]:
                     if following not in places:
@@ -86,7 +86,7 @@ class NamePattern:
         return places
 
     def _stands(self, place: int, at: int, name: str) -> bool:
-        if place in self._aheads:  # it comes after ^, so this is the beginning
+        if place in self._aheads:  # it follows ^, so this is the beginning of the name
             wanted, start, goal = self._aheads[place]
             return self._leads(start, goal, name, anywhere=False) is wanted
         sign = self._ends.get(place)
@@ -103,7 +103,7 @@ class NamePattern:
 
     def _sequence(self) -> Tree:
         parts: list[Tree] = []
-        begins = False  # whether no letter of the name can have been read
+        begins = False  # whether no letter can have been read yet
         while self._at < len(self._pattern) and self._pattern[self._at] not in "|)":
             if begins and _AHEAD.match(self._pattern, self._at):
                 part = self._ahead()
@@ -123,7 +123,7 @@ class NamePattern:
         return tree
 
     def _ahead(self) -> Tree:
-        """Read what the name must begin with, or must not."""
+        """Read a lookahead."""
         wanted = self._pattern[self._at + 2] == "="
         self._at += 3
         tree = self._alternatives()
@@ -139,7 +139,7 @@ class NamePattern:
         return ahead
 
     def _part(self) -> Tree:
-        """Read one letter, class, group or end."""
+        """Read one letter, class, group or anchor."""
         pattern, at = self._pattern, self._at
         if pattern[at] == "(":
             group = _GROUP.match(pattern, at)
@@ -198,7 +198,7 @@ class NamePattern:
 
 @lru_cache(maxsize=10_000)
 def name_pattern(pattern: str) -> NamePattern:
-    """Return a pattern, read once.
+    """Return the compiled pattern, from a cache.
 
     Raises:
         ValueError, TypeError: see `NamePattern`.

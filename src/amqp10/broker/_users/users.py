@@ -1,4 +1,4 @@
-"""Users of a broker, and what each of them may do: permissions as RabbitMQ has them, or a callback that decides."""
+"""Users of a broker and what each may do: permissions as in RabbitMQ, or a callback that decides."""
 
 from __future__ import annotations
 
@@ -14,31 +14,32 @@ from .._errors import Refused
 from .name_pattern import name_pattern
 
 Action = Literal["configure", "write", "read"]
-"""Declaring and deleting; sending to, and binding; receiving from, purging, and binding to."""
+"""Configure: declare, delete. Write: send to, bind as destination. Read: receive from, purge, bind as source."""
 
 Authorize = Callable[[str | None, Action, str, str], bool]
-"""Decides whether a user (None: a peer without a name) may do that with a queue or exchange of that name in a virtual
-host; called with these four in this order, for each link once and for each request."""
+"""Returns whether a user (None: a peer without a name) may take an action with a queue or exchange in a virtual host.
+It is called with these four in this order, once for each link and for each request.
+"""
 
 DEFAULT_EXCHANGE: Final = "amq.default"
-"""The name in permissions of the exchange that leads to all queues."""
+"""The name that permissions use for the default exchange."""
 
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
     """What a user may do in one virtual host: for each action a regular expression of names.
 
-    It is searched for in the name of a queue, topic or exchange: `^` and `$` tie it to the ends. Where it is empty the
-    action is not allowed. Lookarounds, backreferences, flags and what gives nothing back (`a++`) are not understood, so
-    that no name takes long to match; where you need them, give `Broker(authorize=...)`.
+    It is searched for in the name of a queue, topic or exchange; anchor it with `^` and `$`. An empty one allows
+    nothing. Lookarounds, backreferences, flags and possessive repeats (`a++`) are not supported, so that every name is
+    matched fast; if you need them, use `Broker(authorize=...)`.
 
     Attributes:
-        configure: names that it may declare and delete; also names that it may make by attaching to them.
+        configure: names that it may declare and delete; also names that it may create by attaching to them.
         write: names that it may send to.
         read: names that it may receive from.
 
     Raises:
-        ValueError: one of them is no regular expression, or has what is not understood.
+        ValueError: an attribute is not a regular expression, or uses what is not supported.
     """
 
     configure: str = ""
@@ -54,9 +55,9 @@ class Permissions:
                 raise ValueError(f"{each.name} must be a regular expression, not {pattern!r:.80}: {error}") from None
 
     def allows(self, action: Action, name: str) -> bool:
-        """Return whether the action is allowed with what has that name."""
+        """Return whether the action is allowed with that name."""
         pattern: str = getattr(self, action)
-        # Before a line feed at the end, too, `$` matches: no pattern is meant to allow such names.
+        # `$` also matches before a line feed at the end, but no pattern is meant to allow such names.
         return bool(pattern) and not name.endswith("\n") and name_pattern(pattern).matches(name)
 
 
@@ -65,10 +66,10 @@ class User:
     """A user of a broker, by the name that `Broker(users=...)` gives it.
 
     Attributes:
-        password: for PLAIN and SCRAM, or the keys of one; None for a user who comes in by certificate only.
-        permissions: by virtual host, "/" for the usual one; None for all in all of them.
-        administrator: may manage what belongs to the broker, such as its quarantine.
-        impersonator: may send messages whose `user_id` is another's, as bridges do.
+        password: for PLAIN and SCRAM, as text or keys; None: the user logs in by certificate only.
+        permissions: by virtual host, "/" for the usual one; None: everything in all of them.
+        administrator: whether it may manage what belongs to the broker, such as its quarantine.
+        impersonator: whether it may send messages with another `user_id`, as bridges do.
     """
 
     password: str | StoredKeys | None = field(default=None, repr=False)
@@ -78,18 +79,18 @@ class User:
 
 
 class Rights:
-    """What a peer may do.
+    """What a peer may do in a virtual host.
 
     Args:
-        user: its name; None for a peer without one.
-        virtual_host: where.
-        allows: decides; None: everything is allowed.
-        advice: what to do about a refusal, by the action; none where it is empty.
+        user: its name; None: a peer without one.
+        virtual_host: the name of the virtual host.
+        allows: returns whether an action is allowed with a name; None: everything is.
+        advice: by action, what to add to the text of a refusal.
 
     Attributes:
-        limited: something may be refused.
-        administrator, impersonator: as for `User`.
-        enters: it may open a connection to the virtual host.
+        limited: whether anything may be refused.
+        administrator, impersonator: see `User`.
+        enters: whether it may open a connection to the virtual host.
     """
 
     def __init__(
@@ -113,30 +114,30 @@ class Rights:
         self._advice = advice or {}
 
     def check(self, action: Action, name: str) -> None:
-        """Refuse what is not allowed.
+        """Check that an action is allowed.
 
         Raises:
-            Refused: the peer may not do that with what has that name.
+            Refused: the peer may not take this action with that name.
         """
         if self._allows is not None and not self._allows(action, name):
             reason = f"{action} access to {name!r:.200} in {self._place} refused for {self._who}"
             raise Refused("amqp:unauthorized-access", reason + self._advice.get(action, ""))
 
     def check_enters(self) -> None:
-        """Refuse a virtual host for which nobody gave the peer permissions.
+        """Check that the peer may enter the virtual host.
 
         Raises:
-            Refused: nobody did.
+            Refused: the peer has no permissions there.
         """
         if not self.enters:
             reason = f"access to {self._place} refused for {self._who}: no permissions are given for it"
             raise Refused("amqp:unauthorized-access", reason, reply_code=530)
 
     def check_administrator(self, what: str) -> None:
-        """Refuse what only administrators may do.
+        """Check that the peer is an administrator.
 
         Raises:
-            Refused: the peer is not an administrator.
+            Refused: it is not an administrator.
         """
         if not self.administrator:
             raise Refused("amqp:unauthorized-access", f"{what} is for administrators; {self._who} is not one")
@@ -158,8 +159,8 @@ def rights_of(
 ) -> Rights:
     """Return what a peer may do in a virtual host.
 
-    Whoever has no permissions of its own may do everything as long as nobody has any, and else nothing; but for users
-    who are given by a password alone, who may do everything. The callback, if there is one, decides about all.
+    If no user has permissions, everybody may do everything. Otherwise a peer without permissions may do nothing, except
+    for users with only a password, who may do everything. If there is a callback, it decides for all.
     """
     known = users.get(user) if user is not None else None
     there = known if isinstance(known, User) else User()
@@ -189,7 +190,7 @@ def rights_of(
 def may_the_same(
     before: Mapping[str, str | StoredKeys | User], now: Mapping[str, str | StoredKeys | User], user: str | None
 ) -> bool:
-    """Return whether a user is among both, and is allowed the same by both, whatever its password."""
+    """Return whether a user has the same permissions in both mappings, whatever its password."""
 
     def allowed(users: Mapping[str, str | StoredKeys | User]) -> object:
         known = users.get(user) if user is not None else None
@@ -204,18 +205,18 @@ def may_the_same(
 
 
 def read_users(path: str | PathLike[str]) -> dict[str, User]:
-    """Read users from a JSON file: an object with "users", which has an object for each name.
+    """Return the users in a JSON file: an object with "users", which maps each name to an object.
 
-    That has "password" or "keys" (what `amqp10 hash-password` prints), and may have "permissions" (by
-    virtual host: "configure", "write" and "read"), "administrator" and "impersonator".
+    That object has "password" or "keys" (as `amqp10 hash-password` prints them), and may have "permissions" (by virtual
+    host: "configure", "write" and "read"), "administrator" and "impersonator".
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it is not such a file; the message says where, and repeats no password.
+        ValueError: the file is malformed; the message says where, and contains no password.
     """
     try:
         found = json.loads(Path(path).read_bytes())
-    except json.JSONDecodeError as error:  # which says the line, and of the text no more than a character
+    except json.JSONDecodeError as error:  # The message names the line, and quotes at most one character of it.
         raise ValueError(f"{path}: not a JSON file: {error}") from None
     except (ValueError, RecursionError):
         raise ValueError(f"{path}: not a JSON file") from None
@@ -235,14 +236,14 @@ _KINDS: Final[dict[str, type]] = {
 
 
 def read_user(said: Any, where: str, *, also: Sequence[str] = ()) -> User:
-    """Read what a file says of one user.
+    """Return the user that an object of a file describes.
 
     Args:
-        where: it stands, for errors.
+        where: the place of the object, for errors.
         also: names of fields that the caller has read.
 
     Raises:
-        ValueError: it is not as `read_users` says.
+        ValueError: the object is malformed; see `read_users`.
     """
     _check_fields(said, _KINDS, where, also)
     if "password" in said and "keys" in said:
