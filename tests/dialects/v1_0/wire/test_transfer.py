@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from amqp10.dialects.v1_0.wire.frames import FRAME_AMQP, FrameReader, encode_fra
 from amqp10.dialects.v1_0.wire.performatives import Disposition, Flow, Transfer
 from amqp10.dialects.v1_0.wire.transfer import (
     KnownDispositions,
+    KnownFlows,
     TransferTemplate,
     encode_disposition,
     encode_flow,
@@ -310,6 +312,11 @@ def dispositions(draw: st.DrawFn) -> list[bytes]:
 @example([TWICE, TWICE, TWICE[:12], TWICE[:15], TWICE[:16] + b"\x01" + TWICE[17:], TWICE[:13] + TWICE[17:]], 0)
 def test_known_dispositions_change_nothing(bodies: list[bytes], channel: int) -> None:
     """A reader that knows dispositions by their octets reads each as one does that decodes them all."""
+    said_alike(bodies, channel)
+
+
+def said_alike(bodies: list[bytes], channel: int) -> None:
+    """Have a reader that remembers frames and one that decodes each read the same."""
     knowing, decoding = FrameReader(1 << 16, reuses=True), FrameReader(1 << 16)
     for body in bodies:
         frame = (8 + len(body)).to_bytes(4, "big") + b"\x02\x00" + channel.to_bytes(2, "big") + body
@@ -350,6 +357,65 @@ def test_known_where_the_last_is_the_first() -> None:
         assert known.read(other, 0, len(other)) == Disposition.decode(other)
     for body in (Disposition(True, 777, 778, True, ACCEPTED), Disposition(True, 777, None, True, ACCEPTED)):
         assert known.read(body.encode(), 0, len(body.encode())) is None
+
+
+ENCODED = st.one_of(
+    st.sampled_from([b"\x40", b"\x43", b"\x41", b"\x42", b"\x44", b"\x56\x01", b"\xc1\x01\x00"]),
+    st.integers(0, 255).map(lambda number: bytes((0x52, number))),
+    st.integers(0, 0xFFFF_FFFF).map(lambda number: b"\x70" + number.to_bytes(4, "big")),
+)
+
+
+@st.composite
+def flows(draw: st.DrawFn) -> list[bytes]:
+    """A few flows of few forms, each perhaps with an octet that is wrong, or cut short."""
+    forms = draw(st.lists(st.lists(ENCODED, min_size=4, max_size=12), min_size=1, max_size=3))
+    made = []
+    for form in draw(st.lists(st.sampled_from(forms), min_size=2, max_size=8)):
+        fields = b"".join(
+            field[:1] + draw(st.binary(min_size=len(field) - 1, max_size=len(field) - 1))
+            if field[0] in (0x52, 0x70)
+            else field
+            for field in form
+        )
+        long = draw(st.booleans())
+        sizes = struct.pack(">BII", 0xD0, 4 + len(fields), len(form))
+        head = sizes if long else bytes((0xC0, 1 + len(fields), len(form)))
+        body = bytearray(b"\x00\x53\x13" + head + fields)
+        for place, octet in draw(st.lists(st.tuples(st.integers(4, 30), st.integers(0, 255)), max_size=1)):
+            if place < len(body):
+                body[place] = octet
+        made.append(bytes(body[: draw(st.sampled_from([90] * 20 + [3, 4, 8, 11, 20]))]))
+    return made
+
+
+@given(flows(), st.integers(0, 2))
+@example(
+    [Flow(300, 2000, 300, 2000, 0, 300, 10, 0).encode()] * 3 + [Flow(300, 2000, 300, 2000, 7, 300, 0, 0).encode()], 0
+)
+@example([Flow(None, 9, 300, 2000, None, None, None, None, True, True).encode()] * 3, 0)
+def test_known_flows_change_nothing(bodies: list[bytes], channel: int) -> None:
+    """A reader that knows flows by their layout reads each as one does that decodes them all."""
+    said_alike(bodies, channel)
+
+
+def test_known_flows_are_used() -> None:
+    """From the third of a size on, a flow of numbers and flags is cut; another of that size is decoded."""
+    known = KnownFlows()
+    for number in range(300, 310):
+        flow = Flow(number, 2000, 5, 2000, 3, number, 256, 0, drain=bool(number % 2))
+        body = flow.encode()
+        read = known.read(body, 0, len(body))
+        assert read == (flow if number >= 304 else None)
+        if read is None:
+            known.learn(Flow.decode(body), body, 0, len(body))
+    other = Flow(5, 2000, 300, 2000, 3, 300, 256, 0, drain=True).encode()
+    assert len(other) == len(body)
+    assert known.read(other, 0, len(other)) is None
+    with_properties = Flow(1, 1, 1, 1, properties={})
+    for _ in range(3):
+        known.learn(with_properties, with_properties.encode(), 0, len(with_properties.encode()))
+    assert known.read(with_properties.encode(), 0, len(with_properties.encode())) is None
 
 
 COUNTS = st.sampled_from([0, 1, 127, 128, 255, 256, 0xFFFF_FFFF]) | st.integers(0, 0xFFFF_FFFF)

@@ -34,6 +34,7 @@ from .performatives import (
 )
 from .transfer import (
     KnownDispositions,
+    KnownFlows,
     TransferLayout,
     encode_flow,
     handle_of,
@@ -69,6 +70,7 @@ _HEADER = Struct(">IBBH")
 _read_header = _HEADER.unpack_from
 _TRANSFER: Final = b"\x00\x53\x14"
 _DISPOSITION: Final = b"\x00\x53\x15"
+_FLOW: Final = b"\x00\x53\x13"
 _MOST_LAYOUTS: Final = 2048
 _MOST_PIECES: Final = 32  # pieces of one frame; if it comes in more, they are joined
 _SCRAP: Final = 4096  # up to this many bytes of a large frame are copied, not kept with the buffer around them
@@ -93,6 +95,7 @@ class FrameReader:
         self.max_frame_size = max_frame_size
         self._layouts: Layouts = {}
         self._dispositions = KnownDispositions()
+        self._flows = KnownFlows()
         self.alike: TransferLayout | None = None
         self.mixed: bool = False
         self._before: TransferLayout | None = None
@@ -211,6 +214,13 @@ class FrameReader:
             descriptor = b""
         if body == end:
             return kind, channel, None, b""
+        if descriptor == _FLOW and self._reuses:
+            flow = self._flows.read(data, body, end)
+            if flow is None:
+                frame = self._generic(kind, channel, data[body:end])
+                self._flows.learn(frame[2], data, body, end)  # type: ignore[arg-type]
+                return frame
+            return FRAME_AMQP, channel, flow, b""
         if descriptor != _DISPOSITION or not self._reuses:
             return self._generic(kind, channel, data[body:end])
         read = self._dispositions.read(data, body, end)

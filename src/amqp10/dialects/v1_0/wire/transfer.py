@@ -1,14 +1,15 @@
-"""The frames of the message path, by hand: transfers out of a template and in by a walk, dispositions and credit out.
+"""The frames of the message path, by hand: transfers, dispositions and credit, out and in.
 
 Each has its generic twin, the composite's own codec, and may only be a faster way to the same result: `read_transfer`
-gives None for whatever it does not know at sight, and so does `encode_flow` (§2.7.4-6). benchmarks/run.py measures
-them.
+gives None for whatever it does not know at sight, and so do `encode_flow`, `KnownFlows` and `KnownDispositions`
+(§2.7.4-6). benchmarks/run.py measures them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
+from operator import itemgetter
 from struct import Struct, error
 from typing import Any, Final, NamedTuple
 
@@ -319,12 +320,94 @@ def encode_flow(channel: int, flow: Flow) -> bytes | None:
     return _flow(14 + len(fields), b"\x02\x00", channel, b"\x00\x53\x13\xc0", 1 + len(fields), 8) + fields
 
 
+_NUMBERS: Final = {0x52: (2, "B"), 0x70: (5, "I")}
+"""How many octets a uint has by its constructor, and how `struct` reads it."""
+_CONSTANTS: Final = frozenset((0x40, 0x41, 0x42, 0x43))
+"""Constructors that are a value by themselves: null, true, false, 0."""
+_LIST8: Final = 0xC0
+_MOST_OF_FLOW: Final = 64
+"""Octets that a flow of numbers and flags has at most: 3 + 9 for descriptor and list, 8 times 5, and 3."""
+
+
+class KnownFlows:
+    """Flows that differ from an earlier one only in their numbers (§2.7.4).
+
+    Some brokers send one for each message, and so does a receiver with little credit. benchmarks/budget.py,
+    "send_each".
+    """
+
+    __slots__ = ("_known", "_met")
+
+    def __init__(self) -> None:
+        self._known: dict[int, FlowLayout] = {}  # by the octets of the performative, which are fewer than 60
+        self._met = 0  # a bit for each number of octets: an idle link, which has one flow, keeps no layout
+
+    def learn(self, read: Flow, data: bytes, body: int, end: int) -> None:
+        """Keep the layout of one that the generic decoder has read out of these octets, the second time."""
+        size = end - body
+        if read.properties is None and size < _MOST_OF_FLOW:
+            if self._met >> size & 1 and (layout := flow_layout_of(read, data, body, end)) is not None:
+                self._known[size] = layout
+            self._met |= 1 << size
+
+    def read(self, data: bytes, body: int, end: int) -> Flow | None:
+        """Read the performative between these offsets; None: ask the generic decoder."""
+        known = self._known.get(end - body)
+        if known is None:
+            return None
+        unpack, same, pick, values = known
+        found = unpack(data, body)
+        return Flow(*pick(values + found)) if found[::2] == same else None
+
+
+class FlowLayout(NamedTuple):
+    """How a flow looked that came before: those that look the same differ in their numbers alone.
+
+    Attributes:
+        unpack: cuts the performative into parts that are always the same, with a number between each two.
+        same: these parts.
+        pick: takes the eleven fields out of the values and what was cut.
+        values: the fields of the flow from which it was learned: those that are no numbers are the same in all.
+    """
+
+    unpack: Callable[[bytes, int], tuple[Any, ...]]
+    same: tuple[bytes, ...]
+    pick: Callable[[tuple[Any, ...]], tuple[Any, ...]]
+    values: tuple[Any, ...]
+
+
+def flow_layout_of(read: Flow, data: bytes, body: int, end: int) -> FlowLayout | None:
+    """Return the layout of a flow that was read out of these octets; None if it has more than numbers and flags."""
+    values = tuple(getattr(read, field.name) for field in Flow.fields)
+    places = list(range(len(values)))
+    form, same = ">", []
+    start, at = body, body + (6 if data[body + 3] == _LIST8 else 12)
+    place = 0
+    while at < end:
+        code = data[at]
+        if code in _NUMBERS:
+            octets, kind = _NUMBERS[code]
+            form += f"{at + 1 - start}s{kind}"
+            same.append(data[start : at + 1])
+            places[place] = len(values) + 2 * len(same) - 1
+            start = at = at + octets
+        elif code in _CONSTANTS:
+            at += 1
+        else:
+            return None
+        place += 1
+    same.append(data[start:end])
+    return FlowLayout(Struct(f"{form}{end - start}s").unpack_from, tuple(same), itemgetter(*places), values)
+
+
 class KnownDispositions:
     """Dispositions of one delivery that differ from an earlier one only in which delivery it is (§2.7.6).
 
     Where each message is sent when the one before was accepted, each outcome comes alone: there is nothing to join.
     Some peers say which delivery it is twice, as the first and the last. benchmarks/budget.py, "send_each".
     """
+
+    __slots__ = ("_known",)
 
     def __init__(self) -> None:
         self._known: dict[bytes, tuple[bool, bool, Any, bool]] = {}  # by all octets but those of the delivery-ids
