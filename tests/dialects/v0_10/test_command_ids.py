@@ -7,6 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amqp10.dialects._kit.id_order import IdOrder
 from amqp10.dialects.v0_10.command_ids import (
     ReceivedCommands,
     SequenceSet,
@@ -49,8 +50,8 @@ def test_added_and_removed(numbers: list[int], ranges: tuple[tuple[int, int], ..
 @given(st.sets(NUMBERS), RANGES)
 def test_named(numbers: set[int], ranges: tuple[tuple[int, int], ...]) -> None:
     """Those of some numbers that a sequence-set names, each once, in order; overlaps and nonsense change nothing."""
-    ordered = dict.fromkeys(sorted(numbers))
-    assert ids_in(ordered, ranges, 0) == sorted(numbers & meant(ranges))
+    order = IdOrder({number: number for number in numbers}, int)
+    assert ids_in(order, ranges, 0) == sorted(numbers & meant(ranges))
     assert meant(tuple(from_ranges(ranges, 0))) == meant(ranges)
 
 

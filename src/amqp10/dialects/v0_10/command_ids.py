@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import takewhile
+from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 from ...messaging import Error
 from ...types import SERIAL_MASK, serial_diff
+from .._kit.id_order import IdOrder
 from .codes import ILLEGAL_ARGUMENT, SessionFault
 from .wire.struct import Ranges
 
@@ -89,21 +91,14 @@ class SequenceSet:
 
     def remove(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Remove all ids in `ranges`, which are in ascending order and do not overlap."""
-        kept: list[list[int]] = []
-        mine = iter(self._ranges)
-        current = next(mine, None)
+        mine = self._ranges
         for first, last in ranges:
-            while current is not None and current[1] < first:
-                kept.append(current)
-                current = next(mine, None)
-            while current is not None and current[0] <= last:
-                low, high = current
-                if low < first:
-                    kept.append([low, first - 1])
-                current = [last + 1, high] if high > last else next(mine, None)
-        if current is not None:
-            kept += [current, *mine]
-        self._ranges = kept
+            start = bisect_left(mine, first, key=lambda each: each[1])
+            stop = bisect_right(mine, last, key=lambda each: each[0])
+            touched = mine[start:stop]
+            if touched:
+                left, right = [touched[0][0], first - 1], [last + 1, touched[-1][1]]
+                mine[start:stop] = [each for each in (left, right) if each[0] <= each[1]]
 
     @property
     def parts(self) -> int:
@@ -147,20 +142,9 @@ def from_ranges(ranges: Ranges, known: int) -> list[tuple[int, int]]:
     return joined
 
 
-def ids_in(numbers: Mapping[int, Any], ranges: Ranges, known: int) -> list[int]:
-    """Return those of `numbers`, which are in ascending order, that are in a sequence-set.
-
-    The time depends on `numbers`, not on how many ids the peer's ranges span.
-    """
-    plain = from_ranges(ranges, known)
-    if len(plain) == 1 and plain[0][1] - plain[0][0] < len(numbers):
-        first, last = plain[0]
-        return [each for each in range(first, last + 1) if each in numbers]
-    there = list(numbers)
-    found: list[int] = []
-    for first, last in plain:
-        found += there[bisect_left(there, first) : bisect_right(there, last)]
-    return found
+def ids_in(order: IdOrder, ranges: Ranges, known: int) -> list[int]:
+    """Return the ids of a table that are in a sequence-set, in order."""
+    return [number for first, last in from_ranges(ranges, known) for number in order.find(first, last)]
 
 
 class CommandOwner:
@@ -216,11 +200,12 @@ class SentCommands:
         open: commands that are not completed, by id, oldest first.
     """
 
-    __slots__ = ("next", "open")
+    __slots__ = ("_order", "next", "open")
 
     def __init__(self) -> None:
         self.next: int = 0
         self.open: dict[int, PendingCommand] = {}
+        self._order = IdOrder(self.open, attrgetter("number"))
 
     def add(self, frames: Any, owner: CommandOwner | None, about: Any = None, size: int = 0) -> PendingCommand:
         """Give a command the next id, and return it as pending."""
@@ -231,7 +216,7 @@ class SentCommands:
 
     def within(self, ranges: Ranges) -> list[PendingCommand]:
         """Return the open commands that are in a sequence-set, oldest first."""
-        return [self.open[number] for number in ids_in(self.open, ranges, self.next)]
+        return [self.open[number] for number in ids_in(self._order, ranges, self.next)]
 
     def take(self, ranges: Ranges) -> list[PendingCommand]:
         """Remove the open commands that are in a sequence-set, and return them, oldest first."""
@@ -311,7 +296,7 @@ class ReceivedCommands:
 
     def is_done(self, end: int) -> bool:
         """Return whether all commands before the id `end` are completed."""
-        return min(self.open, default=end) >= end and (not self.syncs or self.syncs[0] >= end)
+        return next(iter(self.open), end) >= end and (not self.syncs or self.syncs[0] >= end)
 
     def skip(self, last: int) -> None:
         """Complete all commands up to `last` that were not received: they will never come."""

@@ -307,9 +307,6 @@ class LinkEndpoint(Link, Machine[LinkState]):
     def receive_states(self, deliveries: Sequence[Any], state: DeliveryState | None, settled: bool) -> Sequence[Any]:
         """Apply the peer's disposition to `deliveries`; return those that the owner should hear of."""
 
-    def receive_settled_part(self, first: int, count: int, state: DeliveryState | None) -> None:
-        """Note that the sender settled a range of delivery-ids; a delivery received in part may be in it."""
-
     def check_errant(self, what: str) -> None:
         if self.errant:
             raise SessionFault("amqp:session:errant-link", f"a {what} for a link that was detached with an error")

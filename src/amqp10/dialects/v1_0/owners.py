@@ -125,6 +125,7 @@ class SessionCore(Session):
         window: the session's windows.
         pending_parts: what waits for the peer's window, in order (`resumption.sender.OutgoingPart`).
         outgoing, incoming: unsettled deliveries, by delivery-id.
+        parts: incoming deliveries that are not whole yet, by delivery-id.
         lazy_receivers: links that may have incoming deliveries that are not objects yet.
         next_delivery_id: the id of our next delivery.
         last_outcome, last_ids: see `SettlingSession`.
@@ -137,6 +138,7 @@ class SessionCore(Session):
     pending_parts: deque[Any]
     outgoing: dict[int, OutgoingDelivery]
     incoming: dict[int, IncomingDelivery]
+    parts: dict[Any, Any]
     lazy_receivers: set[ReceiverLink]
     next_delivery_id: int
     last_outcome: object

@@ -445,9 +445,7 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
             drop_name(self.connection.links_by_name, link)
         self.pending_parts = deque(part for part in self.pending_parts if part.link is not link)
         self.make_posted()
-        if lingers:
-            return
-        tables: tuple[dict[int, Any], ...] = (self.outgoing, self.incoming)
+        tables: tuple[dict[int, Any], ...] = (self.parts,) if lingers else (self.outgoing, self.incoming, self.parts)
         for table in tables:
             for number in [number for number, delivery in table.items() if delivery.link is link]:
                 del table[number]

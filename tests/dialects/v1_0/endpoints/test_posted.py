@@ -265,7 +265,7 @@ def test_a_range_over_many_turns(looks: list[Run]) -> None:
 @pytest.mark.parametrize("count", [1, 4])
 @pytest.mark.parametrize("state", [ACCEPTED, RELEASED])
 def test_objects_beside_many_runs(looks: list[Run], state: Any, count: int) -> None:
-    """What is said of objects alone looks at no run, in whatever order it comes."""
+    """What is said of objects alone looks at one run at most each time, in whatever order it comes."""
     owner = Owner(True, 1000, 1000)
     session: Any = owner.links[0].session
     for number in range(100):
@@ -274,7 +274,7 @@ def test_objects_beside_many_runs(looks: list[Run], state: Any, count: int) -> N
         owner.hold(1)
     for first in range(200 - count, 99, -count):
         owner.told(first, count, True, state)
-    assert not looks
+    assert len(looks) <= 100 // count
     assert not session.outgoing
     assert len(session.posted) == 100
     owner.told(0, 100, True, ACCEPTED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final
 from uuid import uuid4
 
@@ -26,6 +27,7 @@ from ....engine import (
     Unbind,
 )
 from ....errors import Unsupported
+from ..._kit.id_order import IdOrder
 from ..arguments import DEAD_LETTERS, alternate_from, arguments_in, arguments_out
 from ..command_ids import ids_in, to_ranges, unwrap_serial
 from ..wire.commands import MessageAcquire
@@ -224,7 +226,8 @@ def _bound(request: QueryBinding, arguments: dict[str, Any] | None) -> Commands:
 def _acquire(request: Acquire) -> Commands:
     shown = {unwrap_serial(each.delivery_id, 0): each for each in request.deliveries if each.delivery_id is not None}
     result = yield MessageAcquire(to_ranges(shown))
-    got = set(ids_in(dict(sorted(shown.items())), result.transfers if result is not None else (), 0))
+    order = IdOrder(shown, attrgetter("tag"))
+    got = set(ids_in(order, result.transfers if result is not None else (), 0))
     acquired = tuple(each for number, each in shown.items() if number in got)
     for each in acquired:
         each.link.acquired(each)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....engine import (
@@ -22,6 +23,7 @@ from ....engine import (
 from ....errors import AmqpError, LocalProtocolError, RemoteProtocolError, SessionEnded
 from ....messaging import ACCEPTED, RELEASED, Error, Modified, NoLocal, Rejected, Selector, Source
 from ....types import SERIAL_MASK, Symbol
+from ..._kit.id_order import IdOrder
 from ..codes import CLIENTS_REJECT, UNSPECIFIED, SessionFault, condition, error_from, execution_code
 from ..command_ids import chunks, ids_in, to_ranges, unwrap_serial
 from ..states import SessionState, Step
@@ -90,6 +92,7 @@ class ServerSession(SessionCore):
     def __init__(self, engine: ConnectionCore, channel: int) -> None:
         super().__init__(engine, channel)
         self.deliveries: dict[int, OutgoingDelivery] = {}
+        self._order = IdOrder(self.deliveries, attrgetter("tag"))
         self.transaction: bytes | None = None
         self._senders: dict[str, ServerSender] = {}
         self._links: dict[ServerSender | ServerReceiver, None] = {}
@@ -364,7 +367,7 @@ class ServerSession(SessionCore):
 
     def _named(self, transfers: Ranges) -> list[int]:
         """Return the ids in `transfers` of deliveries whose outcome the client has not told."""
-        return ids_in(self.deliveries, transfers, self.outbox.next)
+        return ids_in(self._order, transfers, self.outbox.next)
 
     def _settle_named(self, number: int, command: Any, state: Any) -> None:
         for each in self._named(command.transfers):

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ....engine import OutcomesMissed, OutcomesReceived, PostsAccepted, SettlementsReceived, Unsettled
 from ....messaging import Accepted, TransactionalState
 from ....types import SERIAL_MASK, serial_diff
+from ..._kit.id_order import IdOrder
 from ..link import SessionFault
 from ..owners import SessionCore
 from ..wire.frames import encode_disposition
 from .posted import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ....engine import IncomingDelivery, OutcomeCounter, OutgoingDelivery, ReceiverLink
     from ....messaging import DeliveryState
     from ..link import LinkEndpoint
     from ..owners import ConnectionCore, EngineCore
+    from ..resumption.receiver import PartialDelivery
     from ..resumption.sender import ResumingSender
     from ..wire.performatives import Disposition
 
@@ -30,6 +31,7 @@ class SettlingSession(SessionCore):
     Attributes:
         outgoing, incoming: unsettled deliveries.
         posted: runs of outgoing deliveries that are not objects, each by its first delivery-id.
+        parts: incoming deliveries that are not whole yet, on links that do not stream.
         lazy_receivers: links that may have incoming deliveries that are not objects yet.
     """
 
@@ -45,6 +47,7 @@ class SettlingSession(SessionCore):
         self.lazy_receivers: set[ReceiverLink] = set()
         self.next_delivery_id = 0
         self.posted: dict[int, Run] = {}
+        self.parts: dict[int, PartialDelivery] = {}
         self._last_run: Run | None = None  # the run that the next posted delivery may extend
         self._by_remote_handle: dict[int, LinkEndpoint] = {}
         self._dispositions: dict[tuple[bool, bool, Any], list[int]] = {}
@@ -106,7 +109,8 @@ class SettlingSession(SessionCore):
         return Unsettled(made.total + link.posted, oldest, newest)
 
     def make_posted(self) -> None:
-        runs, self.posted, self._last_run = sorted(self.posted.values(), key=attrgetter("tag")), {}, None
+        runs, self._last_run = sorted(self.posted.values(), key=attrgetter("tag")), None
+        self.posted.clear()
         for run in runs:
             run.link.posted = 0
         for run in runs:
@@ -145,7 +149,8 @@ class SettlingSession(SessionCore):
                 if done == count:
                     return
                 first, count = first + done & SERIAL_MASK, count - done
-            if not self._are_objects(first, count) and any(run.overlaps(first, count) for run in self.posted.values()):
+            is_object = count == 1 and first in self.outgoing
+            if not is_object and self._runs_in(first, count):
                 self.make_posted()
         self._hear(first, count, frame)
 
@@ -161,25 +166,31 @@ class SettlingSession(SessionCore):
         if at == count:
             return count
         # The next delivery was settled before, or belongs to a run without being its first.
-        places = sorted(run.number - first & SERIAL_MASK for run in self.posted.values() if run.overlaps(first, count))
-        if places and places[-1] >= count:  # a run begins before the range: its first delivery is not accepted
-            return at
-        for place in places:
+        runs = self._runs_in(first, count)
+        if runs and (runs[0].number - first & SERIAL_MASK) >= count:
+            return at  # a run begins before the range: its first delivery is not accepted
+        for run in runs:
+            place = run.number - first & SERIAL_MASK
             if place > at:
                 self._hear(first + at & SERIAL_MASK, place - at, frame)
                 at = place
-            if place == at:
-                taken = self._accept_posted(first + at & SERIAL_MASK, count - at)
-                if not taken:  # the run's link is no longer attached
-                    break
-                at += taken
+            taken = self._accept_posted(run.number, count - at)
+            if not taken:  # the run's link is no longer attached
+                break
+            at += taken
         return at
 
-    def _are_objects(self, first: int, count: int) -> bool:
-        """Return whether nothing in the range is still posted without an object."""
-        if count > len(self.outgoing):
-            return False
-        return all(number & SERIAL_MASK in self.outgoing for number in range(first, first + count))
+    def _runs_in(self, first: int, count: int) -> list[Run]:
+        """Return the posted runs with deliveries in this range, in its order."""
+        numbers = self._run_order.in_range(first, count)
+        before = self._run_order.before(first)
+        if before is not None and before not in numbers and self.posted[before].overlaps(first, count):
+            numbers.insert(0, before)
+        return [self.posted[number] for number in numbers]
+
+    @cached_property
+    def _run_order(self) -> SerialOrder:
+        return SerialOrder(self.posted, attrgetter("tag"))
 
     def _hear(self, first: int, count: int, frame: Disposition) -> None:
         """Apply a disposition to the deliveries in this range that exist as objects."""
@@ -192,21 +203,13 @@ class SettlingSession(SessionCore):
         if count == 1 and (delivery := table.get(first)) is not None:
             self._apply(delivery.link, [delivery], frame)
             return
-        numbers: Iterable[int]
-        if count == 1:
-            numbers = (first,)
-        elif count > len(table):
-            # A range may span four thousand million ids; only unsettled deliveries may cost time.
-            numbers = sorted(
-                (number for number in table if (number - first & SERIAL_MASK) < count),
-                key=lambda number: number - first & SERIAL_MASK,
-            )
-        else:
-            numbers = [number & SERIAL_MASK for number in range(first, first + count)]
-        changed = [delivery for number in numbers if (delivery := table.get(number)) is not None]
-        if frame.settled and not frame.role and len(changed) < count:
-            for each in self._by_remote_handle.values():
-                each.receive_settled_part(first, count, frame.state)
+        order = self._outgoing_order if frame.role else self._incoming_order
+        changed = [table[number] for number in order.in_range(first, count)]
+        if frame.settled and not frame.role and len(changed) < count and self.parts:
+            for number in self._part_order.in_range(first, count):
+                part = self.parts[number]
+                part.settled = True
+                part.state = frame.state if frame.state is not None else part.state
         if frame.role and len(changed) < count and type(frame.state) is TransactionalState:
             self.engine.emit(OutcomesMissed(self, frame.state))
         if not changed:
@@ -216,6 +219,18 @@ class SettlingSession(SessionCore):
             groups.setdefault(delivery.link, []).append(delivery)
         for link, deliveries in groups.items():
             self._apply(link, deliveries, frame)
+
+    @cached_property
+    def _outgoing_order(self) -> SerialOrder:
+        return SerialOrder(self.outgoing, attrgetter("tag"))
+
+    @cached_property
+    def _incoming_order(self) -> SerialOrder:
+        return SerialOrder(self.incoming, attrgetter("tag"))
+
+    @cached_property
+    def _part_order(self) -> SerialOrder:
+        return SerialOrder(self.parts, attrgetter("first.delivery_tag"))
 
     def _apply(self, link: LinkEndpoint, deliveries: list[Any], frame: Disposition) -> None:
         """Apply a disposition to deliveries of one link."""
@@ -228,6 +243,24 @@ class SettlingSession(SessionCore):
 
     def _errant(self, what: str) -> SessionFault:
         return SessionFault("amqp:session:errant-link", f"a {what} for a link that was detached with an error")
+
+
+class SerialOrder(IdOrder):
+    """The serial numbers of a table in order, where 0 follows the greatest (RFC 1982)."""
+
+    __slots__ = ()
+
+    def in_range(self, first: int, count: int) -> list[int]:
+        """Return those of the `count` numbers from `first` on that the table has, in the order of the range."""
+        last = first + count - 1
+        if last <= SERIAL_MASK:
+            return self.find(first, last)
+        return self.find(first, SERIAL_MASK) + self.find(0, last & SERIAL_MASK)
+
+    def before(self, number: int) -> int | None:
+        """Return the number of the table that comes next before `number`; None if the table is empty."""
+        found = super().before(number)
+        return super().before(SERIAL_MASK + 1) if found is None else found
 
 
 def ranges(ids: list[int]) -> list[tuple[int, int]]:

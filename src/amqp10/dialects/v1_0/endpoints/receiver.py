@@ -147,7 +147,7 @@ class ReceiverEndpoint(ResumingReceiver):
             if not self.flow_state.received():
                 self._overrun()
                 return
-            partial = PartialDelivery(frame)
+            partial = PartialDelivery(self, frame)
             if not self._check_settle_mode(frame):
                 return
             if frame.resume and not self._continue(partial):
@@ -484,13 +484,6 @@ class ReceiverEndpoint(ResumingReceiver):
             self._settle_first.discard(delivery.delivery_id)
         if deliveries:
             self.session.engine.emit(DeliveriesUnresumed(self, deliveries))
-
-    def receive_settled_part(self, first: int, count: int, state: DeliveryState | None) -> None:
-        partial = self._partial
-        number = partial.first.delivery_id if partial is not None else None
-        if partial is not None and number is not None and (number - first & 0xFFFF_FFFF) < count:
-            partial.settled = True
-            partial.state = state if state is not None else partial.state
 
     def abandon(self) -> None:
         self.bring(self.waiting)  # what came in part may be resumed

@@ -39,9 +39,10 @@ class PartialDelivery:
     `resumed` is the delivery of an earlier attachment that this one continues; None without one, or if it is unknown.
     """
 
-    __slots__ = ("first", "parts", "resumed", "settled", "size", "state")
+    __slots__ = ("first", "link", "parts", "resumed", "settled", "size", "state")
 
-    def __init__(self, first: Transfer) -> None:
+    def __init__(self, link: LinkEndpoint, first: Transfer) -> None:
+        self.link: LinkEndpoint = link
         self.first: Transfer = first
         self.parts: list[bytes | memoryview] = []
         self.size: int = 0
@@ -99,6 +100,12 @@ class ResumingReceiver(LinkEndpoint, PortioningReceiver):
         """Keep `partial`, the frames of an incomplete delivery; None: the delivery is over."""
         weight = partial.weight if partial is not None else 0
         self.session.engine.partial += weight - self._weight
+        if partial is not self._partial:
+            parts: dict[int | None, PartialDelivery] = self.session.parts
+            if self._partial is not None:
+                parts.pop(self._partial.first.delivery_id, None)
+            if partial is not None and partial.first.delivery_id is not None:
+                parts[partial.first.delivery_id] = partial
         self._partial, self._weight = partial, weight
 
     def suspended(self) -> list[IncomingDelivery]:
