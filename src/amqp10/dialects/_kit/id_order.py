@@ -48,7 +48,7 @@ class IdOrder:
         return found
 
     def before(self, number: int) -> int | None:
-        """Return the greatest id of the table that is less than `number`; None if there is none."""
+        """Return the greatest id of the table that is less than `number`, or None."""
         self._catch_up()
         ids, table = self._ids, self._table
         stop = start = bisect_left(ids, number)
