@@ -1,4 +1,4 @@
-"""What a peer asks for when it attaches a link on which it receives, and the answer."""
+"""The attach of a link on which a peer receives: what it asks for, and the broker's answer."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerRequest:
-    """An attach of a receiver, read and checked by itself.
+    """The attach of a receiver, after the checks that need no other objects.
 
     Attributes:
-        key: names a subscription that outlives its link, or is shared; None for any other consumer.
-        copying: it only looks at messages.
-        settles: messages are sent settled.
-        filters: those that are applied; `filtering` is what they amount to, None where all messages pass.
-        place: where it begins to read, in a stream.
+        key: the key of a subscription that outlives its link or is shared; None for any other consumer.
+        copying: whether it only browses.
+        settles: whether messages are sent settled.
+        filters: the filters that are applied; `filtering` is their joint test, None if all messages pass.
+        place: where it begins to read in a stream.
     """
 
     source: Source
@@ -56,7 +56,7 @@ class ConsumerRequest:
         """Read an attach.
 
         Raises:
-            Refused: a part of it makes no sense, or is not to be had here.
+            Refused: a part of it is invalid or not supported.
         """
         copying = copies(source, node)
         filters, filtering = read_filters(source.filter, peer.number)
@@ -77,10 +77,10 @@ class ConsumerRequest:
         return self.source.dynamic or not (unkept or (isinstance(self.node, Topic) and self.key is None))
 
     def check_admitted(self, in_use: Node | None) -> None:
-        """Check that the queue that the link consumes from, if it is there already, takes one more consumer.
+        """Check that the queue to consume from, if it exists, takes one more consumer.
 
         Raises:
-            Refused: a consumer is exclusive; or a single message of a stream is asked for.
+            Refused: a consumer is exclusive, or a single message of a stream is asked for.
         """
         if isinstance(self.node, Stream) and self.options.one_shot:
             reason = f"{self.node.name!r} is a stream: its messages are not got one by one"
@@ -91,7 +91,7 @@ class ConsumerRequest:
             raise Refused("amqp:resource-locked", reason, reply_code=403)
 
     def answer(self, remote: LinkTerms, lifetime: Lifetime | None, durable: TerminusDurability) -> LinkTerms:
-        """Return the broker's attach."""
+        """Return the broker's answer to the attach."""
         return LinkTerms(
             name=remote.name,
             source=answer_source(

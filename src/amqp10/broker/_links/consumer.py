@@ -1,4 +1,4 @@
-"""A link on which the broker sends: messages out of a queue, outcomes back into it, at once or by a transaction."""
+"""A link on which the broker sends: messages from a queue, and outcomes back to it, at once or in a transaction."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _keys = itertools.count(1)
 
 ACTIVE: Final = Symbol("rabbitmq:active")
-"""The property of a flow that tells a receiver whether it is the one that gets the messages."""
+"""The property of a flow that tells a receiver whether it is the active consumer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,12 @@ class ConsumerOptions:
     """What a receiver asks for by link properties (§2.7.3).
 
     Attributes:
-        priority: "priority", as on Artemis and Broker-J, or "rabbitmq:priority"; 0 where it says none.
+        priority: "priority", as in Artemis and Broker-J, or "rabbitmq:priority"; 0 if it gives none.
         exclusive: "exclusive": it wants to be the only consumer.
-        said: it has said a priority.
-        timeout: "rabbitmq:consumer-timeout", in milliseconds: seconds that it may take for a message; None: not said.
-        one_shot: "x-opt-get": it takes one message if there is one, and goes; how dialects say that have a word for it.
+        said: whether it gives a priority.
+        timeout: the seconds in "rabbitmq:consumer-timeout" (milliseconds) that it may take for a message; None: not
+            given.
+        one_shot: "x-opt-get": it takes one message if there is one, and ends; for dialects with a method for this.
     """
 
     priority: int
@@ -50,7 +51,7 @@ class ConsumerOptions:
 
     @classmethod
     def of(cls, remote: LinkTerms, *, copying: bool) -> ConsumerOptions:
-        """Read an attach; a priority that is not an integer counts as 0, and a link that copies is never exclusive."""
+        """Read an attach; a priority that is not an integer counts as 0, and a browser is never exclusive."""
         for name in ("priority", "rabbitmq:priority"):
             asked = remote.properties.get(name)
             if isinstance(asked, int) and not isinstance(asked, bool):
@@ -65,16 +66,16 @@ class ConsumerOptions:
         return cls(asked or 0, exclusive and not copying, asked is not None, passing, seconds)
 
     def properties(self) -> dict[Symbol, Any]:
-        """Return the properties of the answer, which tell the peer what holds."""
+        """Return the properties of the answer, which confirm what applies."""
         said: dict[Symbol, Any] = {Symbol("priority"): self.priority} if self.said else {}
         return said | {Symbol("exclusive"): True} if self.exclusive else said
 
 
 class ConsumerLink(LinkTaker, Consumer, Participant):
-    """See `Consumer`.
+    """A consumer of a queue, on a link; see `Consumer`.
 
     Args:
-        default_outcome: what a delivery ends in that is settled without an outcome, or lost with the link.
+        default_outcome: the outcome of a delivery that is settled without one, or lost with the link.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
         self._sends_settled = settles
         self._queue = queue
         self._default_outcome = default_outcome
-        self._acquirer: LocalTransaction | None = None  # in which messages are taken
+        self._acquirer: LocalTransaction | None = None  # the transaction in which messages are acquired
         self._in_transaction: dict[OutgoingDelivery, LocalTransaction] = {}
         self.kept: ResumableLink | None = None
         self._journal: LinkJournal | None = None
@@ -106,7 +107,7 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
         return self._queue
 
     def make_resumable(self, kept: ResumableLink) -> None:
-        """Make the link resumable; or go on as the consumer that it was, if it is resumed."""
+        """Make the link resumable; if it is resumed, continue as its old consumer."""
         self.kept = kept
         self._journal = self._peer.link_journal if kept.key.connection is None else None
         if kept.consumer is not None:
@@ -114,17 +115,17 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
         kept.consumer = self.key
 
     def move_to(self, peer: Peer) -> None:
-        """Belong to another connection from now on."""
+        """Move to another connection."""
         self._peer = peer
 
     def begin(self) -> None:
-        """Stand in line: the link is attached."""
+        """Enter the queue's line, because the link is attached."""
         self._link.count_waiting = self._count_waiting
         self._queue.add_consumer(self)
         self.credit_changed()
 
     def _count_waiting(self) -> int:
-        """Return how many messages credit would bring; 0 where that takes a look at each, or is what it looked at."""
+        """Return how many messages wait for credit; 0 if a browser or a filter would have to look at each."""
         return 0 if self.copies or self.filtering is not None else self._queue.available
 
     def on_credit(self) -> None:
@@ -135,12 +136,12 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
         self.credit_changed()
 
     def credit_changed(self) -> None:
-        """Credit came, or the window or the output has room again."""
+        """Continue, because credit came, or the window or the output has room again."""
         link = self._link
         if link.credit > 0 or link.drain:
             self._queue.in_line(self, drain=link.drain)
 
-    # What the queue asks for
+    # For the queue
 
     def deliver(self, entry: QueuedMessage, payload: bytes) -> bool:
         if self._largest is not None and len(payload) > self._largest:
@@ -160,7 +161,7 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
         return True
 
     def run_room(self, sharers: int) -> int:
-        # Messages of a transaction, and those that the store knows the holder of, are noted one by one.
+        # Messages of a transaction or of a recorded link are noted one by one.
         return 0 if self._acquirer is not None or self._journal is not None else self._link.run_room(sharers)
 
     @property
@@ -174,7 +175,7 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
         delivery = next((each for each in self._link.unsettled.values() if each.waiter is entry), None)
         if delivery is None or delivery in self._in_transaction:
             return None
-        # Another consumer may have the message soon: what is said of this delivery is of this one, which is over.
+        # Another consumer may have the message soon, so this delivery gets an entry of its own, which has left.
         delivery.waiter = gone = QueuedMessage(b"")
         gone.leave()
         if self._journal is not None and self.kept is not None:
@@ -190,10 +191,10 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
         self._link.tell({ACTIVE: active})
         self._peer.wake()
 
-    # What the peer says
+    # From the peer
 
     def on_outcomes(self, deliveries: Iterable[OutgoingDelivery]) -> None:
-        """Act on outcomes that the receiver named, and on deliveries that it settled."""
+        """Handle outcomes that the receiver gave, and deliveries that it settled."""
         if self._journal is not None and self.kept is not None:
             self._journal.settled(self.kept, [delivery.tag for delivery in deliveries if delivery.local_settled])
         if self._in_transaction:
@@ -217,7 +218,7 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
             self.acquired.difference_update(over)
 
     def acquire(self, delivery: OutgoingDelivery) -> bool:
-        """Take a message that the receiver was only shown; return whether it can have it."""
+        """Acquire a message that the receiver browsed; return whether that succeeded."""
         entry = message_of(delivery)
         if not self.copies or delivery.local_settled or not self._queue.acquire(entry):
             return False
@@ -225,7 +226,7 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
         return True
 
     def _retire(self, delivery: OutgoingDelivery, state: TransactionalState) -> None:
-        """Note an outcome that counts when its transaction is committed (§4.4.2)."""
+        """Record an outcome that takes effect when its transaction is committed (§4.4.2)."""
         transaction = self._peer.transaction(state.txn_id)
         if transaction is None:
             if delivery.local_settled:
@@ -242,7 +243,7 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
             self._in_transaction[delivery] = transaction
 
     def _named_again(self, delivery: OutgoingDelivery) -> bool:
-        """Handle a new state of a delivery of an open transaction: it has to name that transaction (§4.4.2)."""
+        """Handle a new state of a delivery in an open transaction: it must name that transaction (§4.4.2)."""
         transaction = self._in_transaction.get(delivery)
         if transaction is None:
             return False
@@ -258,7 +259,7 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
         if self._acquirer is not None:
             self._acquirer.acquirers.discard(self)
         self._acquirer = transaction
-        # What is sent settled in a transaction leaves the queue with the commit only.
+        # A message sent settled in a transaction leaves the queue only with the commit.
         self.settles = self._sends_settled and transaction is None
         if transaction is not None:
             transaction.acquirers.add(self)
@@ -280,7 +281,7 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
         else:
             self._detach(Error(Symbol("amqp:transaction:unknown-id"), "the flow names a transaction that is not open"))
 
-    # What a transaction asks for at its end
+    # For transactions that end
 
     def apply(self, delivery: OutgoingDelivery, outcome: Outcome) -> None:
         self._in_transaction.pop(delivery, None)
@@ -319,16 +320,16 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
     # The end
 
     def connection_lost(self) -> None:
-        """Count the messages it holds as failed attempts, also on queues that do not count a detach as one."""
+        """Count the messages it holds as failed attempts, even in queues that do not count a detach as one."""
         if not self._queue.counts_detached:
             self._default_outcome = FAILED
 
     def suspended(self) -> list[OutgoingDelivery]:
-        """Return the messages to keep for the link: those that it holds outside of transactions."""
+        """Return the deliveries to keep for the link: those that it holds outside transactions."""
         return [] if self.copies else self._link.suspended()
 
     def on_unresumed(self, deliveries: Sequence[OutgoingDelivery]) -> None:
-        """Count these as attempts, and send them again: the receiver may have settled them, or never have had them."""
+        """Requeue deliveries as failed attempts: the receiver may have settled them, or never received them."""
         if self._journal is not None and self.kept is not None:
             self._journal.settled(self.kept, [delivery.tag for delivery in deliveries])
         for delivery in deliveries:
@@ -338,11 +339,11 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
     def requeue(self, deliveries: Iterable[OutgoingDelivery]) -> None:
         """Give back deliveries that are not resumed."""
         for delivery in reversed(list(deliveries)):
-            # What never left was never attempted.
+            # A delivery that was never sent is no attempt.
             self._queue.settle(message_of(delivery), self, self._default_outcome if delivery.begun else RELEASED)
 
     def abandon(self, kept: Iterable[OutgoingDelivery]) -> None:
-        """Give back deliveries that got no outcome since the link was detached, and that no link resumes."""
+        """Give back deliveries without an outcome that no link resumed after the detach."""
         left = [each for each in kept if not each.local_settled and each not in self._in_transaction]
         for delivery in left:
             self._link.forget(delivery)
@@ -357,7 +358,7 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
             notice("messages_returned", logging.INFO, f"{text}, which ended without an outcome for them", **fields)
 
     def end(self, kept: Iterable[OutgoingDelivery] = ()) -> None:
-        """End the link, and give back what it held, except for what is `kept`.
+        """End the link, and give back what it held except `kept`.
 
         The youngest goes first, so that each finds its place at the front.
         """
@@ -369,7 +370,7 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
             transaction = self._in_transaction.get(delivery)
             if transaction is not None:
                 if transaction.retired(delivery):
-                    continue  # its outcome was named before the end
+                    continue  # its outcome was given before the end
                 transaction.forget(delivery)
             if self._link.lingers:
                 self._link.forget(delivery)
@@ -379,7 +380,7 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
 
 
 class GetConsumerLink(ConsumerLink):
-    """One that takes a message if there is one, is told how many more there are, and goes."""
+    """Takes one message if there is one, tells how many more there are, and ends."""
 
     one_shot = True
 

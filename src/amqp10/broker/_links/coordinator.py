@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 CAPABILITIES = ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn")
 CREDIT = 100
 MOST = 1000
-"""Transactions that one peer may have open at a time."""
+"""The most transactions that one peer may have open at a time."""
 
 
 class CoordinatorLink(TransactionOwner, LinkOwner):
-    """The link on which a peer declares and discharges (§4.2, §4.3); what is open when it ends is rolled back.
+    """The link on which a peer declares and discharges (§4.2, §4.3); when it ends, open transactions are rolled back.
 
     Args:
-        may_reject: the peer takes the outcome rejected; else the link is what ends.
+        may_reject: whether the peer accepts the outcome rejected; otherwise a refusal ends the link.
     """
 
     def __init__(self, peer: Peer, link: ReceiverLink, *, may_reject: bool) -> None:
@@ -36,7 +36,7 @@ class CoordinatorLink(TransactionOwner, LinkOwner):
         self._open: dict[bytes, LocalTransaction] = {}
 
     def begin(self, remote: LinkTerms) -> None:
-        """Attach the link, as the peer asks."""
+        """Attach the link with the peer's terms."""
         self._link.attach(
             LinkTerms(
                 name=self._link.name,
@@ -49,13 +49,13 @@ class CoordinatorLink(TransactionOwner, LinkOwner):
         self._link.flow(CREDIT)
 
     def on_deliveries(self) -> None:
-        """Wait for all other work of the pass: what belongs to a transaction was said before, on other links."""
+        """Wait for the other work of the pass: other links bring the work of a transaction before its discharge."""
         self._peer.end_of_pass.append(self._take)
 
     def _take(self) -> None:
-        """Do what was asked for.
+        """Carry out the declares and discharges that arrived.
 
-        What an answer brings is for the next pass: work that was held up by the question comes before that.
+        Those that an answer brings in are for the next pass: work that waited for the answer comes before them.
         """
         link = self._link
         for delivery in [link.incoming.popleft() for _ in range(len(link.incoming))]:
@@ -96,7 +96,7 @@ class CoordinatorLink(TransactionOwner, LinkOwner):
             return _rejected("amqp:transaction:unknown-id", "no such transaction is open on this link")
         self._forget(transaction)
         if self._peer.posts_in_part(asked.txn_id):
-            # "It is an error for the controller to attempt to discharge" it then (§4.4.1).
+            # "It is an error for the controller to attempt to discharge" then (§4.4.1).
             transaction.roll_back()
             self.terminate("amqp:transaction:rollback", "a message of the transaction is not whole")
             return _rejected("amqp:transaction:rollback", "a message of the transaction is not whole")
@@ -113,12 +113,12 @@ class CoordinatorLink(TransactionOwner, LinkOwner):
             assert state.error is not None
             self.terminate(state.error.condition, state.error.description or "")
             return
-        # The outcomes of what was sent in a transaction are to be known before that of its discharge (§4.4.1).
+        # The outcomes of messages in a transaction must arrive before that of its discharge (§4.4.1).
         self._peer.engine.flush()
         self._link.settle(delivery, state)
 
     def move_to(self, peer: Peer) -> None:
-        """Belong to another connection from now on, with all that is open."""
+        """Move to another connection, with the open transactions."""
         for number in self._open:
             peer.transactions[number] = self._peer.transactions.pop(number)
         self._peer = peer
@@ -137,7 +137,7 @@ class CoordinatorLink(TransactionOwner, LinkOwner):
             self._peer.wake()
 
     def end(self) -> None:
-        """End the link; what was asked on it before still counts."""
+        """End the link; requests that came before still count."""
         self._take()
         self._roll_back()
 

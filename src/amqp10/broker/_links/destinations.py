@@ -1,4 +1,4 @@
-"""Where the messages of a link go: to one node, to where each of them says, or through an exchange."""
+"""The destination of a link's messages: one node, the address in each message, or an exchange."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from .._router import Router
 
 MOST_ALLOWED: Final = 1000
-"""Addresses that a link remembers as allowed; the bound matters because the sender chooses them."""
+"""The most addresses that a link remembers as allowed, because the sender chooses them."""
 
 _CC: Final = "x-cc"
-_PROPERTIES: Final = b"\x00\x53\x73"  # how a message begins that has neither header nor annotations
+_PROPERTIES: Final = b"\x00\x53\x73"  # the first octets of a message with neither header nor annotations
 MOST_UNSETTLED: Final = 10_000
-"""Outcomes that one sender is told and does not settle (receiver-settle-mode "second"); it gets no credit for more."""
+"""The most deliveries that a sender with receiver-settle-mode "second" may leave unsettled before it gets no credit."""
 
 
 def further_keys(payload: bytes) -> list[str]:
-    """Read the routing keys that a message has beside its first: its annotation `x-cc`, as on RabbitMQ.
+    """Return the routing keys of a message besides its first: its annotation `x-cc`, as in RabbitMQ.
 
     Raises:
-        Refused: they are no list of strings.
-        DecodeError: the annotations, or what comes before them, are malformed.
+        Refused: `x-cc` is not a list of strings.
+        DecodeError: the annotations, or the sections before them, are malformed.
     """
     if payload[:3] >= _PROPERTIES and payload[1:2] == _PROPERTIES[1:2]:
         return []
@@ -45,11 +45,11 @@ def further_keys(payload: bytes) -> list[str]:
 
 
 class Destination(Producer):
-    """Where the messages of a link go, and the producer of the nodes there, which grant the link its credit.
+    """The destination of a link's messages, and the producer of its nodes, which grant the link its credit.
 
     Attributes:
-        by_message: each message says in `to` where it goes.
-        annotates: a message that came to an exchange is annotated with that, and with its routing key.
+        by_message: whether each message names its destination in `to`.
+        annotates: whether a message that came to an exchange is annotated with the exchange and its routing key.
     """
 
     by_message = False
@@ -62,7 +62,7 @@ class Destination(Producer):
         self._rights = peer.rights
 
     def move_to(self, peer: Peer) -> None:
-        """Belong to another connection from now on."""
+        """Move to another connection."""
         self._peer = peer
 
     @property
@@ -71,40 +71,40 @@ class Destination(Producer):
 
     @property
     def room(self) -> int:
-        """How many messages more may come before the sender settles some, unless the broker is blocked."""
+        """How many messages may still come before the sender settles some; 0 while the broker is blocked."""
         return 0 if self._peer.blocked is not None else max(0, MOST_UNSETTLED - len(self._link.unsettled))
 
     @abstractmethod
     def begin(self) -> None:
-        """Grant the first credit, at the end of the pass at the latest: the link is attached."""
+        """Grant the first credit for an attached link, at the end of the pass at the latest."""
 
     @abstractmethod
     def route(self, delivery: IncomingDelivery) -> Route:
         """Return where a message goes.
 
         Raises:
-            Refused: it names no place where it can go, or may go.
-            DecodeError: the sections that say where it goes are malformed.
+            Refused: its address is unknown, or the peer may not send there.
+            DecodeError: the sections with its address are malformed.
         """
 
     @abstractmethod
     def credit_used(self) -> None:
-        """Grant more credit, if it is time for that: messages have come."""
+        """Grant more credit if it is time, because messages have arrived."""
 
     def rights_changed(self) -> None:
-        """Ask anew what the peer may do: it has other tokens now."""
+        """Check rights anew, because the tokens of the peer have changed."""
 
     @abstractmethod
     def blocked_or_not(self) -> None:
-        """Stop or restart the sender after the broker was blocked or unblocked."""
+        """Stop or restart the sender, because the broker was blocked or unblocked."""
 
     @abstractmethod
     def end(self) -> None:
-        """Leave the nodes: the link has ended."""
+        """Leave the nodes, because the link has ended."""
 
 
 class NodeDestination(Destination):
-    """One node, whatever messages say."""
+    """One node for all messages."""
 
     def __init__(self, peer: Peer, link: ReceiverLink, router: Router, node: Node) -> None:
         super().__init__(peer, link, router)
@@ -131,11 +131,11 @@ class NodeDestination(Destination):
         if self._peer.blocked is not None:
             self.grant(self._node, 0)
         elif not self._node.deleted:
-            self._node.rationing = True  # deals out all credit anew
+            self._node.rationing = True  # has all credit allocated anew
             self._node.touch()
 
     def relaxed(self, node: Node) -> None:
-        """Stay: a link to one node is the node's producer for as long as it lives."""
+        """Stay: a link to one node is its producer as long as the link lives."""
 
     def node_deleted(self, error: Error) -> None:
         if self._link.attached:
@@ -147,7 +147,7 @@ class NodeDestination(Destination):
 
 
 class QueueDestination(NodeDestination):
-    """A queue by its address of RabbitMQ's spelling, where messages may have further routing keys."""
+    """A queue by its address in RabbitMQ's form, whose messages may have further routing keys."""
 
     def route(self, delivery: IncomingDelivery) -> Route:
         payload = delivery.payload
@@ -161,10 +161,10 @@ class QueueDestination(NodeDestination):
 
 
 class AnyDestination(Destination):
-    """The anonymous terminus: each message says in `to` where it goes.
+    """The anonymous terminus: each message names its destination in `to`.
 
-    Its credit is a full window, but for the time that nodes it sent to are short of room: it is then one of their
-    producers, and has the smallest share that any of them grants it.
+    Its credit is a full window. Only while nodes that it sent to are short of room, it is one of their producers, and
+    its credit is the smallest share that any of them grants.
     """
 
     by_message = True
@@ -173,8 +173,8 @@ class AnyDestination(Destination):
         super().__init__(peer, link, router)
         self._shares: dict[Node, int] = {}
         self._reached: set[Node] = set()  # in this pass
-        self._allowed: set[str] = set()  # addresses that the sender may write to, where that is limited
-        # What dialects with exchanges send says already which one it came to.
+        self._allowed: set[str] = set()  # addresses that the sender may write to, if its rights are limited
+        # Messages of dialects with exchanges name their exchange already.
         self.annotates = self._on_demand = link.remote is None or link.remote.on_demand
 
     def begin(self) -> None:
@@ -200,7 +200,7 @@ class AnyDestination(Destination):
         return route
 
     def _find(self, delivery: IncomingDelivery) -> Route:
-        # A message of another format says nothing that could be understood (§2.7.5): where it goes the link says.
+        # A message of another format cannot be read (§2.7.5): the link says where it goes.
         payload = delivery.payload if delivery.message_format == 0 else SAYS_NOTHING
         if isinstance(delivery, RoutedDelivery):
             if self._rights.limited:
@@ -236,10 +236,10 @@ class AnyDestination(Destination):
                 self._check(address)
 
     def _check(self, address: str) -> None:
-        """Refuse a message to an address that the sender may not write to.
+        """Check that the sender may write to an address.
 
-        Through the default exchange each queue is written to as by its own address. What was allowed once is so as
-        long as the link lives, and no token of the peer's ends.
+        Writing to a queue through the default exchange needs the same right as writing to its address. An address once
+        allowed stays so as long as the link lives and no token expires.
 
         Raises:
             Refused: it may not.
@@ -258,7 +258,7 @@ class AnyDestination(Destination):
             if node is None or not node.for_replies:
                 self._rights.check("write", name)
             if prefixed(key) is not None:
-                return  # which queue that means changes when one of that name comes or goes
+                return  # which queue it means changes when queues come and go
         if len(self._allowed) >= MOST_ALLOWED:
             self._allowed.clear()
         self._allowed.add(address)
@@ -278,7 +278,7 @@ class AnyDestination(Destination):
         self._top_up()
 
     def node_deleted(self, error: Error) -> None:
-        """Go on without one of many addresses."""
+        """Continue without a node that was one of several."""
         for node in [node for node in self._shares if node.deleted]:
             del self._shares[node]
         self._top_up()
@@ -303,7 +303,7 @@ class AnyDestination(Destination):
 
 
 class ExchangeDestination(AnyDestination):
-    """An exchange, with a routing key in its address, or each message's subject for one."""
+    """An exchange, with the routing key in its address, or the subject of each message as routing key."""
 
     by_message = False
 

@@ -1,4 +1,4 @@
-"""The links of one peer: each attach becomes a consumer of a node or a producer for one, until it ends."""
+"""The links of one peer: each attach becomes a consumer or a producer of a node, until it ends."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ if TYPE_CHECKING:
 
 
 class PeerLinks:
-    """What a peer's engine tells of links is done here.
+    """The links of one peer, driven by the events of its engine.
 
     Attributes:
-        consumers: the owners of links on which the broker sends; each takes out of a queue.
-        producers: the owners of links on which it receives, those to coordinators among them.
+        consumers: the owners of links on which the broker sends from a queue.
+        producers: the owners of links on which it receives, including those to coordinators.
         owned: dynamic nodes, by the link that they live with.
         pairs: links to the management node.
         cbs: links to the node that takes tokens.
@@ -70,18 +70,18 @@ class PeerLinks:
         self.service = terms.service(peer) if terms.service is not None and router.name_space is not None else None
         self._peer = peer
         self._router = router
-        self._uses: dict[Link, tuple[Action, str]] = {}  # what a link was allowed to do, with what
+        self._uses: dict[Link, tuple[Action, str]] = {}  # the action that a link was allowed, and the name of its node
         self._max_message_size = terms.max_message_size
         self._lasting: dict[Link, RetainedSubscription] = {}  # subscriptions that may outlive their links
-        self._kept: dict[Link, ResumableLink] = {}  # links that can be resumed
-        self._late: list[Event] = []  # what resuming links has brought in this pass
-        self._octets: dict[Link | Session, int] = {}  # of what they say of themselves
+        self._kept: dict[Link, ResumableLink] = {}  # resumable links
+        self._late: list[Event] = []  # events that resuming links caused in this pass
+        self._octets: dict[Link | Session, int] = {}  # octets that each declares
         self._all_octets = 0
 
-    # Of the pass
+    # The pass
 
     def late(self) -> list[Event]:
-        """Return the events that resuming links has brought, to be acted on in this pass still."""
+        """Return the events that resuming links caused, to be handled in this pass."""
         late, self._late = self._late, []
         return late
 
@@ -90,7 +90,7 @@ class PeerLinks:
     def on_attached(self, event: LinkAttached) -> None:
         link = event.link
         if link.terms is not None or link.remote is None:
-            return  # ended again before we came to answer
+            return  # it ended before it was answered
         try:
             limits = self._router.peers
             check_name("a link's name", link.name, limits.name)
@@ -107,19 +107,19 @@ class PeerLinks:
         except Refused as refusal:
             self._refuse(link, refusal.error)
         except (LocalProtocolError, EncodeError) as error:
-            # An answer larger than the peer's frames, for one.
+            # For example an answer that is larger than the peer's frames.
             condition = error.condition if isinstance(error, LocalProtocolError) else None
             self._refuse(link, _error(condition or "amqp:not-allowed", str(error)))
 
     @property
     def incoming(self) -> Iterable[ReceiverLink]:
-        """Those on which messages come that can be part of transactions."""
+        """The links on which messages of transactions may arrive."""
         others = () if self.service is None else self.service.links
         return [*self.producers, *(each for each in others if isinstance(each, ReceiverLink))]
 
     @property
     def _count(self) -> int:
-        """How many links are attached, wherever they lead to."""
+        """The number of attached links, of all kinds."""
         others = len(self.pairs) + len(self.cbs) + (len(self.service) if self.service is not None else 0)
         return len(self.consumers) + len(self.producers) + others
 
@@ -134,21 +134,21 @@ class PeerLinks:
         link.refuse(error)
 
     def weigh_session(self, session: Session) -> None:
-        """Count what a session says of itself.
+        """Count the octets that a session declares.
 
         Raises:
-            Refused: the sessions and links of the connection, or of its user, say too much.
+            Refused: the sessions and links of the connection, or of its user, declare too many.
         """
         said = session.remote
         if said is not None:
             self._weigh(session, [dict(said.properties), *said.offered_capabilities, *said.desired_capabilities])
 
     def forget_session(self, session: Session) -> None:
-        """Count no more what a session said of itself."""
+        """Stop counting the octets that a session declared."""
         self._forget_octets(session)
 
     def forget_sessions(self) -> None:
-        """Count no more what any session said of itself."""
+        """Stop counting the octets that all sessions declared."""
         for each in list(self._octets):
             if isinstance(each, Session):
                 self._forget_octets(each)
@@ -158,10 +158,10 @@ class PeerLinks:
         self._weigh(link, [*said, *remote.offered_capabilities, *remote.desired_capabilities])
 
     def _weigh(self, whose: Link | Session, said: list[Any]) -> None:
-        """Count what a link or session says of itself, which is kept as long as that, until it ends.
+        """Count the octets that a link or session declares, which are kept until it ends.
 
         Raises:
-            Refused: those of the connection, or of its user, say too much.
+            Refused: the sessions and links of the connection, or of its user, declare too many.
         """
         octets = len(encode(said))
         most, account = self._router.peers.link_octets, self._peer.maker.account
@@ -182,7 +182,7 @@ class PeerLinks:
     def _attach_consumer(self, link: SenderLink, remote: LinkTerms) -> None:
         source, key, subscriptions = remote.source, None, self._router.subscriptions
         if source is None:
-            # The peer knows the name only: it is to have what is kept under it, mostly to end it (§2.6.3).
+            # The peer only knows the name: it attaches the subscription kept under it, mostly to end it (§2.6.3).
             kept = subscriptions.find(self._peer.owner, link.name, remote.desired_capabilities)
             source, key = kept.source, kept.key
         if not isinstance(source, Source):
@@ -229,7 +229,7 @@ class PeerLinks:
         consumer.begin()
 
     def _consume(self, link: SenderLink, asked: ConsumerRequest, lasting: RetainedSubscription | None) -> ConsumerLink:
-        """Make the consumer of an attached link: of a subscription, a new one of a topic, or a queue."""
+        """Return the consumer of an attached link: for a subscription, a new subscription of a topic, or a queue."""
         queue = lasting.queue if lasting is not None else asked.node
         if isinstance(queue, Topic):
             queue = queue.subscribe(asked.filtering)
@@ -239,7 +239,7 @@ class PeerLinks:
             self._peer, link, queue, copies=asked.copying, settles=asked.settles, default_outcome=asked.outcome
         )
         consumer.priority, consumer.exclusive = asked.options.priority, asked.options.exclusive
-        # A subscription has nothing in it that does not pass.
+        # A subscription only holds messages that pass.
         consumer.filtering = asked.filtering if queue is asked.node else None
         consumer.place, consumer.timeout = asked.place, asked.options.timeout
         self.consumers[link] = consumer
@@ -249,10 +249,10 @@ class PeerLinks:
         link.lingers = "resume" in self._peer.engine.capabilities
         return consumer
 
-    # Links that can be resumed
+    # Resumable links
 
     def _kept_by(self, link: Link, terminus: Source | Target, direction: Direction) -> tuple[LinkKey, Lifetime] | None:
-        """Return the key by which a link is found again, and for how long; None if it ends when it is detached."""
+        """Return the key of a resumable link and how long it is kept; None: the link ends when it is detached."""
         if is_resumable(terminus):
             return LinkKey(self._peer.owner, link.name, direction), self._router.subscriptions.lifetime(terminus)
         if terminus.expiry_policy == "link-detach" or "resume" not in self._peer.engine.capabilities:
@@ -260,14 +260,22 @@ class PeerLinks:
         return LinkKey(self._peer.owner, link.name, direction, self._peer), Lifetime("session-end")
 
     def _claim(self, link: Link, key: LinkKey) -> ResumableLink | None:
-        """Claim what is kept of a link; refuse an attach that comes late from a connection that was lost."""
+        """Return what is kept of a link, taken from its current attachment.
+
+        Raises:
+            Refused: a newer connection has the link: this attach is a late one of a lost connection.
+        """
         newest = link.remote is not None and link.remote.properties.get(NEWEST_CONNECTION)
         if newest and self._router.links.is_late(key, self._peer.number):
             raise Refused("amqp:link:stolen", f"a newer connection has taken over the link {link.name!r}")
         return self._router.links.claim(key)
 
     def _resumed(self, before: ResumableLink | None, node: Node | None, remote: LinkTerms) -> ResumableLink | None:
-        """Return what was kept of the link, if the attach resumes it."""
+        """Return what was kept of the link if the attach resumes it; otherwise None.
+
+        Raises:
+            Refused: the peer only wants to resume, and there is nothing to resume.
+        """
         gone = before is None or (before.node is not None and before.node.deleted)
         if not gone and before is not None and before.node is node and remote.unsettled is not None:
             return before
@@ -286,7 +294,7 @@ class PeerLinks:
         *,
         owned: Node | None,
     ) -> ResumableLink:
-        """Keep the state of a link; if one before left it the node `owned`, that node lives with this link."""
+        """Keep the state of a link; a dynamic node that its last attachment left lives with this link."""
         kept = resumed if resumed is not None else ResumableLink(key, node, lifetime)
         if before is not None and before.owned is not None and before.owned is owned:
             self.owned[link], before.owned = before.owned, None
@@ -295,7 +303,7 @@ class PeerLinks:
         self._router.links.begin(kept, before)
         self._kept[link] = kept
         if resumed is not None:
-            # What the two maps told is to be acted on in this pass.
+            # The outcomes in the two unsettled maps are handled in this pass.
             self._late += self._peer.engine.events()
         return kept
 
@@ -370,7 +378,7 @@ class PeerLinks:
         destination.begin()
 
     def _node_of(self, link: Link, terminus: Source | Target) -> Node | None:
-        """Return the node that a terminus means, made for this link if it is dynamic; None if it has no address."""
+        """Return the node of a terminus, created if it is dynamic; None: the terminus has no address."""
         if terminus.dynamic:
             return self._dynamic_node(link, terminus)
         address = address_of(terminus)
@@ -378,7 +386,7 @@ class PeerLinks:
             return None
         on_demand = link.remote is None or link.remote.on_demand
         if isinstance(terminus, Source) and place_in(terminus.filter) is not None:
-            on_demand = False  # it means a stream, which somebody has to declare
+            on_demand = False  # the filter means a stream, which must be declared
         receiving = isinstance(terminus, Source)
         return self._router.resolve(
             address,
@@ -393,7 +401,7 @@ class PeerLinks:
         """Return the node of a dynamic terminus: the one from before the link was detached, or a new one (§3.5.3).
 
         Raises:
-            Refused: it has an address, too, or asks for a node that cannot be.
+            Refused: the terminus also has an address, or asks for an unsupported node.
         """
         if terminus.address is not None:
             raise Refused("amqp:invalid-field", "a dynamic terminus must not have an address, for the broker makes one")
@@ -406,23 +414,23 @@ class PeerLinks:
         return node
 
     def acquire(self, deliveries: Iterable[OutgoingDelivery]) -> tuple[OutgoingDelivery, ...]:
-        """Take what browsers were shown; what could be had of it."""
+        """Acquire messages that browsers were shown; return the deliveries for which that succeeded."""
         consumers = self.consumers
         return tuple(each for each in deliveries if each.link in consumers and consumers[each.link].acquire(each))
 
     def on_ended(self, event: LinkEnded) -> None:
-        # What we end for a fault, or because the link was attached elsewhere, is no wish of the peer's.
+        # A link that the broker ended, for a fault or because it was attached elsewhere, was not given up by the peer.
         ours = isinstance(event.error, RemoteProtocolError)
         kept = self._kept.get(event.link)
         if kept is not None and isinstance(event.error, LinkDetached | None):
-            kept.attached_by = 0  # it has let go of it
+            kept.attached_by = 0  # the peer gave the link up
         consumer = self.consumers.get(event.link) if isinstance(event.link, SenderLink) else None
         if consumer is not None and not isinstance(event.error, LinkDetached | SessionEnded | None):
             consumer.connection_lost()
         self.end(event.link, "closed" if event.closed and not ours else "detached")
 
     def session_ready(self, session: Session) -> None:
-        """Go on sending on a session that can take more."""
+        """Continue sending on a session that has room again."""
         for link, consumer in self.consumers.items():
             if link.session is session:
                 consumer.credit_changed()
@@ -432,7 +440,7 @@ class PeerLinks:
             self.service.ready(session)
 
     def check_rights(self) -> None:
-        """End the links that are not allowed any more."""
+        """Detach the links that are no longer allowed."""
         for producer in self.producers.values():
             if isinstance(producer, ProducerLink):
                 producer.destination.rights_changed()
@@ -448,10 +456,10 @@ class PeerLinks:
     # The end
 
     def take_over(self, before: PeerLinks, session: Session) -> None:
-        """Take over the links of a session that goes on on this connection."""
+        """Take over the links of a session that was resumed on this connection."""
 
         def move(these: dict[Any, Any], those: dict[Any, Any]) -> list[Any]:
-            """Move what is of the session; return the values."""
+            """Move what belongs to the session; return the values."""
             moved = [link for link in these if link is session or getattr(link, "session", None) is session]
             those.update((link, these.pop(link)) for link in moved)
             return [those[link] for link in moved]
@@ -468,9 +476,9 @@ class PeerLinks:
         move(before._uses, self._uses)
 
     def end_all(self, concerned: Callable[[Link], bool]) -> None:
-        """End those concerned.
+        """End the links that `concerned` selects.
 
-        Producers first, and so coordinators: what their transactions held is the consumers' to give back.
+        Producers end first, coordinators among them, so that consumers give back what transactions held.
         """
         others = () if self.service is None else self.service.links
         for link in [*self.producers, *self.consumers, *others]:
@@ -481,7 +489,7 @@ class PeerLinks:
         self._forget_octets(link)
         self._uses.pop(link, None)
         if not (isinstance(link, SenderLink) and link.lingers):
-            link.owner = NO_LINK_OWNER  # else outcomes still come; it is detached, and what it holds is not given back
+            link.owner = NO_LINK_OWNER  # a lingering link still gets outcomes for the deliveries that it holds
         if self.pairs.end(link) or self.cbs.end(link) or (self.service is not None and self.service.end(link)):
             return
         kept = self._kept.pop(link, None)
@@ -519,7 +527,7 @@ class PeerLinks:
         else:
 
             def end(deliveries: list[Any]) -> None:
-                """Give back what is not resumed; the dynamic node of the link goes with that."""
+                """Give back deliveries that were not resumed, and delete the link's dynamic node."""
                 requeue(deliveries)
                 if kept.owned is not None:
                     node, kept.owned = kept.owned, None
@@ -534,7 +542,7 @@ class PeerLinks:
 
 
 def _nothing(deliveries: list[Any]) -> None:
-    """Do nothing: what is kept of a producer ends without a trace."""
+    """Do nothing: a producer has nothing to give back."""
 
 
 def _error(condition: str, description: str) -> Error:

@@ -1,6 +1,6 @@
-"""Links on which the broker receives messages; where these go is their destination's to say (`destinations`).
+"""Links on which the broker receives messages; their destinations (`destinations`) say where these go.
 
-An outcome leaves when its message is on the disk: `Connection._before_write` in `_serving.connections` waits for that.
+An outcome is sent when its message is on the disk: `Connection._before_write` in `_serving.connections` waits for that.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ _EXCHANGE, _ROUTING_KEY = Symbol("x-exchange"), Symbol("x-routing-key")
 
 
 class ProducerLink(LinkOwner):
-    """Puts the messages of a link where its destination says, and tells their outcomes.
+    """Puts the messages of a link into their destination, and sends their outcomes.
 
     Attributes:
-        kept: the state that is kept of the link, if it can be resumed.
+        kept: the kept state of the link, if it is resumable.
     """
 
     def __init__(self, peer: Peer, link: ReceiverLink, router: Router, destination: Destination) -> None:
         self._peer = peer
         self._link = link
-        self._origin = peer.number  # stays: what excludes the messages of a connection knows it by that
+        self._origin = peer.number  # does not change: no-local filters identify the connection by it
         self._router = router
         self.destination = destination
         source = link.remote.source if link.remote is not None else None
-        self._may_reject = allows(source, Rejected)  # else the link is what ends
+        self._may_reject = allows(source, Rejected)  # otherwise a refusal ends the link
         self._may_release = allows(source, Released)
         self._checks_user = router.check_user_id and not peer.rights.impersonator
         self.kept: ResumableLink | None = None
@@ -61,7 +61,7 @@ class ProducerLink(LinkOwner):
         self._journal = self._router.links.journal if kept.key.connection is None else None
 
     def move_to(self, peer: Peer) -> None:
-        """Belong to another connection from now on."""
+        """Move to another connection."""
         self._peer = peer
         self.destination.move_to(peer)
 
@@ -78,7 +78,7 @@ class ProducerLink(LinkOwner):
         self.destination.credit_used()
 
     def on_flow(self, drained: bool, wasted: int) -> None:
-        # Deliveries that were aborted, or were here already, used up credit, too.
+        # Aborted deliveries, and those that had arrived already, used credit, too.
         self.destination.credit_used()
 
     def on_settlements(self, deliveries: Sequence[IncomingDelivery]) -> None:
@@ -87,7 +87,7 @@ class ProducerLink(LinkOwner):
         self.destination.credit_used()
 
     def _take(self) -> None:
-        """Put what came where it goes, and tell the outcomes."""
+        """Route the messages that arrived, and send their outcomes."""
         now, origin, account = self._router.clock(), self._origin, self._peer.maker.account
         destination, incoming, store = self.destination, self._link.incoming, self._router.store
         while incoming:
@@ -113,7 +113,7 @@ class ProducerLink(LinkOwner):
                     reason = f"the disk of the store has no room for {octets} octets more"
                     self._reject(delivery, "amqp:resource-limit-exceeded", reason)
                     continue
-            if len(nodes) == 1 and delivery.remote_state is None:  # as nearly all messages
+            if len(nodes) == 1 and delivery.remote_state is None:  # nearly all messages
                 try:
                     nodes[0].take(entry)
                 except NotTaken as refusal:
@@ -121,17 +121,17 @@ class ProducerLink(LinkOwner):
                 else:
                     self._settle(delivery, ACCEPTED, entry.durable)
                 continue
-            # Each queue changes its own entry (position, attempts); the bytes are one.
+            # Each queue changes its own entry (position, attempts); they share the bytes.
             self._post(delivery, [(node, entry.copy() if place else entry) for place, node in enumerate(nodes)])
 
     def _refuse_all(self, description: str) -> None:
-        """Take nothing of what came."""
+        """Reject all messages that arrived."""
         incoming = self._link.incoming
         while incoming:
             self._reject(incoming.popleft(), "amqp:resource-limit-exceeded", description)
 
     def _post(self, delivery: IncomingDelivery, posted: list[tuple[Node, QueuedMessage]]) -> None:
-        """Put a message that came with a state where it goes, or into the transaction that it names (§4.4.1)."""
+        """Route a message with a state, or post it in the transaction that it names (§4.4.1)."""
         state = delivery.remote_state
         if not isinstance(state, TransactionalState):
             self._put(delivery, posted)
@@ -157,9 +157,9 @@ class ProducerLink(LinkOwner):
             self._reject(delivery, "amqp:transaction:unknown-id", "the transaction of the message is not open")
 
     def _drop(self, delivery: IncomingDelivery) -> None:
-        """Drop a message that no queue takes, and that was sent settled in a transaction.
+        """Drop a message without a queue that was sent settled in a transaction.
 
-        Where senders name an exchange, they have said with that that they do not mind; elsewhere, see `_reject`.
+        A sender to an exchange accepts that; for any other see `_reject`.
         """
         if isinstance(delivery, RoutedDelivery):
             self._router.unroutable += 1
@@ -167,7 +167,7 @@ class ProducerLink(LinkOwner):
             self._reject(delivery, *_UNROUTABLE)
 
     def _put(self, delivery: IncomingDelivery, posted: list[tuple[Node, QueuedMessage]]) -> None:
-        """Put a message where it goes, copies into several nodes; the sender hears of a node that refused its own."""
+        """Put a message into its nodes; the sender is told if one of them refused it."""
         refused: NotTaken | None = None
         for node, entry in posted:
             try:
@@ -190,37 +190,37 @@ class ProducerLink(LinkOwner):
         return self._peer.transaction(state.txn_id) if isinstance(state, TransactionalState) else None
 
     def _settle(self, delivery: IncomingDelivery, outcome: DeliveryState, lasts: bool = False) -> None:
-        """Tell the outcome. `lasts`: so does the message, and both are to outlive the broker."""
+        """Send the outcome; `lasts` means that the message is durable, and so its outcome must be, too."""
         if delivery.local_settled:
             return
         link = self._link
         if delivery.state is None and link.joins(delivery.delivery_id, delivery.tag, outcome):
-            delivery.state = outcome  # as the one before it, which is nearly every message
+            delivery.state = outcome  # the same as the outcome before it, like nearly every one
             delivery.local_settled = True
         elif link.attached:
             link.settle(delivery, outcome)
         else:
-            # The link is gone by the time its last messages are looked at: the sender hears of it if it resumes.
+            # The link ended before its last messages were handled: the sender gets the outcome if it resumes.
             delivery.state = outcome
         if not delivery.local_settled:
-            delivery.payload = b""  # the outcome is what is left to be known of it
+            delivery.payload = b""  # from now on only the outcome is needed
         if lasts and self._journal is not None and self.kept is not None and not delivery.local_settled:
             self._journal.noted(self.kept, delivery.tag, outcome)
 
     def suspended(self) -> list[IncomingDelivery]:
-        """Return the deliveries to keep for the link: outcomes without their messages, and messages cut off."""
+        """Return the deliveries to keep for the link: outcomes without their messages, and incomplete messages."""
         kept = []
         for delivery in self._link.suspended():
-            # What is whole and has no outcome nobody has looked at: to the sender it never came.
+            # A complete message without an outcome was not handled: for the sender it never arrived.
             if delivery.state is not None or getattr(delivery, "stream", None) is not None:
                 kept.append(delivery)
         return kept
 
     def _refuse_forged(self, delivery: IncomingDelivery) -> bool:
-        """Refuse a message with somebody else's user id, aloud even if it was sent settled; return whether it was one.
+        """Refuse a message with another user's user-id, even if it was sent settled; return whether it was refused.
 
         Raises:
-            DecodeError: it is malformed.
+            DecodeError: the message is malformed.
         """
         error = check_user_id(delivery.payload, self._peer.engine.identity, delivery.message_format)
         if error is None:
@@ -229,10 +229,10 @@ class ProducerLink(LinkOwner):
         return True
 
     def _unresolved(self, delivery: IncomingDelivery, error: Error) -> None:
-        """Refuse a message that cannot go, or may not, where it says, or where the link does.
+        """Refuse a message that cannot or may not go to its destination.
 
-        Where messages say that themselves, the error names the delivery (anonymous terminus, §2.2.2). Older dialects
-        have ways of their own to say it.
+        If the message named the destination, the error names the delivery (anonymous terminus, §2.2.2). Older dialects
+        have their own ways to tell it.
         """
         if self.destination.by_message and not isinstance(delivery, RoutedDelivery):
             info = {Symbol("delivery-tag"): delivery.tag}
@@ -243,7 +243,7 @@ class ProducerLink(LinkOwner):
             self._reject(delivery, str(error.condition), error.description or "")
 
     def _refuse_aloud(self, delivery: IncomingDelivery, error: Error) -> None:
-        """Refuse a message; a sender that settled it, and so hears of no outcome, is told by the end of the link."""
+        """Refuse a message; if it was sent settled, end the link with the error, because no outcome is sent."""
         silent = delivery.local_settled
         self._refuse(delivery, error)
         if silent:
@@ -252,7 +252,7 @@ class ProducerLink(LinkOwner):
     def _reject(
         self, delivery: IncomingDelivery, condition: str, description: str, info: dict[Symbol, Any] | None = None
     ) -> None:
-        # With a map, though an empty one: azure-servicebus for Python waits for ever when the field is not sent.
+        # The map is sent even if empty: azure-servicebus for Python waits forever if the field is missing.
         self._refuse(delivery, Error(Symbol(condition), description, info or {}))
 
     def _refuse(self, delivery: IncomingDelivery, error: Error) -> None:
@@ -262,8 +262,8 @@ class ProducerLink(LinkOwner):
             rejected = Rejected(error)
             self._settle(delivery, TransactionalState(transaction.id, rejected) if transaction else rejected)
         if transaction is not None and (not hears or isinstance(delivery, RoutedDelivery)):
-            # The transaction may not be committed without the message (§4.4.4.1), and its sender does not hear of it,
-            # or in an older dialect need not listen before it commits.
+            # The transaction must not be committed without the message (§4.4.4.1): its sender does not see the refusal,
+            # or in an older dialect need not see it before it commits.
             transaction.failed = Error(Symbol("amqp:transaction:rollback"), f"{error.condition}: {error.description}")
         elif settled:
             self._router.unroutable += 1
@@ -271,7 +271,7 @@ class ProducerLink(LinkOwner):
             self._detach(error)
 
     def _detach(self, error: Error) -> None:
-        """End the link for what came on it; what came behind that is not done, for its sender does not hear of it."""
+        """End the link with an error, and drop the messages behind it, whose outcomes would not reach the sender."""
         if self._link.attached:
             self._link.detach(closed=True, error=error)
             self._link.incoming.clear()

@@ -1,12 +1,12 @@
-"""What the broker answers to an attach: the termini as they really are, not as they were wished for (§2.6.3, §3.5).
+"""The termini in the broker's answer to an attach: what they are, and not what was asked for (§2.6.3, §3.5).
 
-A subscription that was asked to outlive its link does (`subscriptions`), and its answer has the expiry policy and the
-timeout in force. So has the answer of a link that can be resumed (`links`), which is "session-end" for most. Where
-there is a store, what is kept longer outlives the broker too; if that was asked for, the answer says
-`durable="configuration"`, or "unsettled-state" where the link can be resumed. Without a store it says `durable="none"`,
-whatever was asked for. Any other terminus, as that of a subscription which is not to last, says
-`expiry_policy="link-detach"`, so that a peer knows that nothing waits for it when it comes back. Of the filters those
-are answered that are applied.
+The answer for a subscription that outlives its link (`subscriptions`) has the expiry policy and the timeout in force.
+So has the answer for a resumable link (`links`), mostly "session-end". Any other terminus has
+`expiry_policy="link-detach"`, so that the peer knows that nothing is kept for it.
+
+Without a store the answer has `durable="none"`. With a store, what is kept longer outlives the broker; if the peer
+asked for that, the answer has `durable="configuration"`, or "unsettled-state" for a resumable link. It lists only the
+filters that are applied.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from .._queues.node import Node
     from .._retained.subscriptions import Lifetime
 
-# A delivery that ends without an outcome may have been worked on: the next consumer is told by the delivery-count.
+# The consumer may have worked on a delivery that ends without an outcome: the delivery-count tells the next one.
 FAILED = Modified(delivery_failed=True)
 
 
 def address_of(terminus: Source | Target) -> str | None:
-    """Return the address that a terminus names; None where it names none.
+    """Return the address of a terminus, or None.
 
     Raises:
-        Refused: it is no string.
+        Refused: the address is not a string.
     """
     address = terminus.address
     if address is None or isinstance(address, str):
@@ -44,7 +44,7 @@ def address_of(terminus: Source | Target) -> str | None:
 
 
 def default_outcome(source: Source, node: Node) -> Outcome:
-    """Return the outcome of a delivery that is settled, or lost, without one (§3.5.3 "default-outcome")."""
+    """Return the outcome of a delivery that is settled or lost without one (§3.5.3 "default-outcome")."""
     outcome = source.default_outcome
     if isinstance(outcome, OUTCOMES):
         return outcome
@@ -57,23 +57,23 @@ def allows(source: object, outcome: type[Outcome]) -> bool:
 
 
 def copies(source: Source, node: Node) -> bool:
-    """Return whether the consumer only looks at a queue, by distribution-mode "copy" or because of the node's kind.
+    """Return whether the consumer only browses, by distribution-mode "copy" or the kind of node.
 
     Raises:
-        Refused: a distribution mode that is not there.
+        Refused: the distribution-mode is unknown.
     """
     mode = source.distribution_mode
     if mode not in (None, "move", "copy"):
         raise Refused("amqp:not-implemented", f"there is no distribution mode {mode!r}")
-    # A subscription is the subscriber's own: it takes its messages out of it, in either mode.
+    # In either mode the subscriber takes messages from its own subscription.
     return isinstance(node, Stream) or (mode == "copy" and not isinstance(node, Topic))
 
 
 def check_dynamic(terminus: Source | Target) -> None:
-    """Check that a dynamic node can be what is asked of it (§3.5.9); properties that are not there are left out.
+    """Check that a dynamic node can have the requested properties (§3.5.9); unknown properties are ignored.
 
     Raises:
-        Refused: another lifetime than that of its link, or a distribution mode that it cannot have.
+        Refused: another lifetime-policy than delete-on-close, or an unsupported distribution-mode.
     """
     asked = terminus.dynamic_node_properties or {}
     lifetime = asked.get("lifetime-policy")
@@ -88,7 +88,7 @@ def check_dynamic(terminus: Source | Target) -> None:
 
 
 def _modes(kind: Kind) -> tuple[Symbol, ...]:
-    """Return the distribution modes of a node (§3.5.7); each subscriber gets a copy of a topic's messages."""
+    """Return the distribution-modes of a node (§3.5.7); each subscriber gets a copy of a topic's messages."""
     return (Symbol("copy"),) if kind == "topic" else (Symbol("move"), Symbol("copy"))
 
 
@@ -105,8 +105,7 @@ def answer_source(
 ) -> Source:
     """Return the source of a link on which the broker sends; `filters` are those that are applied.
 
-    `lifetime`: how long a subscription is kept that may outlive its link, or is shared, or what a link holds that can
-    be resumed; None for any other source.
+    `lifetime`: how long a retained subscription or the state of a resumable link is kept; None for any other source.
     `durable`: what of it survives the broker.
     """
     shared = lifetime is not None and "shared" in asked.capabilities
@@ -119,7 +118,7 @@ def answer_source(
         timeout=lifetime.timeout if lifetime is not None else 0,
         dynamic=dynamic,
         dynamic_node_properties=_node_properties(node) if dynamic else None,
-        # Every subscriber of a topic gets its copy; on a queue a message goes to one (§3.5.3 "distribution-mode").
+        # Every subscriber of a topic gets its copy; on a queue each message goes to one consumer (§3.5.3).
         distribution_mode="copy" if copying or isinstance(node, Topic) else "move",
         filter=filters,
         default_outcome=outcome,
@@ -131,9 +130,9 @@ def answer_source(
 def answer_target(
     asked: Target, node: Node | None, *, dynamic: bool, lifetime: Lifetime | None, durable: TerminusDurability
 ) -> Target:
-    """Return the target of a link on which the broker receives; `node` None: the anonymous terminus.
+    """Return the target of a link on which the broker receives; `node` is None for the anonymous terminus.
 
-    `lifetime`: how long its state is kept without a link; None for not at all.
+    `lifetime`: how long the state of the link is kept; None: it is not kept.
     """
     return Target(
         address=node.name if dynamic and node is not None else asked.address,

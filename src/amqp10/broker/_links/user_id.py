@@ -1,8 +1,8 @@
-"""Whom a message says that it is from, and whether that is who sent it.
+"""The user-id of a message, and whether it is that of its sender.
 
-The user-id "MAY be authenticated by intermediaries" (§3.2.4); in 0-9-1 and 0-10 brokers do. A sender gives the
-name that it logged in with, or leaves the field out. What consumers will see is checked, in whatever part of it
-and however leniently they read; a message that leaves doubt is refused.
+The user-id "MAY be authenticated by intermediaries" (§3.2.4); brokers of 0-9-1 and 0-10 do so. A sender gives the name
+that it logged in with, or none. The check covers every place where a lenient consumer may find a user-id; a message
+that leaves doubt is refused.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from ...types import Symbol
 
 _PROPERTIES: Final = 0x73
 _NULL: Final = 0x40
-_FIXED: Final = {0x40: 1, 0x44: 1, 0x53: 2, 0x80: 9, 0x98: 17}  # kinds of message-id, and their octets
+_FIXED: Final = {0x40: 1, 0x44: 1, 0x53: 2, 0x80: 9, 0x98: 17}  # constructors of a message-id, and its octets
 _SHORT: Final = (0xA0, 0xA1)
 
-# How a properties section can begin (§3.2.4): where none of these is, no consumer finds one, whatever order it takes.
+# All beginnings of a properties section (§3.2.4): without any of these no consumer finds one, in whatever order.
 _MARKS: Final = (b"\0\x53\x73", b"\x80\0\0\0\0\0\0\0\x73", b"amqp:properties:list")
 
 
 def check_user_id(payload: bytes, user: str | None, message_format: int = 0) -> Error | None:
-    """Return the error for a message whose user id is somebody else's; None for all others.
+    """Return the error for a message whose user-id is not that of its sender; otherwise None.
 
     Args:
-        user: who sent it, None for somebody without a name: who may claim none.
-        message_format: whether the sections of any but 0 are those of a message, nobody here knows; it may have no
-            properties but those in their place.
+        user: the sender; None: it has no name, and may claim none.
+        message_format: a message of another format than 0 must not have properties elsewhere than in their place,
+            because its sections cannot be interpreted.
 
     Raises:
-        DecodeError: it may have properties, and something in it is malformed, out of order or there twice.
+        DecodeError: the message may have properties, and is malformed, out of order or has a section twice.
     """
     start, end = _front(payload)
     marked = _marked(payload, 0, start) or _marked(payload, end)
     if not marked and (message_format or _has_usual_sections(payload)):
-        return None  # no properties but those in their place, which have no user-id
+        return None  # its only properties, if any, are in their place and have no user-id
     message = Message.decode(payload)
     message.check()
     if message_format:
@@ -58,9 +58,9 @@ def _marked(payload: bytes, start: int, end: int | None = None) -> bool:
 
 
 def _has_usual_sections(payload: bytes) -> bool:
-    """Return whether each section has the usual descriptor, a small ulong; cheap, and errs to False.
+    """Return whether each section has the usual descriptor, a small ulong. Cheap; returns False in doubt.
 
-    Other numbers are not descriptors (§1.2), but some decoders take an int of the same value for the same.
+    Other numbers are not descriptors (§1.2), but some decoders accept an int of the same value.
     """
     at, size = 0, len(payload)
     try:
@@ -80,9 +80,9 @@ def _has_usual_sections(payload: bytes) -> bool:
 
 
 def _front(payload: bytes) -> tuple[int, int]:
-    """Return where properties begin and end that are in their place and have no user-id, their second field.
+    """Return where the properties begin and end that are in their place and have no user-id, their second field.
 
-    Cheap, and errs to (0, 0): they may have one, or are not there.
+    Cheap; returns (0, 0) in doubt, or if there are no properties.
     """
     at = last = 0
     try:
@@ -90,7 +90,7 @@ def _front(payload: bytes) -> tuple[int, int]:
             last, kind = payload[at + 2], payload[at + 3]
             if last == _PROPERTIES:
                 return _unclaimed(payload, at)
-            if kind & 0xFE == 0xC0:  # a list or a map, as all sections before it are
+            if kind & 0xFE == 0xC0:  # a list or a map, as all sections before the properties
                 at += 5 + payload[at + 4]
             elif kind & 0xFE == 0xD0:
                 at += 8 + int.from_bytes(payload[at + 4 : at + 8], "big")
@@ -104,7 +104,7 @@ def _front(payload: bytes) -> tuple[int, int]:
 
 
 def _unclaimed(payload: bytes, start: int) -> tuple[int, int]:
-    """Return the bounds of properties at `start` that have no user id; 0, 0 if they may have one."""
+    """Return the bounds of properties at `start` without a user-id; (0, 0) if they may have one."""
     kind = payload[start + 3]
     if kind == 0x45:
         return start, start + 4

@@ -1,6 +1,6 @@
-"""The arguments of a queue that somebody declares, understood.
+"""The arguments of a declared queue, parsed.
 
-What they mean is RabbitMQ's (https://www.rabbitmq.com/docs/queues#optional-arguments).
+They are RabbitMQ's (https://www.rabbitmq.com/docs/queues#optional-arguments).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ KNOWN: Final = frozenset(
         *("x-delayed-retry-type", "x-delayed-retry-min", "x-delayed-retry-max"),
     )
 )
-"""Names of the arguments that mean something here."""
+"""The arguments that have a meaning here."""
 TYPES: Final = ("classic", "quorum", "stream")
-"""Of queues."""
+"""The types of queues."""
 RETRIES: Final = ("all", "failed", "returned")
-"""Which messages that come back a quorum queue keeps for a while: `failed` ones, the others, or all."""
+"""Which messages that come back wait in a quorum queue: all, only `failed` ones, or only the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,10 @@ class QueueDeclaration:
     """How a queue was declared.
 
     Attributes:
-        durable: it survives the broker, where there is a store.
-        exclusive: it is for one connection, and ends with it.
-        auto_delete: it ends with its last consumer.
-        arguments: as they came.
+        durable: whether a store keeps it.
+        exclusive: whether it belongs to one connection, and ends with it.
+        auto_delete: whether it ends with its last consumer.
+        arguments: the arguments as they came.
     """
 
     durable: bool = True
@@ -47,20 +47,21 @@ class QueueDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """The arguments of a queue, understood; times in seconds, None where they say nothing.
+    """The parsed arguments of a queue; times are in seconds, None: not given.
 
     Attributes:
-        ttl: how long a message waits at most.
-        expires: how long the queue is kept that nobody uses.
-        most, most_bytes: what it holds at most; of messages, those that wait.
-        overflow: what becomes of more than that.
-        dead_letter: exchange and routing key for what is rejected, expired or too much; None for the message's own key.
-        priorities: of messages, 0 for none.
-        attempts: how often a message may fail; a negative number for any number of times.
-        single: one consumer is given messages, the others wait to take its place.
+        ttl: the most time that a message waits.
+        expires: how long an unused queue is kept.
+        most, most_bytes: the most waiting messages, and the most bytes.
+        overflow: what happens to messages beyond that.
+        dead_letter: the exchange and routing key for messages that are rejected, expired or too many; key None: the
+            message's own.
+        priorities: the highest priority of messages; 0: there are no priorities.
+        attempts: how often a message may fail; negative: without limit.
+        single: whether only one consumer gets messages, while the others wait to take its place.
         consumer_timeout: how long a consumer of a quorum queue may take for a message.
-        retry: which messages that come back a quorum queue keeps for a while, one of `RETRIES`; None for none.
-        retry_least, retry_most: for how long, after the first failed attempt and at most.
+        retry: which messages that come back wait in a quorum queue, one of `RETRIES`, or None.
+        retry_least, retry_most: how long they wait, after the first failed attempt and at most.
     """
 
     ttl: float | None = None
@@ -79,10 +80,10 @@ class Arguments:
 
     @classmethod
     def read(cls, arguments: Mapping[str, Any]) -> Arguments:
-        """Understand them; those that begin with x- and are not known change nothing here, and are taken as they are.
+        """Parse arguments; unknown ones that begin with x- are accepted and have no effect.
 
         Raises:
-            Refused: a value makes no sense, or what it asks for is not to be had here.
+            Refused: a value is invalid, or asks for something that is not supported.
         """
         exchange, key = text(arguments, "x-dead-letter-exchange"), text(arguments, "x-dead-letter-routing-key")
         if exchange is None and key is not None:
@@ -108,7 +109,7 @@ class Arguments:
             attempts=number(arguments, "x-delivery-limit", least=None),
             single=single,
             consumer_timeout=None if timeout is None else timeout / 1000,
-            # RabbitMQ takes any word and any number here, and has no retry by those that mean nothing.
+            # RabbitMQ accepts any word and any number here; meaningless ones turn the retry off.
             retry=retry if retry in RETRIES and least > 0 else None,
             retry_least=least / 1000,
             retry_most=(most if most > 0 else least) / 1000,
@@ -116,10 +117,10 @@ class Arguments:
 
 
 def check_lasting(terms: QueueDeclaration) -> None:
-    """See that a quorum queue or a stream is declared as what it always is.
+    """Check that a quorum queue or a stream is declared as durable, and neither exclusive nor auto-delete.
 
     Raises:
-        Refused: it is declared as something that goes by itself, or with the broker.
+        Refused: it is not.
     """
     kind = terms.arguments.get("x-queue-type")
     if kind in ("quorum", "stream") and (terms.exclusive or terms.auto_delete or not terms.durable):
@@ -130,7 +131,7 @@ def queue_type(arguments: Mapping[str, Any]) -> str:
     """Return the type of queue that is asked for.
 
     Raises:
-        Refused: there is no such sort.
+        Refused: there is no such type.
     """
     asked = text(arguments, "x-queue-type") or TYPES[0]
     if asked not in TYPES:
@@ -141,7 +142,11 @@ def queue_type(arguments: Mapping[str, Any]) -> str:
 def number(
     arguments: Mapping[str, Any], name: str, *, least: int | None = 0, most: int = 0xFFFF_FFFF_FFFF
 ) -> int | None:
-    """Return the number of an argument, None where it is not given; raise Refused for any other type."""
+    """Return the number of an argument, or None if it is not given.
+
+    Raises:
+        Refused: it is not a number, or is out of range.
+    """
     value = arguments.get(name)
     if value is None:
         return None
@@ -152,7 +157,11 @@ def number(
 
 
 def text(arguments: Mapping[str, Any], name: str) -> str | None:
-    """Return the string of an argument, None where it is not given; raise Refused for any other type."""
+    """Return the string of an argument, or None if it is not given.
+
+    Raises:
+        Refused: it is not a string.
+    """
     value = arguments.get(name)
     if value is not None and not isinstance(value, str):
         raise wrong(name, f"must be a string, not {value!r:.60}")

@@ -1,4 +1,4 @@
-"""Those who only look at a queue: each sees what waits when it comes, then what comes, and takes nothing."""
+"""Browsers of a queue: each is shown the messages that wait when it begins, then new ones, and takes none."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Browsers:
     """The browsers of one queue.
 
     Attributes:
-        unseen: what each has not seen yet, by its key; messages that left among it.
-        line: those that may be ready.
+        unseen: by consumer key, the messages that each has not seen yet, including some that left.
+        line: the browsers that may be ready.
     """
 
     def __init__(self) -> None:
@@ -31,15 +31,15 @@ class Browsers:
         self.unseen[consumer.key] = deque(waiting)
 
     def hand_out(self, now: float, depth: int, looks: Looks) -> int:
-        """Give each what it has not seen, as long as it is ready; how many copies that was.
+        """Show each browser messages that it has not seen, while it is ready; return the number of copies.
 
         Args:
-            depth: how many messages the queue has.
-            looks: what filters may look at; a browser that has not seen all by then stays in line.
+            depth: the number of messages in the queue.
+            looks: what filters may still look at; a browser that is not finished by then stays in line.
         """
         for unseen in self.unseen.values():
             if len(unseen) > 2 * depth + 256:
-                # A browser that does not keep up with the queue: what has left it is not to be seen any more.
+                # A slow browser: forget the messages that have left the queue meanwhile.
                 seen_late = [entry for entry in unseen if not entry.gone]
                 unseen.clear()
                 unseen.extend(seen_late)
@@ -52,13 +52,13 @@ class Browsers:
                 entry = unseen.popleft()
                 if filtering is not None:
                     looks.look_at(entry)
-                # What another consumer holds just now is not there to be seen (§3.3).
+                # A message that another consumer holds is not visible (§3.3).
                 seen = entry.available and not (entry.expires is not None and entry.expires <= now)
                 if seen and (filtering is None or filtering.passes(entry)):
                     try:
                         copies += consumer.deliver(entry, entry.outgoing(now))
                     except Exception as error:
-                        # It stays in the queue: who only looks takes nothing from others.
+                        # The message stays in the queue: an error for a browser must not take it from others.
                         report("a message could not be shown to a browser", error)
             if copies > before:
                 attempt("a browser", consumer.fed)
@@ -68,6 +68,6 @@ class Browsers:
         return copies
 
     def clear(self) -> None:
-        """End all browsers: the queue is over."""
+        """End all browsers, because the queue has ended."""
         self.unseen.clear()
         self.line.clear()

@@ -1,6 +1,6 @@
-"""Queues that somebody declared: for one connection, until their last consumer goes, with limits, with dead letters.
+"""Declared queues: with limits, dead letters, exclusive to one connection, or deleted with their last consumer.
 
-Queues that links make on demand have none of this, and pay for none of it.
+Queues that links create on demand have none of these features, and do not pay for them.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from .message import QueuedMessage
     from .node import Consumer
 
-USUAL_PRIORITY: Final = 4  # of a message that says none (§3.2.1)
-_ANYONE: Final = cast("Consumer", SimpleNamespace(key=-1, settles=True))  # in whose name messages are dropped
+USUAL_PRIORITY: Final = 4  # the priority of a message that states none (§3.2.1)
+_ANYONE: Final = cast("Consumer", SimpleNamespace(key=-1, settles=True))  # the consumer for which messages are dropped
 
 
 class DeclaredQueue(Queue):
-    """See `Queue`.
+    """A queue that was declared; see `Queue`.
 
     Args:
-        ended: called when the queue's own rules end it.
-        owner: the connection that it is for; None for all.
+        ended: called when the queue ends by its own rules.
+        owner: the connection that it is exclusive to, or None.
     """
 
     def __init__(
@@ -55,9 +55,10 @@ class DeclaredQueue(Queue):
         self._rejects = arguments.overflow != "drop-head"
         self._limited = arguments.most is not None or arguments.most_bytes is not None
         self._dead_letter_expired = self._dead_letter_expired or arguments.dead_letter is not None
-        self._used: float | None = None  # last, by what is no consumer; None: since `expire` was called first
+        # when it was last used other than by a consumer; None: not since the first `expire`
+        self._used: float | None = None
         if arguments.expires is not None and self._alarm is not None:
-            self._alarm(self, -math.inf)  # its clock may not run yet: a broker is made before its event loop
+            self._alarm(self, -math.inf)  # its clock may not run yet, because a broker is made before its event loop
 
     # Messages
 
@@ -80,7 +81,7 @@ class DeclaredQueue(Queue):
         priority = min(priority_of(entry), arguments.priorities) if arguments.priorities else 0
         super().insert(entry)
         if arguments.priorities:
-            # Its place is before those of lower priority. Browsers and filters see it in order of arrival.
+            # It goes before those of lower priority. Browsers and filters see it in the order of arrival.
             self._waiting.move(entry, entry.position + ((arguments.priorities - priority) << 48))
 
     def reserve(self, entry: QueuedMessage, *, restored: bool = False) -> None:
@@ -97,7 +98,7 @@ class DeclaredQueue(Queue):
         return refuses or super()._is_full()
 
     def _over(self, entry: QueuedMessage | None = None) -> bool:
-        """Return whether there is too much in the queue, with one more message if it is given."""
+        """Return whether the queue holds too much, including `entry` if it is given."""
         messages, size = (1, entry.size) if entry is not None else (0, 0)
         most, most_bytes = self._arguments.most, self._arguments.most_bytes
         waiting = self.depth - self.unsettled + self.reserved + messages
@@ -108,13 +109,13 @@ class DeclaredQueue(Queue):
     def run(self) -> None:
         super().run()
         if self._limited and not self._rejects and not self.deleted:
-            # What comes back as a dead letter meanwhile is for the next pass.
+            # Dead letters that come back meanwhile are for the next pass.
             for _ in range(self.depth):
                 if not (self._over() and self._drop_head()):
                     break
 
     def _drop_head(self) -> bool:
-        """Drop the oldest message that waits; False if none does."""
+        """Drop the oldest waiting message; return False if no message waits."""
         entry = self._next(_ANYONE, self._clock())
         if entry is None:
             return False
@@ -127,7 +128,7 @@ class DeclaredQueue(Queue):
     # One consumer at a time
 
     def _active(self) -> Consumer | None:
-        """Return the consumer that messages go to, where only one is active: the one that came first."""
+        """Return the consumer that gets the messages if only one is active: the first one."""
         return next(filter(stays, self.consumers.values()), None)
 
     def locked(self, exclusive: bool) -> bool:
@@ -153,7 +154,7 @@ class DeclaredQueue(Queue):
                 self._ended(self)
 
     def used(self) -> None:
-        """Count as used, by somebody who is not a consumer; `x-expires` begins anew."""
+        """Restart the time of `x-expires`, because something other than a consumer used the queue."""
         self._used = self._clock()
         if self._arguments.expires is not None and self._alarm is not None:
             self._alarm(self, self._used + self._arguments.expires)
@@ -173,9 +174,9 @@ class DeclaredQueue(Queue):
 
 
 def priority_of(entry: QueuedMessage) -> int:
-    """Return the priority that a message states; one that states none, or cannot be read, has the usual one.
+    """Return the priority that a message states, or the usual one if it states none or cannot be read.
 
-    In the older dialects no priority means 0: their mapping writes that 0 into the header.
+    In the older dialects no priority means 0, which their mapping writes into the header.
     """
     try:
         stated = read_priority(entry.payload) if entry.message_format == 0 else None

@@ -1,4 +1,4 @@
-"""Messages that came back and wait until they are due, as their outcome or their queue says."""
+"""Messages that came back and wait until a time that their outcome or their queue gives."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ if TYPE_CHECKING:
     from .message import QueuedMessage
 
 DELIVERY_TIME: Final = "x-opt-delivery-time"
-"""The annotation of a `modified` outcome that says when its message is to come again: milliseconds since 1970."""
+"""The annotation of a `modified` outcome with the time of the next delivery, in milliseconds since 1970."""
 
 
 def delivery_time(annotations: Mapping[Any, Any] | None) -> float | None:
-    """Return when a message is to come again, in seconds since 1970; None where its outcome does not say it."""
+    """Return the time of the next delivery in seconds since 1970; None: the outcome names none."""
     said = annotations.get(DELIVERY_TIME) if annotations else None
     return said / 1000 if isinstance(said, int) else None
 
 
 class DelayedMessages:
-    """Those of one queue. A store does not keep when they are due."""
+    """The delayed messages of one queue. A store does not keep their times."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, QueuedMessage]] = []  # by when they are due
+        self._heap: list[tuple[float, int, QueuedMessage]] = []  # by the time when they are due
         self._held: set[QueuedMessage] = set()
 
     def __len__(self) -> int:
@@ -33,12 +33,12 @@ class DelayedMessages:
         return entry in self._held
 
     def add(self, entry: QueuedMessage, due: float) -> None:
-        """Keep a message until that time of the queue's clock."""
+        """Keep a message until `due` on the queue's clock."""
         heappush(self._heap, (due, entry.position, entry))
         self._held.add(entry)
 
     def due(self, now: float) -> Iterator[QueuedMessage]:
-        """Let go, and yield, those whose time has come."""
+        """Remove and yield the messages that are due at `now`."""
         while self._heap and self._heap[0][0] <= now:
             entry = heappop(self._heap)[2]
             self._held.remove(entry)
@@ -46,11 +46,11 @@ class DelayedMessages:
 
     @property
     def following(self) -> float | None:
-        """Return when the next message is due, or None where no message waits."""
+        """The time when the next message is due, or None."""
         return self._heap[0][0] if self._heap else None
 
     def clear(self) -> set[QueuedMessage]:
-        """Let go of all, and return them."""
+        """Remove and return all messages."""
         held, self._held = self._held, set()
         self._heap.clear()
         return held

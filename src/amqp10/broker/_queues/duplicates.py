@@ -1,4 +1,4 @@
-"""Messages that were sent before: their senders say an id, in Artemis' words, and each node remembers the last ones.
+"""Duplicate detection as in Artemis: senders give messages an id, and each node remembers the last ids.
 
 https://activemq.apache.org/components/artemis/documentation/latest/duplicate-detection.html
 """
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from .message import QueuedMessage
 
 PROPERTY: Final = "_AMQ_DUPL_ID"
-_KINDS: Final = (str, bytes, int, UUID)  # what identifies; not every value can be looked up
-_LONGEST: Final = 255  # octets or characters that are remembered as they are
+_KINDS: Final = (str, bytes, int, UUID)  # types of ids; not every value can be looked up
+_LONGEST: Final = 255  # longer ids, in octets or characters, are remembered by their hash
 _OCTETS: Final = PROPERTY.encode()
 
 
 class RecentIds:
-    """The ids of the messages that a node took last.
+    """The ids of the last messages that a node took.
 
     Args:
-        most: how many are remembered.
+        most: how many ids are remembered.
     """
 
     def __init__(self, most: int) -> None:
@@ -36,7 +36,7 @@ class RecentIds:
         return identity in self._ids
 
     def remember(self, identity: object) -> None:
-        """Remember the id of a message that was taken."""
+        """Remember the id of a message."""
         if identity is not None:
             self._ids[identity] = None
             if len(self._ids) > self._most:
@@ -44,7 +44,7 @@ class RecentIds:
 
 
 def duplicate_id(entry: QueuedMessage) -> Any:
-    """Return the id that a message states in its application properties; None without a valid one."""
+    """Return the id in the application properties of a message; None: it has no valid one."""
     if _OCTETS not in entry.payload or entry.message_format:
         return None
     try:
@@ -55,7 +55,7 @@ def duplicate_id(entry: QueuedMessage) -> Any:
 
 
 def remembered(identity: object) -> object:
-    """Return an id, or the hash of a long one, because it is remembered longer than the message stays."""
+    """Return an id, or the hash of a long one: ids are remembered longer than messages stay."""
     if isinstance(identity, str | bytes) and len(identity) > _LONGEST:
         octets = identity if isinstance(identity, bytes) else identity.encode(errors="surrogatepass")
         return type(identity), sha256(octets).digest()

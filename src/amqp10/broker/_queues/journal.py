@@ -1,4 +1,4 @@
-"""What a queue, or something else of a broker, tells the store that keeps it."""
+"""What a queue, or another part of a broker, tells the store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class QueueJournal(ABC):
 
     Attributes:
         number: the queue's number in the store.
-        dropped: the queue is deleted, and all that was recorded of it is void.
+        dropped: whether the queue was deleted, which makes all its records void.
     """
 
     __slots__ = ()
@@ -26,7 +26,7 @@ class QueueJournal(ABC):
 
     @abstractmethod
     def record(self, entry: QueuedMessage) -> None:
-        """Record that a message came or went; no peer is told of it before that is on the disk."""
+        """Record that a message came or went; peers are told of it only when that is on the disk."""
 
     @abstractmethod
     def rewritten(self, entry: QueuedMessage) -> None:
@@ -38,23 +38,23 @@ class QueueJournal(ABC):
 
     @abstractmethod
     def came_back(self, entry: QueuedMessage) -> None:
-        """Record that a consumer gave a message back; it may have come before the queue was kept."""
+        """Record that a consumer gave a message back, which may have come before the queue was kept."""
 
     @abstractmethod
     def drop(self) -> None:
-        """Record that the queue is deleted, with what is in it."""
+        """Record that the queue is deleted with its messages."""
 
 
 class Records(ABC):
-    """Keeps what something that is no queue has to remember: values, each by a key."""
+    """Keeps values by keys, for something that is not a queue."""
 
     @abstractmethod
     def put(self, key: str, form: Callable[[], bytes], *, lazily: bool = False) -> None:
-        """Keep a value, in place of the one that the key had.
+        """Keep a value, replacing the key's old one.
 
         Args:
-            form: makes the value, as soon as it is written; once for all changes since the last time.
-            lazily: no peer has to wait until that is on the disk.
+            form: returns the value when it is written; called once for all changes since the last commit.
+            lazily: whether peers need not wait until the value is on the disk.
         """
 
     @abstractmethod

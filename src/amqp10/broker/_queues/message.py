@@ -1,9 +1,9 @@
-"""A message at rest in a queue: its bytes as they came, and the few facts that a broker has to know of it.
+"""A message at rest in a queue: its bytes as they came, and the few facts that the broker needs.
 
-Bytes are passed on untouched wherever the specification allows it (§3.2: the bare message is immutable, the header is
-the intermediary's). A header is rewritten only when it would be wrong: after a failed attempt, when a time-to-live
-has to be reduced, or when it claims a first acquirer that is not the first any more. Delivery annotations are for the
-next node, which the broker is: they end here.
+Bytes are passed on unchanged where the specification allows it (§3.2: the bare message is immutable, the header belongs
+to intermediaries). A header is only rewritten if it would be wrong: after a failed attempt, to reduce the ttl, or if it
+claims a first acquirer that is not the first any more. Delivery annotations are for the next node, which is the broker:
+they end here.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 Clock = Callable[[], float]
 
 AT_ONCE: Final = 0.01
-"""Seconds that a time-to-live of 0 gives a message: one that a consumer waits for is handed out within them."""
+"""The seconds that a ttl of 0 gives a message: enough for a consumer that waits for it."""
 
 SAYS_NOTHING = b"\x00\x53\x75\xa0\x00"
-"""An empty message: it stands for one of another format, or one that cannot be read, where what it says decides."""
+"""An empty message, which stands for one that cannot be read, where its sections would decide."""
 
-# Two bytes begin a section in its usual encoding: a described value, its descriptor a smallulong (§1.2, §3.2).
+# The first two bytes of a section in its usual encoding: a described value with a smallulong (§1.2, §3.2).
 _DESCRIBED = b"\x00\x53"
 _HEADER, _DELIVERY_ANNOTATIONS, _PROPERTIES, _FOOTER = 0x70, 0x71, 0x73, 0x78
 _LIST0, _LIST8, _LIST32, _MAP8, _MAP32 = 0x45, 0xC0, 0xD0, 0xC1, 0xD1
@@ -39,16 +39,16 @@ _SHORT_HEADER = 32
 _HEADER_SECTION, _ANNOTATIONS_SECTION, _PROPERTIES_SECTION, _DATA_SECTION = (
     bytes((*_DESCRIBED, code)) for code in (0x70, 0x72, 0x73, 0x75)
 )
-# What a section behind the header begins with, where nothing is amiss.
+# What a section behind the header usually begins with.
 _AFTER_HEADER = frozenset(bytes((*_DESCRIBED, code)) for code in range(_DELIVERY_ANNOTATIONS, _FOOTER + 1))
 _NULL = 0x40
-_FIXED = range(0x40, 0xA0)  # constructors that alone say how long a value is (§1.2)
-_SHORT = frozenset((0xA0, 0xA1, 0xA3))  # binary, string and symbol whose size is the octet behind (§1.6)
+_FIXED = range(0x40, 0xA0)  # constructors that alone determine the length of a value (§1.2)
+_SHORT = frozenset((0xA0, 0xA1, 0xA3))  # binary, string and symbol with their size in the next octet (§1.6)
 # The delivery annotation of a message that was rejected (§3.2.2).
 _REJECTED = Symbol("rejected")
 # absolute-expiry-time is the ninth field of properties (§3.2.4): a shorter list cannot have it.
 _FIELDS_BEFORE_EXPIRY = 8
-# Of kinds of properties that are remembered: how many sizes, how many of each, and octets of one.
+# Limits of the remembered layouts of properties: sizes, layouts of each size, and octets of one.
 _MOST_LAYOUTS = 256
 _MOST_ALIKE = 4  # of one size, count and first octets
 _LARGEST_LAYOUT = 1024
@@ -60,22 +60,22 @@ class QueuedMessage:
     Attributes:
         payload: the encoded message.
         message_format: 0 for a standard AMQP message (§3.2); others are passed on unread.
-        position: its place in the queue, given once; it returns to it whenever it comes back.
-        failures: unsuccessful attempts to deliver it so far, those of earlier intermediaries included (§3.2.1).
-        expires: when it is dead, seconds on the broker's clock; None for never.
-        excluded: keys of consumers that said "undeliverable-here" (§3.4.5); None for none.
-        acquired: some consumer held it once.
-        available: it waits in the queue; False while a consumer holds it.
-        listed: it was taken out of turn, by a filter: the queue's own order still has it.
-        origin: the number of the connection that it came by; 0 for none.
-        account: of the user who sent it; None where no user is known.
-        hops: how often the broker has moved it on by itself, as a dead letter, since somebody sent or rejected it.
-        gone: it has left the queue, whatever still refers to it.
-        durable: it is to survive the broker, where there is a store (§3.2.1); who cannot read a format takes it to be.
-        row: its number in the store; 0 where it is not kept.
-        stored: the store has it; unset where `row` is 0.
-        arrived: when it came to a stream, time of day in seconds; None elsewhere.
-        as_it_came: it goes out with the octets that it came with.
+        position: its place in the queue, to which it returns whenever it comes back.
+        failures: failed delivery attempts so far, including those of earlier intermediaries (§3.2.1).
+        expires: when it expires, in seconds on the broker's clock; None: never.
+        excluded: keys of consumers that said "undeliverable-here" (§3.4.5), or None.
+        acquired: whether a consumer ever held it.
+        available: whether it waits in the queue; False while a consumer holds it.
+        listed: whether it was taken out of turn by a filter, so that the queue's own order still has it.
+        origin: the number of the connection that it came by, or 0.
+        account: that of the user who sent it; None: there is no user.
+        hops: how often the broker has moved it by itself, as a dead letter, since somebody sent or rejected it.
+        gone: whether it has left the queue, whatever still refers to it.
+        durable: whether a store must keep it (§3.2.1); messages of other formats count as durable.
+        row: its number in the store; 0: it is not kept.
+        stored: whether the store has it; unset if `row` is 0.
+        arrived: when it came to a stream, as time of day in seconds; None elsewhere.
+        as_it_came: whether it is sent with the octets that it came with.
     """
 
     __slots__ = (
@@ -131,9 +131,9 @@ class QueuedMessage:
     def read(
         cls, payload: bytes, message_format: int, now: float, wall: Clock = time.time, *, kept: bool = False
     ) -> QueuedMessage:
-        """Make an entry of what a sender sent; `now` is the broker's clock, `wall` the time of day.
+        """Return the entry for a message from a sender; `now` is the broker's clock, `wall` the time of day.
 
-        With `kept` the broker had it before, and its delivery annotations are the broker's own.
+        With `kept` the broker had the message before, and its delivery annotations are the broker's own.
 
         Raises:
             DecodeError: the sections that the broker has to read are malformed.
@@ -170,10 +170,10 @@ class QueuedMessage:
     def stored_before(
         cls, payload: bytes, message_format: int, failures: int, expires: float | None, now: float
     ) -> QueuedMessage:
-        """Make the entry again that a store kept.
+        """Return the entry of a message that a store kept.
 
         Raises:
-            DecodeError: it is no message that was ever taken.
+            DecodeError: the broker would never have taken such a message.
         """
         entry = cls(payload, message_format)
         if message_format == 0 and (front := _front_of(payload)) is not _PLAIN:
@@ -187,7 +187,7 @@ class QueuedMessage:
         return entry
 
     def copy(self) -> QueuedMessage:
-        """Copy the message for another queue; the bytes are shared."""
+        """Return a copy of the message for another queue; they share the bytes."""
         twin = QueuedMessage(self.payload, self.message_format)
         twin.failures = self.failures
         twin.expires = self.expires
@@ -201,7 +201,7 @@ class QueuedMessage:
         return twin
 
     def outgoing(self, now: float) -> bytes:
-        """Return the bytes to send now, with the header as it is by now; a malformed message goes out as it came."""
+        """Return the bytes to send now, with an updated header; a malformed message is sent as it came."""
         if self.as_it_came:
             return self.payload
         changes: dict[str, Any] = {"delivery_count": self.failures}
@@ -213,30 +213,30 @@ class QueuedMessage:
         return self._changed(**changes)
 
     def failed(self) -> None:
-        """Count an unsuccessful attempt."""
+        """Count a failed attempt."""
         self.failures += 1
         self.as_it_came = self.message_format != 0
 
     def seen(self) -> None:
-        """Note that a consumer has held it, so that nobody after is told to be the first (§3.2.1 "first-acquirer")."""
+        """Record that a consumer has held it, so that no later one counts as the first (§3.2.1 "first-acquirer")."""
         self.acquired = True
         if self._claims_first:
             self.as_it_came = False
 
     def annotate(self, annotations: Mapping[Any, Any]) -> None:
-        """Merge message annotations into it; those with the same key are replaced (§3.4.5)."""
+        """Merge message annotations into it, replacing those with the same key (§3.4.5)."""
         if self.message_format == 0 and annotations:
             self.payload = self._changed(message_annotations=annotations)
             self.size = len(self.payload)
 
     def rejected(self, error: Error) -> None:
-        """Say why it was rejected, in its delivery annotations (§3.4.3)."""
+        """Write the error of a rejection into its delivery annotations (§3.4.3)."""
         if self.message_format == 0:
             self.payload = self._changed(delivery_annotations={_REJECTED: error})
             self.size = len(self.payload)
 
     def immortal(self) -> None:
-        """Take its time-to-live away; what is dead already would die again in the next queue."""
+        """Remove its expiry, so that it does not expire again in the queue of dead letters."""
         self.expires = None
         if self._has_ttl:
             self._has_ttl = False
@@ -247,24 +247,24 @@ class QueuedMessage:
         try:
             return patch_header(self.payload, **changes)
         except (DecodeError, EncodeError):
-            # Sections that nobody had to read when it came turn out to be malformed, or annotations that a consumer
-            # gave cannot be said. That is between the message's sender and receiver; the queue goes on.
+            # Sections that the broker did not read may be malformed, or annotations of a consumer not encodable. The
+            # message then stays as it is, because the queue must go on.
             return self.payload
 
     def leave(self) -> None:
-        """Drop the bytes at once: the message has left its queue, and its object may stay for a while."""
+        """Free the bytes of a message that has left its queue, because its object may stay for a while."""
         self.gone = True
         self.available = False
         self.payload = b""
 
 
 class _Front(NamedTuple):
-    """What the sections before the application properties look like, by their first octets; it errs to the worse.
+    """What the sections before the application properties may contain, judged by their first octets.
 
     Attributes:
-        header: the offset where the header ends; 0 without one, `_UNKNOWN` where it has to be read.
-        annotated: delivery annotations may be among them.
-        expires: the properties may say an expiry.
+        header: the offset where the header ends; 0: no header; `_UNKNOWN`: it has to be read.
+        annotated: whether there may be delivery annotations.
+        expires: whether the properties may have an expiry.
     """
 
     header: int
@@ -286,7 +286,7 @@ def _front_of(payload: bytes) -> _Front:
     try:
         if start == _HEADER_SECTION:
             header = at = _end_of_header(payload)
-        # What most messages have there: message annotations or none, then the properties.
+        # The usual case: message annotations or none, then the properties.
         if payload[at : at + 3] == _ANNOTATIONS_SECTION:
             if payload[at + 3] == _MAP8:
                 at += 5 + payload[at + 4]
@@ -303,12 +303,12 @@ def _front_of(payload: bytes) -> _Front:
 
 @lru_cache(maxsize=64)
 def _plain_but_for(header: int) -> _Front:
-    """Return what is plain behind a header that ends there."""
+    """Return the front of a message that is plain except for a header that ends at `header`."""
     return _Front(header, annotated=False, expires=False) if header else _PLAIN
 
 
 def _front_by_sections(payload: bytes, header: int, at: int) -> _Front:
-    """Go on with whatever section comes next.
+    """Examine the remaining sections one by one.
 
     Raises:
         IndexError: the payload ends within them.
@@ -316,7 +316,7 @@ def _front_by_sections(payload: bytes, header: int, at: int) -> _Front:
     annotated = False
     while payload[at] == 0 and payload[at + 1] == _DESCRIBED[1]:
         section, kind = payload[at + 2], payload[at + 3]
-        if section < _HEADER:  # no section: it is read, and refused
+        if section < _HEADER:  # not a section: it will be read, and refused
             break
         if section >= _PROPERTIES:
             expires = section == _PROPERTIES and _may_say_expiry(payload, at + 3)
@@ -332,14 +332,14 @@ def _front_by_sections(payload: bytes, header: int, at: int) -> _Front:
 
 
 _layouts: dict[bytes, list[tuple[Callable[[bytes, int], tuple[Any, ...]], tuple[Any, ...]]]] = {}
-"""Properties without an expiry that came lately, by their size, count and first octets, the newest first."""
+"""Layouts of recent properties without an expiry, by their size, count and first octets, newest first."""
 
 
 def _end_of_header(payload: bytes) -> int:
-    """Return where the header ends that begins the payload; past the payload, if no section as is usual follows.
+    """Return where the header at the begin of the payload ends; the payload's end if no usual section follows.
 
     Raises:
-        IndexError: so does the payload, before.
+        IndexError: the payload ends before that.
     """
     kind = payload[3]
     if kind == _LIST8:
@@ -353,12 +353,12 @@ def _end_of_header(payload: bytes) -> int:
 
 @lru_cache(maxsize=64)
 def _header_of(octets: bytes) -> Header:
-    """Read a header that stands alone: it is mostly the same as that of the message before."""
+    """Read a header by itself: mostly it is the same as that of the message before."""
     return read_header(octets)
 
 
 def _may_say_expiry(payload: bytes, at: int) -> bool:
-    """Return whether the properties whose list is at `at` have an expiry: those before it are passed over, unread."""
+    """Return whether the properties whose list is at `at` may have an expiry; fields before it are skipped."""
     begin = at
     try:
         if payload[at] == _LIST8:
@@ -395,7 +395,7 @@ def _may_say_expiry(payload: bytes, at: int) -> bool:
 
 
 def _learn_layout(key: bytes, form: Struct, payload: bytes, begin: int) -> None:
-    """Keep where the fields of these properties are, and what begins them: the same octets there mean the same."""
+    """Remember where the fields of these properties begin, and with which octets: equal octets mean equal layout."""
     if form.size <= _LARGEST_LAYOUT:
         if len(_layouts) >= _MOST_LAYOUTS:
             _layouts.clear()
@@ -404,6 +404,6 @@ def _learn_layout(key: bytes, form: Struct, payload: bytes, begin: int) -> None:
 
 
 def message_of(delivery: OutgoingDelivery) -> QueuedMessage:
-    """Return the message of a queue that a delivery carries: it waits for the outcome."""
+    """Return the message that a delivery carries, which waits for the outcome."""
     assert isinstance(delivery.waiter, QueuedMessage)
     return delivery.waiter

@@ -1,7 +1,7 @@
-"""What queues and topics share, and what they ask of the two kinds of links: nothing here knows a protocol.
+"""What queues and topics share, and what they need of links. Nothing here knows a protocol.
 
-A *producer* puts messages into a node and lives on the credit that the node grants it; a *consumer* takes messages
-out of a queue as long as it is ready for more. Both are links of some connection; tests use plain objects.
+A *producer* puts messages into a node, with the credit that the node grants; a *consumer* takes messages from a queue
+while it is ready for more. Both are links of some connection; tests use plain objects.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 
 MESSAGE_OVERHEAD: Final = 256
-"""Octets of memory that a message takes beside its own, about."""
+"""Octets of memory that a message takes besides its payload, approximately."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one queue holds, and how much credit one producer gets at most.
+    """How much one queue holds, and how much credit one producer gets.
 
     Attributes:
-        messages: messages in a queue, those that consumers hold included; None for any number.
-        bytes: encoded bytes in a queue; None for any number.
-        credit: messages that one producer may send ahead.
+        messages: the most messages in a queue, including those that consumers hold; None: no limit.
+        bytes: the most encoded bytes in a queue; None: no limit.
+        credit: the most messages that one producer may send ahead.
     """
 
     messages: int | None = None
@@ -48,8 +48,8 @@ class NotTaken(Exception):
     """A node refuses a message.
 
     Attributes:
-        condition: what its sender is told.
-        info: more of that.
+        condition: the condition of the error for its sender.
+        info: the info of that error.
     """
 
     condition = "amqp:resource-limit-exceeded"
@@ -64,7 +64,7 @@ class NotTaken(Exception):
 
 
 class QueueFull(NotTaken):
-    """A full queue refuses a message, as it was declared to (`x-overflow`); its name goes to the sender."""
+    """A full queue refuses a message, as it was declared to (`x-overflow`); the error names the queue."""
 
     def __init__(self, name: str) -> None:
         info = {Symbol("queue"): name, Symbol("reason"): Symbol("maxlen")}
@@ -77,11 +77,11 @@ class Producer(ABC):
     @property
     @abstractmethod
     def credit(self) -> int:
-        """Messages that it may still send."""
+        """How many messages it may still send."""
 
     @abstractmethod
     def grant(self, node: Node, credit: int) -> None:
-        """Let it send `credit` messages from now, not added to what it has; 0 stops it."""
+        """Set its credit to `credit` messages; 0 stops it."""
 
     @abstractmethod
     def relaxed(self, node: Node) -> None:
@@ -89,50 +89,50 @@ class Producer(ABC):
 
     @abstractmethod
     def node_deleted(self, error: Error) -> None:
-        """End the link: the node is gone."""
+        """End the link, because the node is deleted."""
 
 
 class Taker(ABC):
-    """A link that is given messages, as long as it is ready for more.
+    """A link that is given messages while it is ready.
 
     Attributes:
-        waiting: a mark of the node that gives them: it is in line.
+        waiting: set by the node: the link is in line.
     """
 
     waiting: bool = False
 
     @abstractmethod
     def ready(self) -> bool:
-        """Return whether one more message can be given now."""
+        """Return whether it can take one more message now."""
 
     @abstractmethod
     def fed(self) -> None:
-        """End a pass in which the link was given something."""
+        """Finish a pass in which the link was given messages."""
 
     @abstractmethod
     def exhausted(self) -> None:
-        """Learn that there are no more messages now, though the link could take more."""
+        """Learn that there are no more messages now, although the link could take more."""
 
     @abstractmethod
     def node_deleted(self, error: Error) -> None:
-        """End the link: the node is gone."""
+        """End the link, because the node is deleted."""
 
 
 class Consumer(Taker):
-    """A link that takes messages out of a queue.
+    """A link that takes messages from a queue.
 
     Attributes:
-        key: names it among all consumers of the broker, for ever.
-        copies: it only looks (distribution-mode "copy"): messages stay.
-        settles: what it is given is settled at once and leaves the queue with that.
-        filtering: which messages are for it; None for all.
-        priority: as long as one of higher priority is ready, it gets nothing.
-        exclusive: it wants to be the only one, but for those that copy.
-        one_shot: it takes what there is just now, and is not counted among those that stay.
-        acquired: for a browser (`copies`), the messages that it acquired later.
-        place: where it begins to read, in a queue that is a stream.
-        timeout: seconds that it may take for a message, where the queue looks; None: as long as the queue says.
-        largest_in_run: the most octets of a message that it takes together with others.
+        key: unique among all consumers of the broker, also past ones.
+        copies: whether it only browses (distribution-mode "copy"): messages stay.
+        settles: whether its messages are settled when they are sent, and so leave the queue.
+        filtering: the test for its messages; None: it takes all.
+        priority: it gets nothing while a consumer of higher priority is ready.
+        exclusive: whether it wants to be the only consumer besides browsers.
+        one_shot: whether it takes what is there now, and does not count as one that stays.
+        acquired: the messages that a browser (`copies`) acquired.
+        place: where it begins to read in a stream.
+        timeout: seconds that it may take for a message, in a queue that checks; None: the queue's own time.
+        largest_in_run: the most octets of a message that it takes in a run.
     """
 
     key: int
@@ -149,49 +149,48 @@ class Consumer(Taker):
 
     @abstractmethod
     def deliver(self, entry: QueuedMessage, payload: bytes) -> bool:
-        """Take a message; called only when `ready()`. False: this message is not for it, now or ever (too large)."""
+        """Take a message; called only when `ready()`. Return False if it can never take this message (too large)."""
 
     def run_room(self, sharers: int) -> int:
-        """Return how many messages `deliver_run` takes now, if `sharers` consumers each take as many.
+        """Return how many messages `deliver_run` takes now if `sharers` consumers each take as many.
 
-        It is 0 for a consumer that is given each by itself.
+        It is 0 for a consumer that takes each message by itself.
         """
         return 0
 
     def deliver_run(self, entries: Sequence[QueuedMessage]) -> None:
-        """Take messages of message-format 0 as they are: `run_room` at most, of `largest_in_run` octets at most."""
+        """Take up to `run_room` messages of message-format 0 as they are, each of at most `largest_in_run` octets."""
 
     def give_up(self, entry: QueuedMessage) -> QueuedMessage | None:
-        """Lose a message that it has taken too long for.
+        """Give up a message that it held too long.
 
         Returns:
-            What it settles in place of the message from now on; None: it does not have the message, or not alone.
+            What it settles in place of the message from now on; None: it does not hold the message, or not alone.
         """
         return None
 
     def active_changed(self, active: bool) -> None:
-        """Learn whether messages go to it, in a queue where one consumer is active at a time."""
+        """Learn whether it gets messages, in a queue with one active consumer at a time."""
 
 
 class Node(ABC):
     """Something with an address.
 
-    Changes are only noted at once (`touch`); the work that follows from them, handing out messages and granting
-    credit, is done once for many of them in `run`, when whoever drives the broker ends its pass.
+    Changes are only noted (`touch`). Handing out messages and granting credit is done in `run`, once for many changes,
+    when the driver of the broker ends its pass.
 
     Attributes:
-        journal: its place in the store; None for a node that does not survive the broker.
-        recent: ids of messages that senders may send again; None where nobody asked to have them told apart.
-        duplicates: messages that senders sent again, and that were dropped.
-        owner: the connection that alone may receive from it and delete it; None for all.
-        for_replies: it has an owner, and yet others may find it, for they send to it.
-        settles_at_once: outcomes of what is sent to it are settled when they are told, whatever senders ask for
-            (receiver-settle-mode).
-        maker: the connection that made it; None for nodes that the broker began with, or had in its store.
-        largest: octets of a message that is taken; None: as many as the broker takes.
-        keeps_records: a store keeps records of it, and no queue.
-        counted: the router's own mark: octets that it has counted for it; None where it counts none any more.
-        charges: of the memory that it takes, octets for each user who sent the messages.
+        journal: records it in the store; None: the node does not survive the broker.
+        recent: ids of messages that senders may send again; None: duplicates are not detected.
+        duplicates: messages that were sent again and dropped.
+        owner: the only connection that may receive from it and delete it; None: any may.
+        for_replies: whether others may send to it although it has an owner.
+        settles_at_once: whether outcomes are settled at once, whatever receiver-settle-mode senders ask for.
+        maker: the connection that created it; None: the broker or its store did.
+        largest: the most octets of a message; None: the broker's limit.
+        keeps_records: whether a store keeps records of it in place of a queue.
+        counted: set by the router: octets that it counted for the node; None: it no longer counts them.
+        charges: octets of its memory, by the user who sent the messages.
     """
 
     maker: Maker | None = None
@@ -214,11 +213,11 @@ class Node(ABC):
         self.deleted = False
         self.producers: dict[Producer, None] = {}
         self.enqueued = 0
-        # What open transactions will put here, if they are committed.
+        # What open transactions will put here when they are committed.
         self.reserved = self.reserved_bytes = 0
-        # More producers than room for a full grant each: credit is dealt out by share until that is over.
+        # There is no room for a full window of credit for each producer, so that each gets a share.
         self.rationing: bool = False
-        self.full: bool = False  # as it was told last
+        self.full: bool = False  # as it was last logged
         self.charges: dict[Account, int] = {}
         self._touch_router = touch
         self._touched = False
@@ -226,56 +225,56 @@ class Node(ABC):
     @property
     @abstractmethod
     def free(self) -> int:
-        """How many more messages find room now, by a cautious guess where bytes are limited."""
+        """How many more messages have room, cautiously estimated where bytes are limited."""
 
     @property
     def awaited(self) -> bool:
-        """Whether a message that comes now is given to a consumer at once."""
+        """Whether a consumer would get a new message at once."""
         return False
 
     @property
     def held(self) -> int:
-        """Octets of memory, about: messages here, and those that open transactions will put here."""
+        """Octets of memory, approximately, that its messages and those reserved by transactions take."""
         return self.reserved_bytes + self.reserved * MESSAGE_OVERHEAD
 
     @property
     def low_on_room(self) -> bool:
-        """Whether there is less room than a full grant for each producer, and one more."""
+        """Whether there is too little room for a full window for each producer and one more."""
         return self.free < self.limits.credit * (len(self.producers) + 1)
 
     @abstractmethod
     def put(self, entry: QueuedMessage) -> None:
-        """Take a message, whether there is room or not: whoever had credit is never refused.
+        """Take a message even if there is no room, because its sender had credit.
 
         Raises:
-            QueueFull: but by a queue that was declared to refuse.
+            QueueFull: the queue was declared to refuse messages when it is full.
         """
 
     @abstractmethod
     def insert(self, entry: QueuedMessage) -> None:
-        """Take a message that was admitted before, by `reserve` or by a broker before: it is never refused."""
+        """Take a message that was admitted before, by `reserve` or an earlier broker; it is never refused."""
 
     def copies_stored(self, durable: bool) -> int:
-        """Return how often a store keeps a message that is put here."""
+        """Return how many copies a store keeps of a message that is put here."""
         return int(self.keeps_records or (durable and self.journal is not None))
 
     def charge(self, account: Account, octets: int) -> None:
-        """Count memory that messages of a user take here now, or take no more."""
+        """Count `octets` more of memory for a user's messages here; fewer, if negative."""
         if self.counted is not None:
             self.charges[account] = self.charges.get(account, 0) + octets
             account.hold(octets)
 
     def charge_no_more(self) -> None:
-        """Count the memory of its messages for nobody any longer: the node is gone."""
+        """Stop counting the memory of its messages for their users, because the node is gone."""
         for account, octets in self.charges.items():
             account.hold(-octets)
         self.charges.clear()
 
     def take(self, entry: QueuedMessage) -> None:
-        """Take what a sender sent, as `put` does; or drop it, if it is here already.
+        """Take a message from a sender as `put` does, or drop it if it is a duplicate.
 
         Raises:
-            QueueFull: as for `put`.
+            QueueFull: see `put`.
         """
         if self.recent is None:
             self.put(entry)
@@ -288,7 +287,7 @@ class Node(ABC):
             self.recent.remember(identity)
 
     def take_reserved(self, entry: QueuedMessage) -> None:
-        """Take a message for which room was reserved, and give back that room; or drop it, if it is here already."""
+        """Take a message with reserved room and free that room; drop the message if it is a duplicate."""
         self.unreserve(entry)
         identity = duplicate_id(entry) if self.recent is not None else None
         if self.recent is not None and identity in self.recent:
@@ -299,22 +298,22 @@ class Node(ABC):
             self.recent.remember(identity)
 
     def reserve(self, entry: QueuedMessage, *, restored: bool = False) -> None:
-        """Keep room for a message of an open transaction.
+        """Reserve room for a message of an open transaction, so that `take_reserved` never refuses it.
 
         Args:
-            restored: a broker before had reserved it, so it is not asked again whether there is room.
+            restored: whether an earlier broker reserved the room, so that it is not checked again.
 
         Raises:
-            QueueFull: as for `put`; `take_reserved` is then never refused.
+            QueueFull: see `put`.
         """
         self.reserve_room(entry.size, entry.account)
 
     def unreserve(self, entry: QueuedMessage) -> None:
-        """Give back reserved room: the transaction is over."""
+        """Free reserved room, because the transaction is over."""
         self.unreserve_room(entry.size, entry.account)
 
     def reserve_room(self, octets: int, account: Account | None) -> None:
-        """Keep room for a message of that many octets, and of that user if one is known."""
+        """Reserve room for a message of `octets` octets, for its user if one is known."""
         self.reserved += 1
         self.reserved_bytes += octets
         if account is not None:
@@ -322,7 +321,7 @@ class Node(ABC):
         self.touch()
 
     def unreserve_room(self, octets: int, account: Account | None) -> None:
-        """Give back room that was kept so."""
+        """Free room that `reserve_room` reserved."""
         self.reserved -= 1
         self.reserved_bytes -= octets
         if account is not None:
@@ -332,11 +331,11 @@ class Node(ABC):
 
     @abstractmethod
     def run(self) -> None:
-        """Do what the changes since the last pass ask for."""
+        """Do what the changes since the last pass require."""
 
     @abstractmethod
     def delete(self, error: Error) -> None:
-        """End the node; consumers and producers are told."""
+        """Delete the node, and tell its consumers and producers."""
 
     def touch(self) -> None:
         """Ask for a `run` at the end of this pass."""
@@ -345,19 +344,19 @@ class Node(ABC):
             self._touch_router(self)
 
     def add_producer(self, producer: Producer) -> None:
-        """Add a producer, which is granted credit in the next `run`."""
+        """Add a producer, which gets credit in the next `run`."""
         self.producers[producer] = None
         self.rationing = True
         self.touch()
 
     def remove_producer(self, producer: Producer) -> None:
-        """Remove a producer, and its credit with it."""
+        """Remove a producer with its credit."""
         self.producers.pop(producer, None)
         if self.rationing:
             self.touch()
 
     def replenish(self, producer: Producer) -> None:
-        """Top up the credit of a producer by half windows; while room is short, `run` deals it out."""
+        """Top up a producer's credit when half of it is used; while room is short, `run` allocates it."""
         if self.rationing or self.low_on_room:
             self.rationing = True
             self.touch()
@@ -365,7 +364,7 @@ class Node(ABC):
             producer.grant(self, self.limits.credit)
 
     def _regulate(self) -> None:
-        """Deal out credit if room is short, or was short until now."""
+        """Allocate credit if room is short, or was until now."""
         if self.full:
             self._tell_full(self._is_full())
         if self.low_on_room:
@@ -380,11 +379,11 @@ class Node(ABC):
                 attempt(f"a producer for {self.name!r}", producer.relaxed, self)
 
     def _is_full(self) -> bool:
-        """Return whether senders wait, or are refused, until something leaves."""
+        """Return whether senders wait or are refused until a message leaves."""
         return self.free <= 0
 
     def _tell_full(self, full: bool) -> None:
-        """Log it once when the node becomes full, and once when it has room again."""
+        """Log when the node becomes full, and when it has room again."""
         if full is not self.full:
             self.full = full
             what = "is full: senders wait or are refused" if full else "has room again"
@@ -393,19 +392,19 @@ class Node(ABC):
 
 
 def _allocate_credit(node: Node, free: int, window: int) -> None:
-    """Deal out `free` messages of room among the producers of a node as credit, `window` at most to each.
+    """Allocate `free` messages of room as credit among the producers of a node, at most `window` to each.
 
-    A full node grants nothing and takes back what it had granted, but it takes what is already on its way: nothing is
-    dropped. While there is room every producer has at least one credit, so that none starves behind an idle one; so a
-    limit is overshot at most by the number of producers and by what was in flight when credit was taken back.
+    A full node grants nothing and takes credit back, but drops no message in flight. While there is room, every
+    producer has at least one credit, so that none starves behind an idle one. So a limit is exceeded at most by the
+    number of producers, plus the messages in flight when credit was taken back.
 
-    A producer is topped up when it is down to half of its share, so that a grant comes once for many messages.
+    A producer is topped up when half of its share is used, so that one grant serves many messages.
     """
     producers = list(node.producers)
     if not producers:
         return
     if free <= 0:
-        # Those without credit too: it may be for another node's sake, and they are producers of several.
+        # Also those without credit here: they may have some of another node, as producers of several.
         for producer in producers:
             _grant(node, producer, 0)
         return

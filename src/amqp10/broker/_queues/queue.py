@@ -1,7 +1,7 @@
-"""A queue: messages in order, consumers in turn, and what becomes of a message when its delivery ends (§3.4).
+"""A queue: messages in order, consumers in turn, and what happens to a message when its delivery ends (§3.4).
 
-It knows no protocol and does no I/O; time comes from an injected clock. Everything that happens to it is noted at
-once and done in `run`, so that a thousand messages that arrive together are handed out in one pass.
+It knows no protocol and does no I/O; its clock is injected. Changes are noted at once and handled in `run`, so that a
+thousand messages that arrive together are handed out in one pass.
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ if TYPE_CHECKING:
     from .message import Clock, QueuedMessage
     from .node import Consumer, Limits
 
-# Free room of a queue without limits; larger than any number of producers times their credit.
+# The room of a queue without limits; larger than any number of producers times their credit.
 UNLIMITED = 1 << 60
-# What a message is taken to weigh before the first one came.
+# The assumed size of a message before the first one came.
 _FIRST_GUESS = 4096
-# Of messages that are handed out in one go: how many at most, and how many octets.
+# The most messages in one run, and the most octets.
 _RUN, _RUN_OCTETS = 256, 65_536
-# Outcomes that are cheaper one by one.
+# Fewer outcomes are handled one by one.
 _FEW = 3
 
 Reason = Literal["rejected", "max-delivery-count", "expired", "maxlen"]
-"""Why a message becomes a dead letter: by its outcome (`settle`), failed attempts (`_exhausted`), time (`_expire`), or
-because the queue had too many (`DeclaredQueue`)."""
+"""Why a message becomes a dead letter: its outcome (`settle`), failed attempts (`_exhausted`), time (`_expire`), or too
+many messages in the queue (`DeclaredQueue`).
+"""
 
 DeadLetter = Callable[["Queue", "QueuedMessage", Reason, "Error | None"], bool]
 SetAside = Callable[["Queue", "QueuedMessage", Exception], None]
@@ -48,33 +49,34 @@ SetAside = Callable[["Queue", "QueuedMessage", Exception], None]
 class Queue(Node):
     """Messages wait in order of arrival; each goes to one consumer (competing), and to every browser as a copy.
 
-    - Consumers that are ready take turns, one message each.
-    - Those of higher priority come first, as long as they are ready.
-    - A consumer with a filter takes the oldest message that passes it; those before it stay for others.
-    - A message that comes back takes its old place. Only `modified(delivery-failed)` and lost links count as a failed
-      attempt; `released` does not (§3.4.4, §3.4.5).
-    - If its outcome says until when, it waits before it is there again: `x-opt-delivery-time`, in milliseconds since
-      1970. A store does not keep that.
-    - Rejected messages, those that failed `max_delivery_count` times, and (if asked for) expired ones
-        are given to `dead_letter`, which says whether it took them. Else they end. `DeclaredQueue` also gives it those
-        that are too many.
-    - A message that cannot be handled, for what it makes the broker raise, is given to `set_aside`, which keeps it; the
-        queue goes on without it. Without `set_aside` the exception goes its way.
-    - `alarm` is told when a message that just came will die, and in which queue, for whoever calls `expire` in time.
+    - Ready consumers take turns, one message each. Those of higher priority come first.
+    - A consumer with a filter takes the oldest message that passes; those before it stay for others.
+    - A message that comes back returns to its old position. Only `modified(delivery-failed)` and lost links count as a
+      failed attempt; `released` does not (§3.4.4, §3.4.5).
+    - If the annotation `x-opt-delivery-time` of its outcome (milliseconds since 1970) says so, it waits until then. A
+      store
+      does not keep that.
+    - Messages that are rejected, that failed `max_delivery_count` times, and (if asked for) that expired are given to
+      `dead_letter`, which returns whether it took them; otherwise they end. So are those that are too many for a
+      `DeclaredQueue`.
+    - A message that makes the broker raise an exception is given to `set_aside`, which keeps it, and the queue goes on.
+      Without `set_aside` the exception is raised.
+    - `alarm` is called with the queue and the time when a new message will expire, to have `expire` called in time.
 
     Attributes:
-        depth: messages held, those that consumers hold unsettled included.
-        bytes: their encoded size.
+        depth: messages in it, including those that consumers hold unsettled.
+        bytes: the encoded size of these messages.
         unsettled: messages that consumers hold.
-        enqueued, dequeued: messages that came, and that left by being accepted or taken settled.
-        redelivered: messages that came back from a consumer and wait again, or waited.
-        rejected, expired, exhausted, dead_lettered: messages that left in another way; `exhausted` ones had failed
-            `max_delivery_count` times; `dead_lettered` counts those of the three that were given to `dead_letter`.
-        copied: copies handed to browsers.
-        terms: how it was declared; None if it was made on demand.
-        counts_detached: messages that a link leaves without an outcome failed, as those of a lost connection did.
-        lends_runs: consumers are given messages many at a time.
-        dead_letter_to: exchange and routing key for its dead letters; None for the broker's own queue of them.
+        enqueued, dequeued: messages that arrived, and that left because they were accepted or sent settled.
+        redelivered: how often a message came back from a consumer.
+        rejected, expired, exhausted, dead_lettered: messages that left otherwise; `exhausted` ones failed
+            `max_delivery_count` times; `dead_lettered` counts those of the three that `dead_letter` took.
+        copied: copies given to browsers.
+        terms: its declaration; None: it was created on demand.
+        counts_detached: whether messages that a link leaves without an outcome count as failed, as on a lost
+            connection.
+        lends_runs: whether consumers may get many messages at once.
+        dead_letter_to: the exchange and routing key for its dead letters; None: the broker's own queue for them.
     """
 
     terms: QueueDeclaration | None = None
@@ -116,17 +118,17 @@ class Queue(Node):
         self._max_delivery_count = max_delivery_count
         self._bytes_in = 0
         self._waiting = WaitingMessages()
-        self._mortal: list[tuple[float, int, QueuedMessage]] = []  # a heap: die at a known time
+        self._mortal: list[tuple[float, int, QueuedMessage]] = []  # a heap of messages with an expiry
         self._delayed = DelayedMessages()
-        self._until: float | None = None  # what the outcome just now says, seconds since 1970
-        self._line: deque[Consumer] = deque()  # consumers that may be ready, whose turn is next first
-        self._ranked = False  # some consumer has said a priority
+        self._until: float | None = None  # from the current outcome, in seconds since 1970
+        self._line: deque[Consumer] = deque()  # consumers that may be ready, the next one first
+        self._ranked = False  # whether a consumer ever gave a priority
         self._draining: dict[int, Consumer] = {}
         self._browsing = Browsers()
         self._selections: dict[Hashable, Selection] = {}  # by the key of the filter
         self._looks = Looks()
-        self._unfinished = False  # filters have more to look at, in a pass to come
-        self._unseen: list[deque[QueuedMessage]] = []  # of browsers and selections: what comes goes into all of them
+        self._unfinished = False  # filters have more to look at in a later pass
+        self._unseen: list[deque[QueuedMessage]] = []  # those of browsers and selections, into which new messages go
 
     # Room
 
@@ -148,7 +150,7 @@ class Queue(Node):
 
     @property
     def available(self) -> int:
-        """How many messages wait for a consumer now: those that are held, or delayed, do not."""
+        """How many messages consumers could get now: neither held nor delayed."""
         return self.depth - self.unsettled - len(self._delayed)
 
     # Coming in
@@ -176,7 +178,7 @@ class Queue(Node):
         if not self._touched:
             self.touch()
 
-    put = insert  # it refuses nothing; a call in between would cost every message
+    put = insert  # it refuses nothing, and another call would cost every message
 
     def keep(self, journal: QueueJournal) -> None:
         """Keep durable messages from now on; those that consumers hold are recorded when they come back."""
@@ -186,15 +188,15 @@ class Queue(Node):
                 journal.record(entry)
 
     def restore(self, entry: QueuedMessage, *, held: bool) -> None:
-        """Take a message that was here before the broker began; if a consumer held it then, that was an attempt.
+        """Restore a message; if a consumer held it when the last broker ended, that was an attempt.
 
-        It was admitted when it came: however full the queue is, it belongs here. `end_exhausted` looks whether that
-        attempt was its last, when all other messages are back.
+        It was admitted when it came, however full the queue is now. `end_exhausted` checks whether that attempt was its
+        last, once all other messages are restored.
         """
         if held:
             entry.seen()
             entry.failed()
-        # The store has it as it is, but for that attempt.
+        # The store has it in this state, except for that attempt.
         journal, self.journal = self.journal, None
         self.insert(entry)
         self.journal = journal
@@ -202,12 +204,12 @@ class Queue(Node):
             journal.record_lazily(entry)
 
     def end_exhausted(self, entry: QueuedMessage) -> None:
-        """End a restored message whose attempt at the end of the broker before was its last one."""
+        """End a restored message whose last allowed attempt ended with the last broker."""
         if entry.available:
             self._exhausted(entry)
 
     def restore_held(self, entry: QueuedMessage) -> None:
-        """Take one that a consumer held and still holds, for its link can be resumed."""
+        """Restore a message that a consumer still holds, because its link can be resumed."""
         journal, self.journal = self.journal, None
         self.insert(entry)
         self.journal = journal
@@ -217,7 +219,7 @@ class Queue(Node):
         self.unsettled += 1
 
     def lost(self, entry: QueuedMessage) -> None:
-        """Give back a message that a link held before the broker began: that link is over."""
+        """Give back a restored message that a link held, which was not resumed."""
         if not (entry.gone or entry.available or self.deleted or entry in self._delayed):
             self.unsettled -= 1
             self._fail(entry)
@@ -226,7 +228,7 @@ class Queue(Node):
     # Consumers
 
     def add_consumer(self, consumer: Consumer) -> None:
-        """Add a consumer. A browser sees what waits now, then what comes."""
+        """Add a consumer. A browser is shown the messages that wait now, then new ones."""
         self.consumers[consumer.key] = consumer
         self._ranked = self._ranked or consumer.priority != 0
         if consumer.copies:
@@ -240,7 +242,7 @@ class Queue(Node):
 
     @property
     def users(self) -> int:
-        """How many consumers it is there for."""
+        """How many consumers stay for its sake; see `stays`."""
         return sum(map(stays, self.consumers.values()))
 
     @property
@@ -248,7 +250,7 @@ class Queue(Node):
         return any(not consumer.copies and consumer.ready() for consumer in self.consumers.values())
 
     def locked(self, exclusive: bool) -> bool:
-        """Return whether a new consumer has to stay out: one is exclusive, or it wants to be and others are there."""
+        """Return whether to refuse a new consumer: another is exclusive, or it wants to be and there are others."""
         others = [consumer for consumer in self.consumers.values() if stays(consumer)]
         return bool(others) and (exclusive or any(consumer.exclusive for consumer in others))
 
@@ -257,7 +259,7 @@ class Queue(Node):
         self._unseen = [*self._browsing.unseen.values(), *(selection.unseen for selection in selections)]
 
     def remove_consumer(self, consumer: Consumer) -> None:
-        """Remove a consumer, which gives back what it held itself (`settle`)."""
+        """Remove a consumer, which gives back what it held by itself (`settle`)."""
         if self.consumers.pop(consumer.key, None) is None:
             return
         self._browsing.unseen.pop(consumer.key, None)
@@ -276,9 +278,9 @@ class Queue(Node):
             self._line_of(consumer).remove(consumer)
 
     def in_line(self, consumer: Consumer, *, drain: bool = False) -> None:
-        """Put a consumer that is ready for more in line; it gets its turns from the next `run` on.
+        """Put a ready consumer in line; it gets its turns from the next `run` on.
 
-        `drain`: it wants to be told (`exhausted`) when there is nothing more for it.
+        `drain`: it wants a call of `exhausted` when there is nothing more for it.
         """
         if not consumer.waiting:
             consumer.waiting = True
@@ -331,7 +333,7 @@ class Queue(Node):
             if entry is None:
                 if not self._waiting.excluded and not self._selections:
                     break
-                # What is left is not for this one; it may be for another.
+                # The remaining messages are not for this consumer, but may be for another.
                 aside.append(line.popleft())
                 continue
             try:
@@ -370,10 +372,9 @@ class Queue(Node):
             self._waiting.sweep(self.depth)
 
     def _hand_out_run(self) -> list[Consumer]:
-        """Deal the messages that come next to the consumers in line, to each in one go; return those that got some.
+        """Give the consumers in line the next messages, each its share at once; return those that got some.
 
-        Each gets what it would get by turns. The messages are few enough that one run more than the consumers' output
-        has room for does no harm.
+        Each gets what it would get by turns. A run is so short that it may exceed the room in the consumers' output.
         """
         line = self._line
         count = len(line)
@@ -411,7 +412,7 @@ class Queue(Node):
         return given
 
     def _lend(self, entries: Sequence[QueuedMessage]) -> None:
-        """Note that a consumer holds these messages."""
+        """Record that a consumer holds these messages."""
         journal = self.journal
         self.unsettled += len(entries)
         for entry in entries:
@@ -421,7 +422,7 @@ class Queue(Node):
                 journal.record_lazily(entry)
 
     def _go_on_later(self) -> None:
-        """Schedule another pass when everybody else has had a turn: filters have used up their share of this one."""
+        """Schedule another pass after the others' turn, because filters have used up their looks of this one."""
         self._unfinished = True
         if self._alarm is not None:
             self._alarm(self, self._clock())
@@ -432,7 +433,7 @@ class Queue(Node):
             self.touch()
 
     def _tell_draining(self) -> None:
-        """Tell those that stand in line with nothing left for them; the others are told by a later pass."""
+        """Tell draining consumers in line that nothing is left for them; a later pass tells the others."""
         for consumer in list(self._draining.values()):
             if consumer.waiting:
                 del self._draining[consumer.key]
@@ -452,7 +453,7 @@ class Queue(Node):
         return None
 
     def _next_selected(self, consumer: Consumer, now: float) -> QueuedMessage | None:
-        """Take the oldest message that this consumer may have, where some consumers have filters."""
+        """Take the oldest message that this consumer may have, when some consumers have filters."""
         if consumer.filtering is None:
             return self._next(consumer, now)
         selection = self._selections[consumer.filtering.key]
@@ -464,13 +465,13 @@ class Queue(Node):
         return None
 
     def _tidy(self) -> None:
-        """Drop what left out of turn, when that is most of what is kept."""
+        """Drop messages that left out of turn, when they are the greater part."""
         self._waiting.sweep(self.depth)
         for selection in self._selections.values():
             selection.tidy(self.depth)
 
     def acquire(self, entry: QueuedMessage) -> bool:
-        """Hold a message for a browser that acquires it; return False if it is not there to be had any longer."""
+        """Hold a message for a browser that acquires it; return False if it is no longer available."""
         if not entry.available or (entry.expires is not None and entry.expires <= self._clock()):
             return False
         entry.listed = True
@@ -482,13 +483,13 @@ class Queue(Node):
     def settle(self, entry: QueuedMessage, consumer: Consumer, outcome: object) -> None:
         """End a delivery to a consumer in `outcome`; anything that is not an outcome counts as a failed attempt.
 
-        Lost links end their deliveries so too: the consumer may have worked on the message, and the next one has to
-        be told that it might be a duplicate (§3.2.1 "delivery-count").
+        Lost links also end their deliveries so: the consumer may have worked on the message, and the next one must be
+        told that it might be a duplicate (§3.2.1 "delivery-count").
         """
         if entry.gone or entry.available or self.deleted:
             return
         if entry in self._delayed or (consumer.copies and entry not in consumer.acquired):
-            return  # it came back already, or somebody else has it
+            return  # it came back already, or another consumer holds it
         self.unsettled -= 1
         if isinstance(outcome, Accepted):
             self.dequeued += 1
@@ -506,7 +507,7 @@ class Queue(Node):
             self.touch()
 
     def accept(self, entries: Sequence[QueuedMessage], consumer: Consumer) -> None:
-        """End deliveries to a consumer as `settle` does if the outcome is accepted, as it is of nearly all."""
+        """End deliveries as accepted, which nearly all are; the same as `settle` for each."""
         if len(entries) < _FEW or self.deleted or self._delayed or consumer.copies:
             for entry in entries:
                 self.settle(entry, consumer, ACCEPTED)
@@ -545,7 +546,7 @@ class Queue(Node):
             self._return(entry, failed=True)
 
     def _exhausted(self, entry: QueuedMessage) -> bool:
-        """Remove a message after its last attempt; return whether that was the last."""
+        """End a message that has failed in its last allowed attempt; return whether it has."""
         limit = self._max_delivery_count
         if limit is None or entry.failures < limit:
             return False
@@ -554,7 +555,7 @@ class Queue(Node):
         return True
 
     def _return(self, entry: QueuedMessage, *, failed: bool) -> None:
-        """Let a message come back: at once, or when it is due."""
+        """Return a message to the queue at once, or when it is due."""
         delay = self._delay(entry, failed=failed)
         if delay <= 0:
             self._come_back(entry)
@@ -567,7 +568,7 @@ class Queue(Node):
             self._alarm(self, due)
 
     def _delay(self, entry: QueuedMessage, *, failed: bool) -> float:
-        """Return how many seconds a message waits that comes back now."""
+        """Return the seconds that a message waits before it comes back."""
         return self._until - time.time() if self._until is not None else 0
 
     def _come_back(self, entry: QueuedMessage) -> None:
@@ -578,7 +579,7 @@ class Queue(Node):
         self._make_available(entry)
 
     def _make_available(self, entry: QueuedMessage) -> None:
-        """Let it wait again, in its old place."""
+        """Make a message available again, in its old position."""
         entry.available = True
         for selection in self._selections.values():
             selection.come_back(entry)
@@ -590,10 +591,10 @@ class Queue(Node):
             self._waiting.come_back(entry)
 
     def set_aside(self, entry: QueuedMessage, error: Exception) -> None:
-        """Take a message that waits out of the queue and into the quarantine, for what it made the broker raise.
+        """Move a waiting message into the quarantine, because it caused `error`.
 
         Raises:
-            Exception: `error`, where there is no quarantine.
+            Exception: `error`, if there is no quarantine.
         """
         self._quarantine(entry, error)
         self._forget([entry])
@@ -608,7 +609,7 @@ class Queue(Node):
         self._forget([entry])
 
     def _die(self, entry: QueuedMessage, reason: Reason, error: Error | None) -> None:
-        """Give a message to the dead letters; what they cannot handle goes into the quarantine."""
+        """Give a message to the dead letters; if that fails, it goes into the quarantine."""
         if self._dead_letter is None:
             return
         try:
@@ -635,7 +636,7 @@ class Queue(Node):
                         attempt("a span of a dead letter", observe, "amqp", self.name, entry.payload, cause)
 
     def _forget(self, entries: Collection[QueuedMessage]) -> None:
-        """Let messages leave the queue for good."""
+        """Remove messages from the queue for good."""
         journal, octets = self.journal, 0
         for entry in entries:
             octets += entry.size
@@ -648,7 +649,7 @@ class Queue(Node):
         self.bytes -= octets
 
     def purge(self) -> int:
-        """Drop what waits; how many messages that was."""
+        """Drop all waiting messages; return how many there were."""
         waiting = [*self._waiting.available(), *self._delayed.clear()]
         self._forget(waiting)
         self._waiting.sweep(self.depth)
@@ -658,18 +659,18 @@ class Queue(Node):
     # Time
 
     def expire(self, now: float) -> float | None:
-        """Let those die whose time has come and who are not held; return when the next one does."""
+        """Expire the messages that are due and that nobody holds; return when the next one is due, or None."""
         self._resume()
         for entry in self._delayed.due(now):
             self._come_back(entry)
             self.touch()
         mortal = self._mortal
-        # What comes back as a dead letter meanwhile is for the next time.
+        # Dead letters that come back meanwhile are for the next call.
         for _ in range(len(mortal)):
             if not mortal or not (mortal[0][0] <= now or mortal[0][2].gone):
                 break
             entry = heappop(mortal)[2]
-            # One that is held dies when it comes back (`_come_back`).
+            # A message that is held expires when it comes back (`_come_back`).
             if entry.available:
                 self._expire(entry)
                 self.touch()
@@ -680,7 +681,7 @@ class Queue(Node):
         return mortal[0][0] if following is None else min(mortal[0][0], following)
 
     def _sweep(self) -> None:
-        """Drop the deadlines of those that left alive, which are most of them."""
+        """Drop the deadlines of messages that left earlier, as most do."""
         self._mortal[:] = [record for record in self._mortal if not record[2].gone]
         heapify(self._mortal)
 
@@ -713,5 +714,5 @@ class Queue(Node):
 
 
 def stays(consumer: Consumer) -> bool:
-    """Return whether a consumer counts as one for whose sake the queue is there."""
+    """Return whether a consumer counts as one that stays: no browser, and no one-shot consumer."""
     return not (consumer.one_shot or consumer.copies)

@@ -1,7 +1,7 @@
-"""Quorum queues, as RabbitMQ 4.3 has them: priorities, counting, retries that wait, consumers that take too long.
+"""Quorum queues as in RabbitMQ 4.3: priorities, counts of attempts, delayed retries, consumer time-outs.
 
-Here they are not replicated. What a client sees of them is that of https://www.rabbitmq.com/docs/quorum-queues, and
-tests/interop/test_rabbitmq_43.py asks RabbitMQ and this broker for the same.
+They are not replicated here. Clients see what https://www.rabbitmq.com/docs/quorum-queues describes;
+tests/interop/test_rabbitmq_43.py compares this broker with RabbitMQ.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ if TYPE_CHECKING:
 
 HIGHEST_PRIORITY: Final = 31
 ATTEMPTS: Final = 20
-"""Failed attempts after the first, where nothing else is said."""
+"""Failed attempts after the first, by default."""
 CONSUMER_TIMEOUT: Final = 1800.0
-"""Seconds that a consumer may take for a message, where nothing else is said."""
+"""Seconds that a consumer may take for a message, by default."""
 
-_SHORTEST: Final = 0.01  # so that what is looked at again at once is not looked at all the time
+_SHORTEST: Final = 0.01  # prevents a busy loop of immediate time-outs
 _ACQUIRED, _FAILED = Symbol("x-acquired-count"), Symbol("x-delivery-count")
 
 
 class QuorumQueue(DeclaredQueue):
-    """See `DeclaredQueue` for what they share.
+    """A quorum queue; see `DeclaredQueue` for what they share.
 
     - All messages of a higher priority go before any of a lower one.
-    - A message that comes back says how often in `x-acquired-count`, and how often it failed in `x-delivery-count`.
-      What is released, and what a link leaves behind, did not fail; the limit is on those that did.
-    - It waits before it is there again, if its outcome says so, or the queue was declared to let it wait.
+    - A message that comes back has the number of its deliveries in `x-acquired-count`, and of failed ones in
+      `x-delivery-count`. Messages that are released, or left behind by a link, did not fail. Only failures are limited.
+    - It waits before its next delivery if its outcome or the declaration of the queue says so.
     - A consumer that takes too long for a message loses it, and gets no other before it has settled that one.
-    - Where only one consumer is active, it is the one of highest priority; consumers are told.
+    - If only one consumer is active, it is the one of highest priority; consumers are told whether they are active.
     """
 
     counts_detached = False
-    lends_runs = False  # until when a consumer may hold a message is noted for each
+    lends_runs = False  # the time-out of each message is noted by itself
 
     def __init__(self, name: str, terms: QueueDeclaration, arguments: Arguments, **settings: Any) -> None:
         if arguments.priorities:
@@ -58,10 +58,10 @@ class QuorumQueue(DeclaredQueue):
             settings["max_delivery_count"] = ATTEMPTS + 1
         super().__init__(name, terms, arguments, **settings)
         self._timeout = CONSUMER_TIMEOUT if arguments.consumer_timeout is None else arguments.consumer_timeout
-        # By how long consumers may take: what they hold, the oldest first, until when and by whom.
+        # By time-out: the messages that consumers hold, oldest first, each with its deadline and holder.
         self._held: dict[float, dict[QueuedMessage, tuple[float, Consumer]]] = {}
-        self._late: dict[QueuedMessage, Consumer] = {}  # what they settle in place of what they lost
-        self._current: Consumer | None = None  # the active one, where there is one
+        self._late: dict[QueuedMessage, Consumer] = {}  # what consumers settle in place of messages that they lost
+        self._current: Consumer | None = None  # the active consumer, if only one is active
 
     def insert(self, entry: QueuedMessage) -> None:
         super().insert(entry)
@@ -76,7 +76,7 @@ class QuorumQueue(DeclaredQueue):
         super()._return(entry, failed=failed)
 
     def _count(self, entry: QueuedMessage) -> None:
-        """Count one more consumer that had the message, where consumers see it."""
+        """Count one more delivery in the annotations that consumers see."""
         try:
             before = read_annotations(entry.payload).get(_ACQUIRED) if entry.message_format == 0 else None
         except DecodeError:
@@ -101,7 +101,7 @@ class QuorumQueue(DeclaredQueue):
         return self._hold(super()._next_selected(consumer, now), consumer, now)
 
     def _hold(self, entry: QueuedMessage | None, consumer: Consumer, now: float) -> QueuedMessage | None:
-        """Note until when the consumer may hold a message that it is given."""
+        """Record until when the consumer may hold a message."""
         if entry is not None and not consumer.settles:
             timeout = self._timeout_of(consumer)
             held = self._held.setdefault(timeout, {})
@@ -125,7 +125,7 @@ class QuorumQueue(DeclaredQueue):
             held.pop(entry, None)
         super().settle(entry, consumer, outcome)
         if self._arguments.single and self._ranked:
-            self._active()  # one of higher priority may have waited for this
+            self._active()  # a consumer of higher priority may have waited for this
 
     def accept(self, entries: Sequence[QueuedMessage], consumer: Consumer) -> None:
         for entry in entries:
@@ -137,7 +137,7 @@ class QuorumQueue(DeclaredQueue):
             return
         stand_in = consumer.give_up(entry) if consumer is not None else None
         if consumer is None or stand_in is None:
-            # Its link is detached, and may be resumed; or a transaction has it.
+            # Its link is detached and may be resumed, or a transaction holds it.
             self._hold(entry, holder, now)
             return
         self._late[stand_in] = consumer
@@ -172,7 +172,7 @@ class QuorumQueue(DeclaredQueue):
     # One consumer at a time
 
     def _active(self) -> Consumer | None:
-        """Return the consumer that messages go to; None while one of higher priority waits for what another holds."""
+        """Return the active consumer; None while one of higher priority waits for another's unsettled messages."""
         able = [each for each in self.consumers.values() if stays(each) and not self._is_late(each)]
         best, current = max(able, key=lambda each: each.priority, default=None), self._current
         if current in able and best is not None and current is not None:

@@ -1,7 +1,7 @@
-"""What of a queue a filter lets through: each consumer takes the messages that are for it, and holds up no other.
+"""Selections: each consumer with a filter takes the messages that pass it, and holds up no other consumer.
 
-A message is looked at once for each filter, and again only when it has come back. Consumers with equal filters share a
-selection, and so the looking.
+Each filter tests a message once, and again only after it came back. Consumers with equal filters share a selection, and
+so its tests.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 MOST_LOOKED_AT: Final = 2000
-"""Messages that all filters of a queue look at in one pass; 64 octets of a message count as one more. Some 100 ms."""
+"""Messages that all filters of a queue test in one pass, about 100 ms; 64 octets of a message count as one more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filtering:
-    """The filters of one link, as one.
+    """The filters of one link, combined.
 
     Attributes:
-        key: equal for links whose filters let the same messages pass.
-        passes: whether a message passes.
-        passes_known: the same where several ask of one message: what was read of it is kept in the dictionary for the
-            next one; None: `passes` reads nothing.
+        key: equal for links whose filters pass the same messages.
+        passes: returns whether a message passes.
+        passes_known: the same, with a dictionary that keeps what was read of a message for other filters; None:
+            `passes` reads nothing.
     """
 
     key: Hashable
@@ -37,7 +37,7 @@ class Filtering:
 
 
 class Looks:
-    """What filters may look at before others have their turn.
+    """How much filters may look at before others have their turn.
 
     Attributes:
         left: messages, or 64 octets of one.
@@ -51,32 +51,32 @@ class Looks:
         self.left = MOST_LOOKED_AT
 
     def look_at(self, entry: QueuedMessage) -> None:
-        """Count one look of a filter at a message."""
+        """Count one test of a message."""
         self.left -= 1 + entry.size // 64
 
 
 class Selection:
-    """The messages of a queue that wait and pass a filter, in order of position.
+    """The waiting messages of a queue that pass a filter, in order of position.
 
-    The queue's own order of messages stays as it is: what is taken from here is not `available` there, and the reverse.
+    The queue keeps its own order: a message taken here is no longer `available` there, and the reverse.
 
     Attributes:
         consumers: how many share it.
-        unseen: messages that were not looked at yet, in order of position; those that left among them.
+        unseen: messages that were not tested yet, in order of position, including some that left.
     """
 
     def __init__(self, filtering: Filtering, waiting: Iterable[QueuedMessage]) -> None:
         self.consumers = 0
         self.unseen = deque(waiting)
         self._passes = filtering.passes
-        self._back: list[tuple[int, QueuedMessage]] = []  # a heap: came back, may be unseen too
+        self._back: list[tuple[int, QueuedMessage]] = []  # a heap of messages that came back; they may also be unseen
 
     def come_back(self, entry: QueuedMessage) -> None:
-        """Look at a message again, which came back and may be changed."""
+        """Test a message again that came back, because it may have changed."""
         heappush(self._back, (entry.position, entry))
 
     def next(self, consumer: int, looks: Looks) -> QueuedMessage | None:
-        """Take the oldest message that passes and that the consumer with this key may have; None where `looks` end."""
+        """Take the oldest message that passes and that this consumer may have; None: no more, or `looks` ended."""
         aside: list[QueuedMessage] = []
         found = None
         while looks.left > 0 and (entry := self._pop()) is not None:
@@ -99,7 +99,7 @@ class Selection:
         return unseen.popleft() if unseen else None
 
     def tidy(self, depth: int) -> None:
-        """Drop what has left, when that is most of it; `depth` is how many messages the queue has."""
+        """Drop messages that left, when they are the greater part; `depth` is the number of messages in the queue."""
         if len(self.unseen) > 2 * depth + 256:
             alive = [entry for entry in self.unseen if not entry.gone]
             self.unseen.clear()

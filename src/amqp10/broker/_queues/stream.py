@@ -1,6 +1,6 @@
-"""A stream: a queue that nothing is taken from. Messages have offsets, and each reader begins where it likes.
+"""Streams: queues that keep what was read. Messages have offsets, and each reader begins where it likes.
 
-What RabbitMQ calls so (https://www.rabbitmq.com/docs/streams): a log, declared with the `x-queue-type` "stream".
+They follow RabbitMQ (https://www.rabbitmq.com/docs/streams): logs, declared with `x-queue-type` "stream".
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ if TYPE_CHECKING:
 
 OFFSET: Final = Symbol("x-stream-offset")
 
-# What RabbitMQ refuses of a stream, for it means nothing there.
+# Arguments that RabbitMQ refuses for a stream, where they would have no meaning.
 _NOT_OF_STREAMS: Final = (
     *("x-message-ttl", "x-expires", "x-max-length", "x-overflow", "x-max-priority", "x-delivery-limit"),
     *("x-dead-letter-exchange", "x-dead-letter-routing-key", "x-single-active-consumer"),
 )
 
-# The annotations of a message that has no others: a map8 of one pair, its value a long as on RabbitMQ.
+# The annotations section for a message without any: a map8 of one pair, whose value is a long as in RabbitMQ.
 _ANNOTATIONS: Final = b"\x00\x53\x72\xc1\x1b\x02\xa3\x0f" + OFFSET.encode() + b"\x81"
 _HEADER: Final = b"\x00\x53\x70"
 _LIST0, _LIST8 = 0x45, 0xC0
 _MOST_OFFSET: Final = 1 << 62
-"""No stream gets that far by itself, and beyond it is no room for what comes."""
+"""No stream reaches this offset by itself; beyond it new messages would have no room."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How much a stream keeps: what is older or more goes, from its beginning; the last message stays.
+    """How much a stream keeps. The oldest messages beyond that are dropped, but never the last message.
 
     Attributes:
-        most_bytes: of encoded messages; None for no limit.
-        age: in seconds; None for no limit.
+        most_bytes: the most encoded bytes; None: no limit.
+        age: the greatest age in seconds; None: no limit.
     """
 
     most_bytes: int | None = None
@@ -56,10 +56,10 @@ class Retention:
 
     @classmethod
     def read(cls, terms: QueueDeclaration) -> Retention:
-        """Understand how a stream was declared.
+        """Parse the declaration of a stream.
 
         Raises:
-            Refused: an argument makes no sense, or it is what streams cannot be.
+            Refused: an argument is invalid, or is not allowed for streams.
         """
         arguments = terms.arguments
         for name in _NOT_OF_STREAMS:
@@ -73,18 +73,18 @@ class Retention:
 
 
 class Stream(Queue):
-    """See `Queue` for what they share. What came in one pass is a chunk, as what RabbitMQ writes at once.
+    """A stream; see `Queue` for what they share. Messages of one pass form a chunk, as in RabbitMQ.
 
-    - A consumer is a reader with a position of its own; whatever it says of a delivery, the message stays.
-    - Each message has its offset in the annotation `x-stream-offset`; its header stays as it came.
-    - All messages are kept in the store, where there is one, durable or not.
+    - A consumer is a reader with a position of its own; its outcomes do not remove messages.
+    - Each message has its offset in the annotation `x-stream-offset`; its header does not change.
+    - A store keeps all messages, durable or not.
 
     Args:
-        wall: the time of day.
+        wall: returns the time of day.
 
     Attributes:
-        first: the offset of the first message that is kept; of the next to come, if the stream is empty.
-        least: messages that stay however old they are, or how much.
+        first: the offset of the oldest message, or of the next one if the stream is empty.
+        least: how many messages stay, whatever their age and size.
     """
 
     least = 1
@@ -103,13 +103,13 @@ class Stream(Queue):
         self._wall = wall
         self._log: dict[int, QueuedMessage] = {}  # by offset
         self._chunks = Chunks()
-        self._begun = False  # the chunk of this pass
-        self._placed = False  # a message that was restored has said its offset, and so those of all others
-        self._readers: dict[int, int] = {}  # the offset that each is to have next, by its key
+        self._begun = False  # the chunk of this pass has begun
+        self._placed = False  # a restored message had its offset, which gives those of all others
+        self._readers: dict[int, int] = {}  # the offset that each reader gets next, by its key
 
     @property
     def free(self) -> int:
-        # What has a limit of its own is never full; any other fills up, for nothing here may drop in silence.
+        # A stream with a limit is never full; without one it fills up, because it may drop nothing.
         return super().free if self._retention == Retention() else UNLIMITED
 
     @property
@@ -148,7 +148,7 @@ class Stream(Queue):
         self._bytes_in += entry.size
 
     def _stamp(self, entry: QueuedMessage) -> None:
-        """Say its offset in its annotations."""
+        """Write the offset of a message into its annotations."""
         payload, at = entry.payload, 0
         if payload[:3] == _HEADER and len(payload) > 4:
             at = {_LIST0: 4, _LIST8: 5 + payload[4]}.get(payload[3], len(payload))
@@ -179,7 +179,7 @@ class Stream(Queue):
         self.touch()
 
     def _move(self, further: int) -> None:
-        """Add `further` to the offsets of all messages that are here."""
+        """Add `further` to the offsets of all messages."""
         self.first += further
         self.enqueued += further
         self._chunks.move(further)
@@ -188,11 +188,11 @@ class Stream(Queue):
         self._log = {entry.position: entry for entry in self._log.values()}
 
     def restore_held(self, entry: QueuedMessage) -> None:
-        """Take a message back; a reader that was given it holds nothing, for the message stays whatever it says."""
+        """Restore a message; its reader holds nothing, because messages stay in a stream."""
         self.restore(entry, held=False)
 
     def lost(self, entry: QueuedMessage) -> None:
-        """Do nothing: a reader gives nothing back."""
+        """Do nothing, because readers give nothing back."""
 
     # Readers
 
@@ -232,7 +232,7 @@ class Stream(Queue):
         self._regulate()
 
     def _feed(self, consumer: Consumer) -> None:
-        """Give a reader what comes next for it, as long as it is ready."""
+        """Give a reader its next messages, while it is ready."""
         log, end, filtering = self._log, self.enqueued, consumer.filtering
         offset, copied = max(self._readers[consumer.key], self.first), 0
         looks = self._looks
@@ -245,7 +245,7 @@ class Stream(Queue):
                 try:
                     copied += consumer.deliver(entry, entry.payload)
                 except Exception as error:
-                    # It stays in the stream, whose offsets have no holes; this reader goes on behind it.
+                    # The message stays, because offsets have no gaps; this reader continues after it.
                     report(f"a message of the stream {self.name!r} could not be given to a reader", error)
         if offset > self.first:
             self._readers[consumer.key] = offset
@@ -262,7 +262,7 @@ class Stream(Queue):
     # The end of messages
 
     def _truncate(self) -> None:
-        """Let go of what is too old or too much."""
+        """Drop the messages that are too old or too many."""
         most, age = self._retention.most_bytes, self._retention.age
         oldest = self._wall() - age if age is not None else 0.0
         while self.depth > self.least and (
@@ -274,7 +274,7 @@ class Stream(Queue):
 
     @property
     def latest(self) -> float | None:
-        """The time of day, in seconds, when the last message came; None where none ever did."""
+        """The time of day, in seconds, of the last message; None: there was never one."""
         return self._chunks.latest if self._chunks else None
 
     def purge(self) -> int:
@@ -287,7 +287,7 @@ class Stream(Queue):
 
     @property
     def _next_death(self) -> float | None:
-        """When the first message is too old, on the broker's clock; None for never."""
+        """When the oldest message becomes too old, on the broker's clock; None: never."""
         if self._retention.age is None or self.depth <= self.least:
             return None
         return self._clock() + max(0.0, self._chunks.first_moment + self._retention.age - self._wall())
@@ -299,10 +299,10 @@ class Stream(Queue):
 
 
 def _offset(entry: QueuedMessage) -> int | None:
-    """Return the offset of a message that was stored before: beside it in the store, in older ones in the message.
+    """Return the offset of a stored message: its column in the store, or for older stores its annotation.
 
-    None where it could not be written there, for a message of another format or one that cannot be written to: what
-    such a message says is its sender's word.
+    None if the broker could not have written the annotation, because of the message's format or a malformed section:
+    the annotation may then be the sender's.
     """
     if 0 <= entry.position < _MOST_OFFSET:
         return entry.position

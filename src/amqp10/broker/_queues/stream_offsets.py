@@ -1,4 +1,4 @@
-"""Places in a stream: where a reader begins, as it says it, and which chunk was when.
+"""Places in a stream: where a reader begins, and the chunk of each time.
 
 The words are RabbitMQ's: the filter `rabbitmq:stream-offset-spec` of AMQP 1.0, the argument `x-stream-offset` of 0-9-1.
 """
@@ -29,11 +29,11 @@ _VALUE: Final = Symbol("x-stream-filter-value")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where to begin: an offset, or a moment, or a word.
+    """Where to begin: an offset, a time, or a word.
 
     Attributes:
-        offset: of the first message to have; one that is still to come, perhaps.
-        moment: time of day in seconds; the chunk of then, or the first since.
+        offset: that of the first message to read, which may be still to come.
+        moment: the time of day in seconds, which means the first chunk at or after it.
     """
 
     word: Literal["first", "last", "next", "moment"] = "next"
@@ -42,10 +42,10 @@ class Place:
 
     @classmethod
     def read(cls, value: object) -> Place:
-        """Understand what a reader says.
+        """Parse the value that a reader gives.
 
         Raises:
-            ValueError: it is no place.
+            ValueError: it is not a place.
         """
         match value:
             case "first" | "last" | "next":
@@ -65,10 +65,10 @@ NEXT: Final = Place()
 
 
 def seconds(interval: str) -> int:
-    """Parse a length of time as RabbitMQ writes it: "7D" for seven days.
+    """Return the seconds of an interval in RabbitMQ's form, such as "7D" for seven days.
 
     Raises:
-        ValueError: the text is not a length of time.
+        ValueError: it is not an interval.
     """
     found = _INTERVAL.fullmatch(interval)
     if found is None:
@@ -77,7 +77,7 @@ def seconds(interval: str) -> int:
 
 
 class Chunks:
-    """When the messages of a stream came, and which came together: for each chunk its moment and its first offset."""
+    """The chunks of a stream: for each the time of its messages and its first offset."""
 
     def __init__(self) -> None:
         self._moments: list[float] = []
@@ -87,7 +87,7 @@ class Chunks:
         return bool(self._moments)
 
     def begin(self, moment: float, offset: int) -> None:
-        """Set the time of all messages from now on; a clock that is set back changes nothing."""
+        """Begin a chunk; a clock that was set back does not go back here."""
         self._moments.append(max(moment, self.latest) if self._moments else moment)
         self._firsts.append(offset)
 
@@ -120,7 +120,7 @@ class Chunks:
 
 
 def place_in(asked: Mapping[Any, Any] | None) -> Described | None:
-    """Return where a filter set asks to begin in a stream; None where it says nothing of streams."""
+    """Return the offset that a filter set names for a stream; None: it names none."""
     found = (asked or {}).values()
     return next((each for each in found if _is(each, StreamOffset)), None)
 
@@ -128,10 +128,10 @@ def place_in(asked: Mapping[Any, Any] | None) -> Described | None:
 def read_stream_filters(
     asked: Mapping[Any, Any] | None, filters: dict[Any, Any] | None, filtering: Filtering | None
 ) -> tuple[Place, dict[Any, Any] | None, Filtering | None]:
-    """Read the offset that a filter set names, and add the filters that only streams have to those already applied.
+    """Return the offset that a filter set names, and the applied filters, to which those of streams are added.
 
     Raises:
-        Refused: one of them is malformed.
+        Refused: a filter is malformed.
     """
     place, values, unfiltered = NEXT, None, False
     applied = dict(filters or {})

@@ -1,4 +1,4 @@
-"""A topic: every subscriber has a queue of its own, and a message goes into all of them."""
+"""Topics: every subscriber has a queue of its own, and each message goes into all of them."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ EndSubscription = Callable[["Subscription"], None]
 
 
 Owner = tuple[str | None, str]
-"""Who authenticated, None for nobody, and the container's id."""
+"""The authenticated user, or None, and the container-id."""
 Kind = Literal["own", "shared", "volatile"]
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionKey:
-    """What names a subscription.
+    """Identifies a subscription.
 
     Attributes:
         owner: None for a global one.
-        name: its own name, without what a link of a shared one adds to it.
-        kind: "own": one link; "shared" and "volatile": durable and not durable, for several.
+        name: the name without the part that distinguishes the links of a shared one.
+        kind: "own": for one link; "shared" and "volatile": for several, durable and not durable.
     """
 
     owner: Owner | None
@@ -41,16 +41,15 @@ class SubscriptionKey:
 
 
 class Subscription(Queue):
-    """The queue of one subscriber of a topic, or of several who share it; it ends with the last link of them.
+    """The queue of a subscriber of a topic, or of several who share it; it ends with its last link.
 
-    A lasting one stays until `end` is called; see `_retained.subscriptions`.
-
-    It is not an address: nobody else sends to it or reads from it.
+    A lasting one stays until `end` is called; see `_retained.subscriptions`. It has no address: nobody else can send to
+    it or receive from it.
 
     Attributes:
-        filtering: which messages come into it; None for all.
-        lasting: it outlives its links.
-        key: by what it is found again; None for one that is not.
+        filtering: the test for its messages; None: it takes all.
+        lasting: whether it outlives its links.
+        key: identifies a retained subscription; None for any other.
     """
 
     filtering: Filtering | None = None
@@ -63,7 +62,7 @@ class Subscription(Queue):
         self._ended = ended
 
     def takes(self, entry: QueuedMessage, known: dict[str, Any]) -> bool:
-        """Return whether a message is for it; `known` is what the filters of others have read of it."""
+        """Return whether a message is for it; `known` has what other filters have read of the message."""
         filtering = self.filtering
         if filtering is None:
             return True
@@ -76,12 +75,12 @@ class Subscription(Queue):
             self._ended(self)
 
     def end(self) -> None:
-        """End the subscription, and drop what is in it."""
+        """End the subscription, and drop its messages."""
         self.deleted = True
         self._ended(self)
 
     def _regulate(self) -> None:
-        # The producers are the topic's, and what they may send depends on all of its subscriptions.
+        # The topic has the producers, and their credit depends on all of its subscriptions.
         topic = self.topic
         if topic.rationing or self.free < self.limits.credit * (len(topic.producers) + 1):
             topic.rationing = True
@@ -89,17 +88,15 @@ class Subscription(Queue):
 
 
 class Topic(Node):
-    """Messages are copied to those who subscribe at the time; with no subscriber they go nowhere, as topics do.
+    """Copies each message to the current subscriptions; without any the message is lost, as usual for topics.
 
-    A lasting subscription takes them in while nobody consumes from it.
-
-    A topic is full while one of its subscriptions is, for nothing is dropped: the producers then go at the pace of
-    the slowest subscriber.
+    A lasting subscription takes messages while it has no link. A topic is full while one of its subscriptions is,
+    because nothing is dropped: producers then go at the pace of the slowest subscriber.
 
     Attributes:
         subscriptions: by name, in order of subscribing.
-        enqueued: messages that came.
-        unheard: of these, messages that came when nobody subscribed.
+        enqueued: messages that ever arrived.
+        unheard: how many of them arrived when nobody subscribed.
     """
 
     def __init__(
@@ -115,7 +112,7 @@ class Topic(Node):
         self.subscriptions: dict[str, Subscription] = {}
         self.unheard: int = 0
         self._make_subscription = make_subscription
-        self._selective = False  # some subscription has, or had, a filter
+        self._selective = False  # some subscription has or had a filter
 
     @property
     def free(self) -> int:
@@ -130,19 +127,19 @@ class Topic(Node):
         return all(subscription.awaited for subscription in self.subscriptions.values())
 
     def subscribe(self, filtering: Filtering | None = None, *, lasting: bool = False) -> Subscription:
-        """Make the queue of a new subscriber."""
+        """Return the queue of a new subscriber."""
         subscription = self._make_subscription(self)
         subscription.lasting, subscription.temporary = lasting, not lasting
         subscription.filtering = filtering
         self._selective |= filtering is not None
         self.subscriptions[subscription.name] = subscription
-        # Producers hold credit for a topic without this queue.
+        # The credit of producers does not account for this queue yet.
         self.rationing = True
         self.touch()
         return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """Remove a subscription, and drop what it did not take."""
+        """Remove a subscription, and drop its messages."""
         self.subscriptions.pop(subscription.name, None)
         if self.rationing:
             self.touch()
@@ -158,7 +155,7 @@ class Topic(Node):
             subscriptions = [each for each in subscriptions if each.takes(entry, known)]
             if not subscriptions:
                 return
-        # Each queue changes its own entry (position, attempts); the bytes are one.
+        # Each queue changes its own entry (position, attempts); they share the bytes.
         for subscription in subscriptions[1:]:
             subscription.put(entry.copy())
         subscriptions[0].put(entry)

@@ -1,4 +1,4 @@
-"""What of a queue waits to be taken, in order of arrival, also when it comes back out of order."""
+"""The messages of a queue that wait to be taken, in order of position, also when they come back out of order."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ if TYPE_CHECKING:
 
 
 class WaitingMessages:
-    """The messages of a queue that wait, the oldest first; one that left out of turn stays until it is come upon.
+    """The waiting messages of a queue, oldest first. One that left out of turn stays until its turn.
 
     Attributes:
-        excluded: messages that came back as "undeliverable here": not for everyone.
+        excluded: messages that came back as "undeliverable-here", and so are not for every consumer.
     """
 
     def __init__(self) -> None:
         self.excluded: list[QueuedMessage] = []
         self._ready: deque[QueuedMessage] = deque()  # in order of position
-        self._returned: list[tuple[int, QueuedMessage]] = []  # a heap: came back, and go before younger ones
+        # a heap of messages that came back, which go before younger ones
+        self._returned: list[tuple[int, QueuedMessage]] = []
         self.append = self._ready.append
 
     def move(self, entry: QueuedMessage, position: int) -> None:
-        """Give the one that came last another place."""
+        """Give the last message that came another position."""
         self._ready.pop()
         entry.position = position
         heappush(self._returned, (position, entry))
 
     def come_back(self, entry: QueuedMessage) -> None:
-        """Let one wait again, in its old place."""
+        """Put a message back into its old position."""
         if entry.excluded:
             self.excluded.append(entry)
             self.excluded.sort(key=lambda waiting: waiting.position)
@@ -39,13 +40,13 @@ class WaitingMessages:
             heappush(self._returned, (entry.position, entry))
 
     def next(self, consumer: int) -> QueuedMessage | None:
-        """Take the oldest that the consumer with this key may have; it may have left meanwhile."""
+        """Take the oldest message that the consumer with this key may have; it may have left meanwhile."""
         if self._returned or self.excluded:
             return self._next_returned(consumer)
         return self._ready.popleft() if self._ready else None
 
     def _next_returned(self, consumer: int) -> QueuedMessage | None:
-        """Take the next message off the common path: some messages came back."""
+        """Take the next message when some came back."""
         fresh = self._ready[0].position if self._ready else None
         back = self._returned[0][0] if self._returned else None
         for index, entry in enumerate(self.excluded):
@@ -63,13 +64,13 @@ class WaitingMessages:
         return None
 
     def run(self, most: int, octets: int, largest: int) -> list[QueuedMessage]:
-        """Return the next messages that any consumer may have and that go out as they came.
+        """Return the next messages that any consumer may have and that are sent as they came.
 
-        They stay here until `take_run`. It is empty while there are messages that came back: these go first.
+        They stay here until `take_run`. While messages that came back wait, it is empty, because these go first.
 
         Args:
-            most: the greatest number of messages.
-            octets: of all of them, at most.
+            most: the most messages.
+            octets: the most octets of all of them.
             largest: the most octets of one.
         """
         run: list[QueuedMessage] = []
@@ -90,16 +91,16 @@ class WaitingMessages:
             self._ready.popleft()
 
     def __len__(self) -> int:
-        """Count the entries, those that left among them."""
+        """Count the entries, including messages that left."""
         return len(self._ready) + len(self._returned) + len(self.excluded)
 
     def available(self) -> list[QueuedMessage]:
-        """Return the messages that wait now, in order."""
+        """Return the waiting messages in order of position."""
         waiting = [*self._ready, *(entry for _, entry in self._returned), *self.excluded]
         return sorted((entry for entry in waiting if entry.available), key=lambda entry: entry.position)
 
     def sweep(self, depth: int) -> None:
-        """Drop what left out of turn, when that is most of what is kept; `depth` is how many the queue has."""
+        """Drop messages that left out of turn, when they are the greater part; `depth` is the number in the queue."""
         if len(self) > 2 * depth + 256:
             alive = [entry for entry in self._ready if not entry.gone]
             self._ready.clear()
@@ -109,7 +110,7 @@ class WaitingMessages:
             self.excluded = [entry for entry in self.excluded if not entry.gone]
 
     def clear(self) -> None:
-        """Drop all."""
+        """Drop all messages."""
         self._ready.clear()
         self._returned.clear()
         self.excluded.clear()
