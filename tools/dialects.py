@@ -44,6 +44,12 @@ ELSEWHERE = {
     "multi-frame": "test_large",
     "session-resume": "tests/broker/retained/test_sessions.py",
     "find-outcomes": "tests/dialects/v0_10/client/test_orphaned_branches.py",
+    "message-formats": "tests/client/test_sender.py",
+    "terminus-capabilities": "tests/client/test_request.py",
+    "token-nodes": "tests/client/test_tokens.py",
+    "transactional-acquisition": "tests/broker/transactions/test_acquires.py",
+    "transactions-over-queues": "tests/bridging/test_dialects.py",
+    "update-secret": "tests/broker/test_tokens.py",
     "virtual-hosts": "tests/broker/test_virtual_hosts.py",
 }
 SUITE = ROOT / "src" / "amqp10" / "testing" / "suite"

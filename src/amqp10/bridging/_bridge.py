@@ -112,7 +112,7 @@ class Bridge:
                 source=end_of(source, self._source.address),
                 target=end_of(target, self._target.address if self._target is not None else None),
                 guarantee=joined.guarantee,
-                undecoded=source.dialect == target.dialect == "1.0",
+                undecoded="message-formats" in source.capabilities & target.capabilities,
                 messages=messages,
                 more=more,
             )

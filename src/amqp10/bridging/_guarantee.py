@@ -67,12 +67,8 @@ def _resumes_not(connection: Connection) -> str:
     return f"{dialect} resumes nothing from a store of deliveries" if delivery_store(connection) is not None else ""
 
 
-WHOLE = frozenset({"1.0", "0-10", "fast"})
-"""Dialects whose transactions are one thing over several queues. Those of 0-9-1 are so on one only, by its own word."""
-
-
 def _has_transactions(connection: Connection) -> bool:
-    return connection.dialect in WHOLE and connection.profile.transactions is not None
+    return "transactions-over-queues" in connection.capabilities and connection.profile.transactions is not None
 
 
 def check_kept(link: Link) -> None:

@@ -93,9 +93,10 @@ class ReplyCore(ReceiverCore):
 
     @property
     def _is_left_open(self) -> bool:
-        """The broker is to choose the node; what profiles know of that is of 1.0: in all others it makes a queue."""
+        """The broker is to choose the kind of the node; a dialect without "terminus-capabilities" makes a queue."""
         source = self.terms.source
-        return self.connection.dialect == "1.0" and bool(source and source.dynamic and not source.capabilities)
+        can = self.connection.capabilities
+        return "terminus-capabilities" in can and bool(source and source.dynamic and not source.capabilities)
 
     def attach_to(self, session: SessionCore) -> ReceiverLink:
         wanted = self.connection.profile.reply_capabilities

@@ -158,7 +158,7 @@ class Sender(Link):
         Cancelling: as for `send`.
         """
         core = self._core
-        if message_format and core.connection.dialect != "1.0":
+        if message_format and "message-formats" not in core.connection.capabilities:
             raise Unsupported(
                 f"dialect {core.connection.dialect!r} has no message-format, so message_format must be 0, not "
                 f"{message_format}"

@@ -57,7 +57,7 @@ class CbsKeeper(TokenKeeper):
         if audience is None:
             return False
         connection = self._connection
-        if connection.dialect != "1.0":
+        if "token-nodes" not in connection.capabilities:
             raise Unsupported(f"dialect {connection.dialect!r} has no node {TOKENS!r}: log in with LoginTokens")
         if not (connection.supervisor.secure or self._settings.allow_insecure):
             raise InsecureTransport(

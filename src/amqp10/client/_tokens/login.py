@@ -77,10 +77,10 @@ class LoginKeeper(TokenKeeper):
     def _way(self) -> Callable[[Token], Awaitable[None]] | None:
         """Return what tells the peer a new token on the connection; None: it has no such thing."""
         connection = self._connection
-        if connection.dialect == "0-9-1":
+        if "update-secret" in connection.capabilities:
             return self._update_secret if connection.profile.tokens_since is not None else None
         version = str(connection.remote.properties.get("version", ""))
-        if connection.dialect == "1.0" and LINK_PAIR in connection.offered_capabilities:
+        if "token-nodes" in connection.capabilities and LINK_PAIR in connection.offered_capabilities:
             return TokenRequests(connection).put if connection.profile.takes_tokens(version) else None
         return None
 

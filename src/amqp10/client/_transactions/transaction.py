@@ -517,8 +517,8 @@ def _support(connection: ConnectionCore) -> TransactionSupport:
     """Return what the peer's transactions can do."""
     if "transactions" not in connection.capabilities:
         raise Unsupported(f"dialect {connection.dialect!r} has no transactions")
-    if connection.dialect != "1.0":
-        return TransactionSupport(acquires=False)  # what profiles know is of 1.0
+    if "transactional-acquisition" not in connection.capabilities:
+        return TransactionSupport(acquires=False)  # what profiles know is of dialects that have it
     profile = connection.profile
     if profile.transactions is None:
         raise Unsupported(f"{profile.title} has no transactions over AMQP 1.0")

@@ -48,6 +48,7 @@ CAPABILITIES: Final = frozenset(
         "released",
         "streaming",
         "transactions",
+        "transactions-over-queues",
     }
 )
 

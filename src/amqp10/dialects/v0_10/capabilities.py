@@ -21,5 +21,6 @@ CAPABILITIES: Final = frozenset(
         "session-resume",
         "settle-second",
         "transactions",
+        "transactions-over-queues",
     }
 )

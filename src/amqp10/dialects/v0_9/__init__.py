@@ -23,10 +23,16 @@ from .wire.variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
 
 START = b"\x00\x0a\x00\x0a"  # connection.start: where it begins tells the draft from 0-8, which has the same header
 
+LACKS = {
+    "0-9-1": frozenset[str](),
+    "0-9": frozenset({"update-secret"}),
+    "0-9-draft": frozenset({"update-secret", "stream-filters"}),  # its consumers have no arguments
+}
+"""What each variant lacks of `CAPABILITIES`."""
+
 
 def _dialect(variant: Variant) -> Dialect:
-    # The draft's consumers have no arguments.
-    capabilities = CAPABILITIES - {"stream-filters"} if variant.structured else CAPABILITIES
+    capabilities = CAPABILITIES - LACKS[variant.name]
     return Dialect(
         name=variant.name,
         headers=(variant.header,),

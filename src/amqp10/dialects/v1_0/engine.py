@@ -50,6 +50,7 @@ CAPABILITIES = frozenset(
         "durable-subscriptions",
         "dynamic",
         "filters",
+        "message-formats",
         "modified",
         "multi-frame",
         "rejected",
@@ -58,7 +59,11 @@ CAPABILITIES = frozenset(
         "settle-second",
         "stream-filters",
         "streaming",
+        "terminus-capabilities",
+        "token-nodes",
+        "transactional-acquisition",
         "transactions",
+        "transactions-over-queues",
     }
 )
 

@@ -67,7 +67,7 @@ CAPABILITIES = frozenset(
     (
         *("anonymous-terminus", "detach-releases", "drain", "dynamic"),
         *("modified", "multi-frame", "rejected", "released", "requests", "stream-filters", "transactions"),
-        "virtual-hosts",
+        *("update-secret", "virtual-hosts"),
     )
 )
 # What this side can take that not every client can; RabbitMQ does accordingly.
