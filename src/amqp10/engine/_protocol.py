@@ -1,13 +1,29 @@
 """The contract between protocol and world: the protocol. Read this first; what exists for speed is in `_fast_lane`.
 
 An engine is one end of one connection without any I/O: bytes go in, events come out, bytes go out. It owns no socket,
-clock or task. The code that drives it keeps this order, and needs nothing else:
+clock or task. The code that drives it is this loop, and needs nothing else:
 
-    engine.start()                                  once; a client engine queues its protocol header
-    engine.receive_data(data)  or  receive_eof()    whatever the transport gave
-    for event in engine.events(): ...               act: call methods of the engine, its sessions, its links
-    write(engine.data_to_send())                    after every batch of the above; never two writers at once
-    deadline = engine.tick(now)                     at start, at each deadline it returned, and after `ConnectionOpened`
+    engine.start()
+    if engine.role is Role.CLIENT:
+        engine.open()
+    over = False
+    while not over:
+        deadline = engine.tick(clock())
+        write(engine.data_to_send())       # all of it; never two writers at once
+        events = engine.events()
+        for event in events:
+            act(event)                     # calls methods of the engine, its sessions, its links
+            over = isinstance(event, ConnectionEnded)
+        if not events:
+            data = read(deadline) if engine.reading else wait(deadline)
+            if data is not None:           # None: the deadline has come
+                engine.receive_data(data) if data else engine.receive_eof()
+    write(engine.data_to_send())
+    close()
+
+`ConnectionEnded` is always the last event, in both roles: it ends the loop. Then the driver, and nobody else, closes
+the transport. Engines that are not to be driven any longer are told so by `receive_eof`. A driver with tasks runs the
+same steps whenever bytes come, the deadline comes, or a call has left output.
 
 The terms are AMQP 1.0's: session, link, credit, delivery, outcome. A dialect maps its own terms to them, and lists in
 `capabilities` what it can do; a call for anything else raises `Unsupported` before a byte is written. All methods
@@ -53,9 +69,8 @@ class Engine(EngineFastLane, ABC):
         identity: server side: the identity that the peer proved; None without SASL or for ANONYMOUS.
         opened: both opens are exchanged and neither side has closed.
         output_size: bytes that `data_to_send` would return now. A producer looks at it, and waits if there is much.
-        reading: False asks the code that drives the engine to stop reading until this is True again. It is needed in
-            dialects whose senders need no credit, where only the transport can hold them back. Looked at after each
-            pass.
+        reading: False asks the driver to read nothing until a call has made it True again. It is needed in dialects
+            whose senders need no credit, where only the transport can hold them back.
         session_keeper: server side, in dialects with "session-resume": keeps suspended sessions. None: they are not
             kept.
     """
