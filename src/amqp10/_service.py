@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from abc import ABC, abstractmethod
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
@@ -75,3 +76,32 @@ class ServiceBlock:
                     waiting.cancel_scope.cancel()
                     return number
         return None
+
+
+class Service(ABC):
+    """A service of the package, as whoever runs it sees it."""
+
+    _block: ServiceBlock
+
+    async def until_signal(self, *signals: signal.Signals) -> signal.Signals | None:
+        """Wait for a signal, SIGINT or SIGTERM unless you name others. Works only in the main thread.
+
+        Leaving the block of the service then drains. A second signal ends the process as usual.
+
+        Returns:
+            The signal; None if `stop()` was called before one came.
+
+        Raises:
+            LocalProtocolError: the service was not opened by `async with`, or its block was left.
+            RuntimeError, ValueError: this is not the main thread.
+
+        Cancelling: only stops the waiting.
+        """
+        number = await self._block.until_signal(signals)
+        if number is not None:
+            self._log_signal(number)
+        return number
+
+    @abstractmethod
+    def _log_signal(self, number: signal.Signals) -> None:
+        """Log that the service stops because this signal came."""

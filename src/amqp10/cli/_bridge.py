@@ -18,13 +18,11 @@ from ..bridging import Bridge, BridgePlan, BridgeReport
 from ..bridging import bridge as make_bridge
 from ..bridging.internals import Role, reconnect_for
 from ..client import Connection, DeliveryStore, MemoryDeliveryStore, SQLiteDeliveryStore
-from ..client.internals import url_settings
-from ..engine import dialect_names
 from ..errors import InsecureTransport
 from ..messaging import Filter, Source
-from ..net import parse_url, visible
+from ..net import visible
 from ._main import Failure, Interrupted, start, words
-from ._options import Peer, sasl_option, seconds, with_password
+from ._options import Peer, peer_of, peer_options, seconds, take_peer_options
 from ._receive import with_selector
 
 EVERY = 0.2  # seconds between two looks at the counts
@@ -34,70 +32,13 @@ WHAT = {"from": "come from", "to": "go to"}
 
 def with_ends(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add --from and --to, and the options of each connection."""
-    file = click.Path(exists=True, dir_okay=False)
     for end, name in (("to", "target"), ("from", "source")):
-        options: list[Callable[[Callable[..., Any]], Callable[..., Any]]] = [
-            click.option(
-                f"--{end}", name, nargs=2, required=True, metavar="URL ADDRESS", help=f"where messages {WHAT[end]}"
-            ),
-            click.option(
-                f"--{end}-dialect",
-                type=click.Choice([*dialect_names(), "auto"]),
-                default="auto",
-                show_default=True,
-                help="its protocol; auto picks the highest that the server speaks",
-            ),
-            click.option(
-                f"--{end}-password-file",
-                type=file,
-                help=f"file with the password of the URL's user as first line; or set AMQP10_{end.upper()}_PASSWORD",
-            ),
-            click.option(f"--{end}-tls-ca", type=file, help="authorities (PEM) that sign the server's certificate"),
-            click.option(f"--{end}-tls-certificate", type=file, help="our own certificate (PEM)"),
-            click.option(f"--{end}-tls-key", type=file, help="its key (PEM)"),
-            click.option(f"--{end}-tls-no-verify", is_flag=True, help="do not check the server's certificate"),
-            click.option(f"--{end}-tls-upgrade", is_flag=True, help="ask for TLS by AMQP's own header"),
-            click.option(f"--{end}-proxy", metavar="URL", help="connect through this HTTP proxy"),
-            click.option(
-                f"--{end}-allow-insecure",
-                is_flag=True,
-                help="allow sending the password to another machine without TLS",
-            ),
-            sasl_option(f"{end}-"),
-        ]
-        for option in reversed(options):
+        where = click.option(
+            f"--{end}", name, nargs=2, required=True, metavar="URL ADDRESS", help=f"where messages {WHAT[end]}"
+        )
+        for option in reversed([where, *peer_options(end, "auto")]):
             function = option(function)
     return function
-
-
-def peer_of(end: str, url: str, options: dict[str, Any]) -> Peer:
-    """Make the connection that the options with that prefix describe, and remove them from the options."""
-    said = {name.removeprefix(f"{end}_"): options.pop(name) for name in list(options) if name.startswith(f"{end}_")}
-    try:
-        url = with_password(url, said["password_file"], f"AMQP10_{end.upper()}_PASSWORD")
-        bare, settings = url_settings(url)
-        url = str(bare)
-        endpoint = parse_url(url)
-        if said["tls_key"] and not said["tls_certificate"]:
-            raise ValueError(f"--{end}-tls-key needs --{end}-tls-certificate")
-        peer = Peer(
-            url,
-            ca=said["tls_ca"],
-            certificate=said["tls_certificate"],
-            key=said["tls_key"],
-            verify=not said["tls_no_verify"],
-            allow_insecure=said["allow_insecure"],
-            tls_upgrade=said["tls_upgrade"],
-            proxy=said["proxy"],
-            dialect=said["dialect"],
-            mechanisms=said["sasl"],
-            settings=settings,
-        )
-        peer.route().check(endpoint, peer.tls())
-        peer.sasl()
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint=f"--{end}") from None
-    return peer
 
 
 class Watcher:
@@ -221,7 +162,8 @@ def bridge(
 
     It moves them from one address to another, at least once and in order.
     """
-    ends = peer_of("from", source[0], options), peer_of("to", target[0], options)
+    from_, to = (take_peer_options(options, end) for end in ("from", "to"))
+    ends = peer_of(source[0], from_, "from"), peer_of(target[0], to, "to")
     if (store or name) and not exactly_once:
         raise click.UsageError("--store and --name need --exactly-once")
     name = name or f"amqp10-bridge {source[1]} {target[1]}"

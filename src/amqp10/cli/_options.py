@@ -6,7 +6,7 @@ import functools
 import os
 import urllib.parse
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 import click
@@ -175,15 +175,117 @@ class Peer:
         return said
 
 
-def sasl_option(end: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the option that names mechanisms."""
-    option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
-        f"--{end}sasl",
-        metavar="NAMES",
-        callback=mechanism_names,
-        help="use only these login mechanisms, such as SCRAM-SHA-256-PLUS,SCRAM-SHA-512-PLUS",
-    )
-    return option
+Option = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""A decorator of a command's function."""
+
+PEER_OPTIONS = (
+    *("password_file", "tls_ca", "tls_certificate", "tls_key", "tls_no_verify", "tls_upgrade"),
+    *("proxy", "allow_insecure", "dialect", "sasl"),
+)
+"""The names of what `peer_options` give."""
+
+
+def peer_options(
+    end: str = "", usual_dialect: str | None = None
+) -> list[Callable[[Callable[..., Any]], Callable[..., Any]]]:
+    """Return the options that say how to connect; `end` begins the name of each, for a command with several ends."""
+    file = click.Path(exists=True, dir_okay=False)
+    prefix = f"{end}-" if end else ""
+    return [
+        click.option(
+            f"--{prefix}password-file",
+            type=file,
+            help=f"file with the password of the URL's user in its first line; or set {_variable(end)}",
+        ),
+        click.option(f"--{prefix}tls-ca", type=file, help="authorities (PEM) that sign the server's certificate"),
+        click.option(
+            f"--{prefix}tls-certificate",
+            type=file,
+            help="our own certificate (PEM); also the login, if the URL has no user",
+        ),
+        click.option(f"--{prefix}tls-key", type=file, help="its key (PEM)"),
+        click.option(f"--{prefix}tls-no-verify", is_flag=True, help="do not check the server's certificate"),
+        click.option(
+            f"--{prefix}tls-upgrade", is_flag=True, help="begin without TLS, and ask for it by AMQP's own header"
+        ),
+        click.option(
+            f"--{prefix}proxy", metavar="URL", help="connect through this HTTP proxy, http://user:password@host:port"
+        ),
+        click.option(
+            f"--{prefix}allow-insecure",
+            is_flag=True,
+            help=f"allow sending the password to another machine without TLS, or with --{prefix}tls-no-verify",
+        ),
+        click.option(
+            f"--{prefix}dialect",
+            type=click.Choice([*dialect_names(), "auto"]),
+            default=usual_dialect,
+            show_default=usual_dialect is not None,
+            help="the protocol; auto picks the highest that the server speaks",
+        ),
+        click.option(
+            f"--{prefix}sasl",
+            metavar="NAMES",
+            callback=mechanism_names,
+            help="use only these login mechanisms, such as SCRAM-SHA-256-PLUS,SCRAM-SHA-512-PLUS",
+        ),
+    ]
+
+
+def take_peer_options(options: dict[str, Any], end: str = "") -> dict[str, Any]:
+    """Remove what `peer_options` say from a command's options, and return it."""
+    prefix = f"{end}_" if end else ""
+    return {name: options.pop(prefix + name) for name in PEER_OPTIONS}
+
+
+def peer_of(url: str, said: dict[str, Any], end: str = "") -> Peer:
+    """Make the connection that `peer_options` describe.
+
+    With an `end` the environment says only the password: all else in it is for commands with one connection.
+
+    Raises:
+        click.BadParameter: the URL, the environment or the options make no sense.
+    """
+    settings: ConnectionSettings = {}
+    try:
+        if not end:
+            settings = environment_settings(os.environ)
+            if url == FROM_ENVIRONMENT:
+                [url, *more], settings = from_environment()
+                if more:
+                    raise ValueError("AMQP10_URL has several URLs, but the command takes one")
+        bare, more_settings = url_settings(with_password(url, said["password_file"], _variable(end)))
+        settings.update(more_settings)
+        endpoint = parse_url(str(bare))
+        if not end and endpoint.user is None and said["sasl"] is None:
+            tokens = login_tokens(os.environ, allow_insecure=said["allow_insecure"])
+            settings |= {"tokens": tokens} if tokens is not None else {}
+        if said["tls_key"] and not said["tls_certificate"]:
+            prefix = f"{end}-" if end else ""
+            raise ValueError(f"--{prefix}tls-key needs --{prefix}tls-certificate")
+        peer = Peer(
+            str(bare),
+            ca=said["tls_ca"],
+            certificate=said["tls_certificate"],
+            key=said["tls_key"],
+            verify=not said["tls_no_verify"],
+            allow_insecure=said["allow_insecure"],
+            tls_upgrade=said["tls_upgrade"],
+            proxy=said["proxy"],
+            dialect=said["dialect"],
+            mechanisms=said["sasl"],
+            settings=settings,
+        )
+        peer.route().check(endpoint, peer.tls())
+        peer.sasl()
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint=f"--{end}" if end else "URL") from None
+    return peer
+
+
+def _variable(end: str) -> str:
+    """Return the variable of the environment that has the password."""
+    return f"AMQP10_{end.upper()}_PASSWORD" if end else "AMQP10_PASSWORD"
 
 
 def with_peer(argument: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -191,95 +293,21 @@ def with_peer(argument: bool = True) -> Callable[[Callable[..., Any]], Callable[
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
-        def wrapper(
-            url: str | None,
-            password_file: str | None,
-            tls_ca: str | None,
-            tls_certificate: str | None,
-            tls_key: str | None,
-            tls_no_verify: bool,
-            tls_upgrade: bool,
-            proxy: str | None,
-            allow_insecure: bool,
-            container_id: str | None,
-            dialect: str | None,
-            sasl: tuple[str, ...] | None,
-            **rest: Any,
-        ) -> Any:
-            peer = None
-            if url is not None:
-                try:
-                    settings = environment_settings(os.environ)
-                    if url == FROM_ENVIRONMENT:
-                        [url, *more], settings = from_environment()
-                        if more:
-                            raise ValueError("AMQP10_URL has several URLs, but the command takes one")
-                    url = with_password(url, password_file, "AMQP10_PASSWORD")
-                    bare, said = url_settings(url)
-                    url = str(bare)
-                    settings.update(said)
-                    endpoint = parse_url(url)
-                    if endpoint.user is None and sasl is None:
-                        tokens = login_tokens(os.environ, allow_insecure=allow_insecure)
-                        settings |= {"tokens": tokens} if tokens is not None else {}
-                except ValueError as error:
-                    raise click.BadParameter(str(error), param_hint="URL") from None
-                if tls_key and not tls_certificate:
-                    raise click.UsageError("--tls-key needs --tls-certificate")
-                peer = Peer(
-                    url,
-                    tls_ca,
-                    tls_certificate,
-                    tls_key,
-                    not tls_no_verify,
-                    allow_insecure,
-                    container_id,
-                    tls_upgrade,
-                    proxy,
-                    dialect,
-                    sasl,
-                    settings,
-                )
-                try:
-                    peer.route().check(endpoint, peer.tls())
-                    peer.sasl()
-                except ValueError as error:
-                    raise click.UsageError(str(error)) from None
-            return function(peer=peer, **rest)
+        def wrapper(url: str | None, container_id: str | None, **options: Any) -> Any:
+            said = take_peer_options(options)
+            peer = replace(peer_of(url, said), container_id=container_id) if url is not None else None
+            return function(peer=peer, **options)
 
-        file = click.Path(exists=True, dir_okay=False)
-        options: list[Callable[[Callable[..., Any]], Callable[..., Any]]] = [
-            click.argument("url") if argument else click.option("--url", help="the broker, amqp://user:password@host"),
-            click.option(
-                "--password-file",
-                type=file,
-                help="file with the password of the URL's user in its first line; or set AMQP10_PASSWORD",
-            ),
-            click.option("--tls-ca", type=file, help="authorities (PEM) that sign the server's certificate"),
-            click.option(
-                "--tls-certificate", type=file, help="our own certificate (PEM); also the login, if the URL has no user"
-            ),
-            click.option("--tls-key", type=file, help="its key (PEM)"),
-            click.option("--tls-no-verify", is_flag=True, help="do not check the server's certificate"),
-            click.option("--tls-upgrade", is_flag=True, help="begin without TLS, and ask for it by AMQP's own header"),
-            click.option(
-                "--proxy", metavar="URL", help="connect through this HTTP proxy, http://user:password@host:port"
-            ),
-            click.option(
-                "--allow-insecure",
-                is_flag=True,
-                help="allow sending the password to another machine without TLS, or with --tls-no-verify",
-            ),
-            click.option("--container-id", help="our container-id; random by default"),
-            click.option(
-                "--dialect",
-                type=click.Choice([*dialect_names(), "auto"]),
-                help="the protocol; auto picks the highest that the server speaks",
-            ),
-            sasl_option(),
-        ]
         decorated: Callable[..., Any] = wrapper
-        for option in reversed(options):
+        for option in reversed(
+            [
+                click.argument("url")
+                if argument
+                else click.option("--url", help="the broker, amqp://user:password@host"),
+                *peer_options(),
+                click.option("--container-id", help="our container-id; random by default"),
+            ]
+        ):
             decorated = option(decorated)
         return decorated
 

@@ -21,7 +21,7 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from .._groups import Ungrouped
-from .._service import ServiceBlock
+from .._service import Service, ServiceBlock
 from ..client import Connection
 from ..client.internals import is_transient, restores
 from ..errors import AmqpError, ConnectionLost, EndpointError
@@ -63,7 +63,7 @@ class _OneSession(Worker):
         return locks_of_session(self._connection, self._session, prefetch)
 
 
-class SessionWorker:
+class SessionWorker(Service):
     """Handles the messages of sessions of Azure Service Bus, up to `sessions` at a time; begun by `async with`.
 
         async with SessionWorker(bus, "orders", handle, sessions=20) as worker:
@@ -250,26 +250,10 @@ class SessionWorker:
         for wait in self._waits:
             wait.cancel()
 
-    async def until_signal(self, *signals: signal.Signals) -> signal.Signals | None:
-        """Wait for a signal, SIGINT or SIGTERM unless you name others. Works only in the main thread.
-
-        Leaving the block of the worker then drains. A second signal ends the process as usual.
-
-        Returns:
-            The signal; None if `stop()` was called before one came.
-
-        Raises:
-            LocalProtocolError: the worker was not opened by `async with`, or its block was left.
-            RuntimeError, ValueError: this is not the main thread.
-
-        Cancelling: only stops the waiting.
-        """
-        number = await self._block.until_signal(signals)
-        if number is not None:
-            running, held = self.running, self.held
-            text = f"{number.name}: no more sessions are locked; handlers: {running}, held for a retry: {held}"
-            self._notice("worker_stopping", logging.INFO, text, signal=number.name, running=running, held=held)
-        return number
+    def _log_signal(self, number: signal.Signals) -> None:
+        running, held = self.running, self.held
+        text = f"{number.name}: no more sessions are locked; handlers: {running}, held for a retry: {held}"
+        self._notice("worker_stopping", logging.INFO, text, signal=number.name, running=running, held=held)
 
     # The tasks
 

@@ -32,7 +32,7 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from .._groups import Ungrouped
-from .._service import ServiceBlock
+from .._service import Service, ServiceBlock
 from ..client import Connection, Delivery, Receiver, Sender
 from ..client.internals import MOST_CREDIT, processing_of, take_at_once
 from ..errors import (
@@ -120,7 +120,7 @@ class Job:
         return self.failures + 1
 
 
-class Worker:
+class Worker(Service):
     """Handles the messages of an address, up to `concurrency` at a time; begun and ended by `async with`.
 
         async with Worker(connection, "orders", handle, concurrency=20) as worker:
@@ -397,26 +397,10 @@ class Worker:
             self._wait.cancel()
         self._end()
 
-    async def until_signal(self, *signals: signal.Signals) -> signal.Signals | None:
-        """Wait for a signal, SIGINT or SIGTERM unless you name others. Works only in the main thread.
-
-        Leaving the block of the worker then drains. A second signal ends the process as usual.
-
-        Returns:
-            The signal; None if `stop()` was called before one came.
-
-        Raises:
-            LocalProtocolError: the worker was not opened by `async with`, or its block was left.
-            RuntimeError, ValueError: this is not the main thread.
-
-        Cancelling: only stops the waiting.
-        """
-        number = await self._block.until_signal(signals)
-        if number is not None:
-            running, held = self.running, self.held
-            text = f"{number.name}: no more messages are taken; handlers: {running}, held for a retry: {held}"
-            self._notice("worker_stopping", logging.INFO, text, signal=number.name, running=running, held=held)
-        return number
+    def _log_signal(self, number: signal.Signals) -> None:
+        running, held = self.running, self.held
+        text = f"{number.name}: no more messages are taken; handlers: {running}, held for a retry: {held}"
+        self._notice("worker_stopping", logging.INFO, text, signal=number.name, running=running, held=held)
 
     # The tasks
 

@@ -17,7 +17,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ..._groups import Ungrouped
-from ..._service import ServiceBlock
+from ..._service import Service, ServiceBlock
 from ...errors import AmqpError, StoreError
 from ...messaging import EventPosition
 from ...net import visible
@@ -46,7 +46,7 @@ _ASK_AGAIN: Final = 60.0
 """Seconds after which the hub is asked for its partitions again, because it may have more."""
 
 
-class EventProcessor:
+class EventProcessor(Service):
     """Reads this process's share of the partitions of a hub, and handles each event at least once.
 
         async with EventHub(connection_string, "telemetry") as hub:
@@ -313,24 +313,8 @@ class EventProcessor:
         for run in self._runs.values():
             run.stop(self.drain_timeout)
 
-    async def until_signal(self, *signals: signal.Signals) -> signal.Signals | None:
-        """Wait for a signal, SIGINT or SIGTERM unless others are named; only in the main thread.
-
-        Leaving the processor's block then drains. A second signal ends the process as usual.
-
-        Returns:
-            The signal; None: `stop()` was called first.
-
-        Raises:
-            LocalProtocolError: the processor was not entered by `async with`, or its block was left.
-            RuntimeError, ValueError: this is not the main thread.
-
-        Cancelling: only stops the waiting.
-        """
-        number = await self._block.until_signal(signals)
-        if number is not None:
-            self._notice("processor_stopping", logging.INFO, f"{number.name}: no more events are taken")
-        return number
+    def _log_signal(self, number: signal.Signals) -> None:
+        self._notice("processor_stopping", logging.INFO, f"{number.name}: no more events are taken")
 
     # Leases
 
