@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from amqp10.broker._peer import Peer, PeerTerms
 from amqp10.broker._router import Router
 from amqp10.broker._services import LinkService
-from amqp10.broker._serving.peer import PeerConnection
+from amqp10.broker._serving.peer_connection import PeerConnection
 from amqp10.broker._serving.transport import PeerTransport
 from amqp10.broker._tokens.grants import PeerTokens
 from amqp10.engine import ConnectionTerms, SessionTerms, dialect

@@ -17,7 +17,7 @@ from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._queues.node import Node
 from amqp10.broker._queues.queue import Queue
 from amqp10.broker._router import Router
-from amqp10.broker._serving.peer import PeerConnection
+from amqp10.broker._serving.peer_connection import PeerConnection
 from amqp10.broker._users.users import EVERYTHING
 from amqp10.errors import ManagementError
 from amqp10.messaging import AmqpValue, Error, Message

@@ -22,7 +22,7 @@ from ..errors import InsecureTransport
 from ..messaging import Filter, Source
 from ..net import visible
 from ._main import Failure, Interrupted, start, words
-from ._options import Peer, peer_of, peer_options, seconds, take_peer_options
+from ._options import Option, Peer, peer_of, peer_options, seconds, take_peer_options
 from ._receive import with_selector
 
 EVERY = 0.2  # seconds between two looks at the counts
@@ -36,7 +36,8 @@ def with_ends(function: Callable[..., Any]) -> Callable[..., Any]:
         where = click.option(
             f"--{end}", name, nargs=2, required=True, metavar="URL ADDRESS", help=f"where messages {WHAT[end]}"
         )
-        for option in reversed([where, *peer_options(end, "auto")]):
+        options: list[Option] = [where, *peer_options(end, "auto")]
+        for option in reversed(options):
             function = option(function)
     return function
 

@@ -299,15 +299,12 @@ def with_peer(argument: bool = True) -> Callable[[Callable[..., Any]], Callable[
             return function(peer=peer, **options)
 
         decorated: Callable[..., Any] = wrapper
-        for option in reversed(
-            [
-                click.argument("url")
-                if argument
-                else click.option("--url", help="the broker, amqp://user:password@host"),
-                *peer_options(),
-                click.option("--container-id", help="our container-id; random by default"),
-            ]
-        ):
+        options: list[Option] = [
+            click.argument("url") if argument else click.option("--url", help="the broker, amqp://user:password@host"),
+            *peer_options(),
+            click.option("--container-id", help="our container-id; random by default"),
+        ]
+        for option in reversed(options):
             decorated = option(decorated)
         return decorated
 

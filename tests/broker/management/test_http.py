@@ -17,7 +17,7 @@ from amqp10.broker._management.http import Management
 from amqp10.broker._management.requests import Requests
 from amqp10.broker._queues.queue import Queue
 from amqp10.broker._router import Router
-from amqp10.broker._serving.peer import PeerConnection
+from amqp10.broker._serving.peer_connection import PeerConnection
 from amqp10.engine import Bind, DeclareQueue
 from amqp10.errors import DecodeError
 from amqp10.messaging import AmqpValue, Message

@@ -12,7 +12,7 @@ from amqp10 import Connection, ConnectionLost, ConnectionRestored, Message, Reco
 from amqp10.broker import Broker
 from amqp10.broker._queues.arguments import QueueDeclaration
 from amqp10.broker._router import Router
-from amqp10.broker._serving.peer import PeerConnection
+from amqp10.broker._serving.peer_connection import PeerConnection
 from amqp10.dialects.v0_10.wire.commands import (
     DeliveryProperties,
     ExecutionException,

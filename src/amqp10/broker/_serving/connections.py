@@ -24,7 +24,7 @@ from .._router import Journal, Router
 from .._tokens.grants import PeerTokens
 from .failed_logins import FailedLogins, Login
 from .handshakes import Handshakes, most_handshakes, most_sockets
-from .peer import PeerConnection
+from .peer_connection import PeerConnection
 from .transport import PeerTransport
 
 if TYPE_CHECKING:
