@@ -1,4 +1,4 @@
-"""What all entities of the emulator have in common: a test can let them be busy for a while."""
+"""The base of all entities of the emulator: a test can have them refuse messages as a busy service does."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class AzureNode(Node):
     """A node that can be busy.
 
     Attributes:
-        busy: how many of the next messages, links and requests to refuse, as a busy service does.
-        refusal: under which condition.
+        busy: how many of the next messages, links and requests to refuse.
+        refusal: the condition of the refusal.
     """
 
     settles_at_once = True  # SDKs ask for "second", and never settle
@@ -25,7 +25,7 @@ class AzureNode(Node):
     refusal = SERVER_BUSY
 
     def check_busy(self) -> None:
-        """Refuse as long as `busy` says so.
+        """Refuse as many times as `busy` says.
 
         Raises:
             Refused: the entity is busy.

@@ -1,4 +1,4 @@
-"""Which entities a namespace has, as said in Python or in the JSON file that Microsoft's emulator takes."""
+"""The entities of a namespace, configured in Python or in the JSON file of Microsoft's emulator."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ._service_bus.rules import ActiveRule
 
 _DURATION: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.ASCII)
 _FOR_EVER: Final = 10_675_199 * 86_400
-"""Seconds of the longest duration that .NET can say, which stands for no end."""
+"""Seconds of the longest duration in .NET, which stands for no end."""
 _LONGEST_LOCK: Final = 300.0
 _SHORTEST_IDLE: Final = 300.0
 _LONGEST_NAME: Final = 260
@@ -27,7 +27,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9_-])?", re.A
 
 @dataclass(frozen=True, slots=True)
 class EntityConfig:
-    """What a queue and a subscription have in common."""
+    """The settings that queues and subscriptions share."""
 
     name: str
     _: KW_ONLY
@@ -63,22 +63,22 @@ class QueueConfig(EntityConfig):
     """A queue of Service Bus.
 
     Attributes:
-        name: its address, the same in capitals.
-        lock_duration: seconds that a message is locked for who receives it; 300 at most.
+        name: its address, whose case is ignored.
+        lock_duration: seconds that a message is locked for its receiver; at most 300.
         max_delivery_count: attempts after which a message becomes a dead letter.
-        ttl: seconds that a message lives at most; None for ever.
-        dead_letter_expired: expired messages become dead letters, instead of being dropped.
-        requires_session: each message belongs to a session.
-        forward_to: the queue or topic that all messages go on to.
-        forward_dead_letters_to: the queue or topic that dead letters go on to.
-        auto_delete_on_idle: seconds, 300 at least, after which it is deleted with what is in it, if nothing was sent,
-            received, peeked or changed meanwhile, nobody receives from it, and nothing is scheduled or passed on; None:
-            it stays.
-        duplicate_window: seconds in which a message with the id of an earlier one is dropped; None: none is.
-        max_size: octets of all its messages; what a sender sends beyond that is refused. None: no limit of its own.
+        ttl: the most seconds that a message lives; None: no limit.
+        dead_letter_expired: make expired messages dead letters instead of dropping them.
+        requires_session: require a session of each message.
+        forward_to: the queue or topic that all messages are forwarded to.
+        forward_dead_letters_to: the queue or topic that dead letters are forwarded to.
+        auto_delete_on_idle: seconds, at least 300, after which an unused entity is deleted with its messages. It is
+            used if something is sent, received, peeked or changed, or somebody receives, or messages are scheduled or
+            forwarded. None: it stays.
+        duplicate_window: seconds in which a message with the id of an earlier one is dropped; None: none is dropped.
+        max_size: octets of all its messages, beyond which messages are refused; None: it has no limit of its own.
 
     Raises:
-        ValueError: a name or a number is not valid.
+        ValueError: a name or a number is invalid.
     """
 
     duplicate_window: float | None = None
@@ -93,16 +93,16 @@ class QueueConfig(EntityConfig):
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionConfig(EntityConfig):
-    """A subscription of a topic; attributes as those of `QueueConfig`, and:
+    """A subscription of a topic. It has the attributes of `QueueConfig` except its last two, and:
 
     Attributes:
-        rules: which messages it gets: all, unless otherwise said.
-        dead_letter_filter_errors: a message that a rule cannot be computed for becomes a dead letter.
+        rules: rules that choose its messages; all messages by default.
+        dead_letter_filter_errors: make a message a dead letter if a rule cannot be evaluated for it.
 
     Raises:
-        ValueError: as for `QueueConfig`, or two rules have one name, or a name is empty or longer than 50 characters, a
-            correlation filter compares nothing, or SQL is not valid; the place in it is said.
-        TypeError: `rules` has something else in it.
+        ValueError: see `QueueConfig`; or two rules have one name, or a name is empty or longer than 50 characters, or a
+            correlation filter compares nothing, or SQL is invalid, with the place of the error.
+        TypeError: `rules` contains something else.
     """
 
     rules: Iterable[Rule] = (Rule(),)
@@ -124,16 +124,16 @@ class TopicConfig:
     """A topic of Service Bus.
 
     Attributes:
-        name: its address, the same in capitals; a subscription is at `NAME/Subscriptions/ITS NAME`.
-        subscriptions: a name alone is one with the usual settings.
-        ttl, duplicate_window, max_size: as for `QueueConfig`; the last is of messages that are scheduled.
-        auto_delete_on_idle: as for `QueueConfig`; a use of a subscription is one of its topic.
-        filtering_messages_before_publishing: a message that no subscription would get is refused with the condition
-            com.microsoft:no-matching-subscription; else it is dropped.
+        name: its address, whose case is ignored; a subscription has the address `NAME/Subscriptions/ITS NAME`.
+        subscriptions: subscriptions, or names for subscriptions with the usual settings.
+        ttl, duplicate_window, max_size: see `QueueConfig`; `max_size` is that of scheduled messages.
+        auto_delete_on_idle: see `QueueConfig`; using a subscription also uses its topic.
+        filtering_messages_before_publishing: refuse a message that no subscription would get with the condition
+            com.microsoft:no-matching-subscription, instead of dropping it.
 
     Raises:
-        ValueError: as for `QueueConfig`, or two subscriptions have one name.
-        TypeError: `subscriptions` is not a list, or has something else in it.
+        ValueError: see `QueueConfig`; or two subscriptions have one name.
+        TypeError: `subscriptions` is not a list, or contains something else.
     """
 
     name: str
@@ -165,13 +165,13 @@ class EventHubConfig:
     """An event hub.
 
     Attributes:
-        name: its address, the same in capitals.
-        partitions: how many it has; their ids are "0" and so on.
-        consumer_groups: those beside "$Default", which is always there.
-        retention: seconds after which an event is gone; None: it stays, and senders wait where there is no more room.
+        name: its address, whose case is ignored.
+        partitions: the number of partitions; their ids are "0" and so on.
+        consumer_groups: consumer groups besides "$Default", which always exists.
+        retention: seconds after which an event is dropped; None: it stays, and senders wait when there is no more room.
 
     Raises:
-        ValueError: a name or a number is not valid, or two groups have one name.
+        ValueError: a name or a number is invalid, or two groups have one name.
         TypeError: `consumer_groups` is not a list of names.
     """
 
@@ -206,16 +206,16 @@ class AzureConfig:
     """A namespace: `AzureConfig([QueueConfig("orders")], [TopicConfig("news", ["all"])], event_hubs=["telemetry"])`.
 
     Attributes:
-        queues: its queues; a name alone is a queue with the usual settings.
-        topics: its topics.
-        event_hubs: its event hubs; a name alone is one with four partitions.
-        idle_timeout: seconds after which a link of Service Bus that nobody uses is detached; None: it stays.
-        hub_idle_timeout: the same for links of Event Hubs; a reader that waits for events, with credit, is not idle.
-        clock: the time in seconds since 1970, by which locks end and messages expire; a test can move its own.
+        queues: queues, or names for queues with the usual settings.
+        topics: topics.
+        event_hubs: event hubs, or names for event hubs with four partitions.
+        idle_timeout: seconds after which an unused link of Service Bus is detached; None: never.
+        hub_idle_timeout: the same for links of Event Hubs; a reader with credit is not idle.
+        clock: the time in seconds since 1970 for locks and expiry; a test can use its own.
 
     Raises:
-        ValueError: two entities have one name, or messages are to be forwarded to what is not there.
-        TypeError: an argument is not a list, or has something else in it.
+        ValueError: two entities have one name, or messages are forwarded to an unknown entity.
+        TypeError: an argument is not a list, or contains something else.
     """
 
     queues: Iterable[QueueConfig | str] = ()
@@ -257,7 +257,7 @@ class AzureConfig:
 
     @property
     def entities(self) -> Iterator[EntityConfig]:
-        """All that messages are received from."""
+        """All entities that messages are received from."""
         for queue in self.queues:
             assert isinstance(queue, QueueConfig)
             yield queue
@@ -268,11 +268,11 @@ class AzureConfig:
 
     @classmethod
     def read(cls, path: str | PathLike[str], *, clock: Callable[[], float] = time.time) -> Self:
-        """Read the file that Microsoft's emulator takes (`Config.json`).
+        """Read the file of Microsoft's emulator (`Config.json`).
 
         Raises:
-            OSError: it cannot be read.
-            ValueError: it is no such file, or asks for what this emulator has not; the place in the file is named.
+            OSError: the file cannot be read.
+            ValueError: the file is malformed, or asks for something unsupported; the message names the place.
         """
         try:
             with open(path, encoding="utf-8-sig") as file:
@@ -286,7 +286,7 @@ class AzureConfig:
         """Parse the text of that file.
 
         Raises:
-            ValueError: as for `read`.
+            ValueError: see `read`.
         """
         try:
             document = json.loads(text)
@@ -315,17 +315,17 @@ class AzureConfig:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A value in the file, and the way to it."""
+    """A value in the file, and its path."""
 
     value: Any
     path: str
 
     def wrong(self, rule: str, value: object) -> ValueError:
-        """Make the error for a value that breaks a rule."""
+        """Return the error for a value that violates a rule."""
         return ValueError(f"{self.path or 'the file'} {rule}, not {value!r:.200}")
 
     def lacks(self, name: str) -> ValueError:
-        """Make the error for a member that is not there."""
+        """Return the error for a missing member."""
         return ValueError(f"{self.path or 'the file'} lacks the member {name}")
 
     def at(self, name: str) -> _Place:
@@ -333,7 +333,7 @@ class _Place:
         return _Place(self.value[name], f"{self.path}.{name}" if self.path else name)
 
     def members(self, known: dict[str, bool]) -> dict[str, _Place]:
-        """Return the members of an object; `known` has the names that it may have, and whether each is required.
+        """Return the members of an object; `known` has the allowed names, and whether each is required.
 
         Raises:
             ValueError: the value is not an object, lacks a required member, or has an unknown one.
@@ -347,10 +347,10 @@ class _Place:
         return {name: self.at(name) for name in self.value if name in known}
 
     def required(self, name: str) -> _Place:
-        """Return a member of an object that has to be there.
+        """Return a required member of an object.
 
         Raises:
-            ValueError: it is not.
+            ValueError: it is missing.
         """
         if not isinstance(self.value, dict):
             raise self.wrong("is an object", self.value)
@@ -371,13 +371,13 @@ class _Place:
         return self.value
 
     def flag(self) -> bool:
-        """Return a truth value."""
+        """Return a boolean."""
         if not isinstance(self.value, bool):
             raise self.wrong("must be true or false", self.value)
         return self.value
 
     def number(self) -> int:
-        """Return a number of 1 at least, which may stand there as a string."""
+        """Return a number of 1 or more, which may be written as a string."""
         digits = isinstance(self.value, str) and self.value.isascii() and self.value.isdecimal()
         return _Place(int(self.value) if digits and len(self.value) < 10 else self.value, self.path).count()
 
@@ -397,10 +397,10 @@ class _Place:
 
 
 def read_duration(text: object) -> float | None:
-    """Return the seconds of an ISO 8601 duration of days, hours, minutes and seconds; None: for ever.
+    """Return the seconds of an ISO 8601 duration of days, hours, minutes and seconds; None: no end.
 
     Raises:
-        ValueError: the text is no duration, or has no number in it.
+        ValueError: `text` is not a duration, or has no number in it.
     """
     said = _DURATION.fullmatch(text) if isinstance(text, str) else None
     if said is None or not any(said.groups()):
@@ -427,7 +427,7 @@ _USUAL_WINDOW: Final = 600.0
 
 
 def _named(place: _Place | None, found: dict[str, _Place], *, checks: bool = True) -> Iterator[_Place]:
-    """Return the items of an array, whose names are unlike each other and those found before."""
+    """Yield the items of an array, whose names must differ from each other and those in `found`."""
     for item in place.items() if place is not None else []:
         name = item.required("Name")
         before = found.setdefault(name.text().casefold(), item)
@@ -538,7 +538,7 @@ def _expression(place: _Place, name: str) -> str:
 
 
 def _received(said: dict[str, _Place]) -> dict[str, Any]:
-    """Read what queues and subscriptions have in common."""
+    """Read the settings that queues and subscriptions share."""
     settings: dict[str, Any] = {}
     for forward, name in (("ForwardTo", "forward_to"), ("ForwardDeadLetteredMessagesTo", "forward_dead_letters_to")):
         if forward in said and said[forward].text():
@@ -559,7 +559,7 @@ def _received(said: dict[str, _Place]) -> dict[str, Any]:
 
 
 def _duplicates(said: dict[str, _Place]) -> dict[str, Any]:
-    """Read how queues and topics find duplicates."""
+    """Read the settings of duplicate detection, which queues and topics share."""
     window = _USUAL_WINDOW
     if "DuplicateDetectionHistoryTimeWindow" in said:
         window = said["DuplicateDetectionHistoryTimeWindow"].seconds()

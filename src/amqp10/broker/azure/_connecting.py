@@ -1,4 +1,4 @@
-"""What Microsoft's SDKs need to come here: a rule to sign tokens by, and a connection string that names it."""
+"""What Microsoft's SDKs need to connect: a rule to sign tokens with, and a connection string that names it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Final
 from .._tokens.rules import SasRule
 
 EMULATOR_RULE: Final = SasRule("RootManageSharedAccessKey", "SAS_KEY_VALUE")
-"""What the documentation of Microsoft's emulator says to log in by."""
+"""The rule in the documentation of Microsoft's emulator."""
 
 
 def connection_string(url: str, rule: SasRule = EMULATOR_RULE, entity: str | None = None) -> str:
-    """Return what SDKs connect by to a broker that listens at this URL, without TLS unless the URL says so.
+    """Return a connection string for SDKs and a broker that listens at this URL; without TLS unless the URL says so.
 
     Args:
-        entity: the event hub, or queue, that it is for; None: for all.
+        entity: the only event hub or queue that it is for; None: the whole namespace.
 
     Raises:
-        ValueError: it is no URL of amqp or amqps.
+        ValueError: it is not a URL of amqp or amqps.
     """
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in ("amqp", "amqps"):

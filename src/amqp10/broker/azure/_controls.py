@@ -1,4 +1,4 @@
-"""What a test does with the emulator: it moves the clock, and brings about faults."""
+"""Controls of the emulator for tests: moving the clock, and causing faults."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 _MOST_REQUESTS: Final = 50
 _PATIENCE: Final = 10.0
-"""Requests for the administration at one time, and seconds for each."""
+"""The most administration requests at a time, and the seconds for each."""
 
 
 class AzureControls:
-    """The emulator in the hand of a test: `broker.azure`. To be called in the broker's own event loop.
+    """Controls of the emulator for tests: `broker.azure`. Call them in the broker's event loop.
 
-    Addresses are those of entities: "orders", "events/Subscriptions/all", "orders/$DeadLetterQueue"; of event hubs and
-    their partitions: "telemetry", "telemetry/Partitions/0".
+    Addresses are those of entities ("orders", "events/Subscriptions/all", "orders/$DeadLetterQueue"), or of event hubs
+    and their partitions ("telemetry", "telemetry/Partitions/0").
     """
 
     def __init__(self, namespace: Namespace, tokens: TokenRules | None) -> None:
@@ -43,24 +43,24 @@ class AzureControls:
         return self._namespace.clock()
 
     def advance(self, seconds: float) -> None:
-        """Move the clock by `seconds`, at once.
+        """Move the clock forward by `seconds`, at once.
 
-        Locks end, messages expire and become due, old events go, idle links are detached, and connections are closed
-        that put no token for 20 seconds. A token ends by the time of day, for SDKs make new ones by that:
-        `expire_tokens` ends them all.
+        Locks expire, messages expire or become available, old events are dropped, idle links are detached, and
+        connections that put no token for 20 seconds are closed. Tokens expire by the time of day, by which SDKs make
+        new ones; `expire_tokens` ends them all.
 
         Raises:
-            ValueError: time does not go back, and not on for ever.
+            ValueError: `seconds` is negative or infinite.
         """
         if not 0 <= seconds < math.inf:
             raise ValueError(f"seconds must be finite and 0 or more, not {seconds}")
         self._namespace.advance(seconds)
 
     def lose_locks(self, address: str) -> int:
-        """Let all locks of an entity end now, those of sessions too; return how many there were.
+        """Expire all locks of an entity, including those of sessions; return how many there were.
 
         Raises:
-            KeyError: there is no such entity; in event hubs nothing is locked.
+            KeyError: there is no such entity, or it is an event hub, which has no locks.
         """
         entity = self._namespace.find(address)
         if entity is None and self._namespace.hubs.node(address) is not None:
@@ -72,10 +72,11 @@ class AzureControls:
         return lost
 
     def detach_links(self, address: str | None = None, condition: str = "amqp:link:detach-forced") -> int:
-        """Detach all links to an entity, or to any; return how many there were.
+        """Detach all links to an entity, or with None all links; return how many there were.
 
         Args:
-            condition: what clients are told: "amqp:link:stolen" for one, as if another link had the name.
+            condition: the condition that clients see, such as "amqp:link:stolen", as if another link had taken the
+                name.
 
         Raises:
             KeyError: there is no such entity.
@@ -89,7 +90,7 @@ class AzureControls:
         return len(found)
 
     def expire_tokens(self) -> None:
-        """Let all tokens end that clients have put; links that they allowed are detached."""
+        """Expire all tokens that clients have put; the links that they allowed are detached."""
         for links in list(self._namespace.links):
             links.end_tokens()
 
@@ -97,11 +98,11 @@ class AzureControls:
         """Refuse the next `count` messages, links and requests for an entity.
 
         Args:
-            condition: what clients are told, such as "com.microsoft:operation-cancelled".
+            condition: the condition that clients see, such as "com.microsoft:operation-cancelled".
 
         Raises:
             KeyError: there is no such entity.
-            ValueError: the count is less than 0.
+            ValueError: `count` is negative.
         """
         if count < 0:
             raise ValueError(f"count must be 0 or more, not {count}")
@@ -113,20 +114,20 @@ class AzureControls:
     async def administration(
         self, host: str = "127.0.0.1", port: int = 5300, *, tls: TLSSettings | None = None
     ) -> AsyncIterator[str]:
-        """Answer the administration clients of SDKs by HTTP while the block lasts; gives the URL.
+        """Serve the SDKs' administration clients by HTTP while the block runs; it yields the URL.
 
-        They declare, change, list and delete queues, topics, subscriptions and rules, by a token with the right Manage
-        where the broker asks for tokens.
+        They declare, change, list and delete queues, topics, subscriptions and rules. If the broker takes tokens, each
+        request needs a token with the right Manage.
 
             async with broker.azure.administration(port=0) as url: ...
 
         Args:
-            port: 0 for any that is free.
-            tls: what answers by HTTPS; None: HTTP.
+            port: the port, or 0 for any free one.
+            tls: the settings for HTTPS; None: HTTP.
 
         Raises:
             OSError: the port cannot be listened on.
-            ValueError: the broker asks nobody for a token, and the host is not loopback.
+            ValueError: the broker takes no tokens, and the host is not loopback.
 
         Cancelling: requests are cut.
         """

@@ -36,10 +36,10 @@ _USUAL_PATIENCE: Final = 65.0
 
 
 class NamespaceLinks(LinkService):
-    """The links of one connection to entities and their management nodes; those to send are the broker's own.
+    """The links of one connection to entities and management nodes; senders are links of the broker's own.
 
     Attributes:
-        hubs: those to event hubs.
+        hubs: the links to event hubs.
     """
 
     def __init__(self, namespace: Namespace, max_message_size: int | None, peer: Peer) -> None:
@@ -56,7 +56,7 @@ class NamespaceLinks(LinkService):
         return len(self._receivers) + len(self._requests) + len(self.hubs)
 
     def end_idle(self, config: AzureConfig) -> float | None:
-        """Detach links that nobody used for too long; return when the next one is that nobody uses; None: none is."""
+        """Detach links that were unused for too long; return when the next one will be, or None."""
         ends: list[float] = []
         if config.idle_timeout is not None:
             ends += self._end_unused(self._uses(), config.idle_timeout, "Message")
@@ -65,7 +65,7 @@ class NamespaceLinks(LinkService):
         return min(ends, default=None)
 
     def _end_unused(self, uses: Iterable[tuple[Link, float]], seconds: float, kind: str) -> Iterator[float]:
-        """Detach links that were not used for that time; return when the time of the others ends."""
+        """Detach links that were unused for `seconds`; yield when the time of each other link ends."""
         now = self._namespace.clock()
         for link, used in list(uses):
             if used + seconds > now:
@@ -76,12 +76,12 @@ class NamespaceLinks(LinkService):
             self.detach(link, Error(Symbol("amqp:link:detach-forced"), reason))
 
     def detach(self, link: Link, error: Error) -> None:
-        """Detach a link to an entity, or to a hub."""
+        """Detach a link to an entity or a hub."""
         self._senders.pop(link, None)
         self._peer.end_link(link, error)
 
     def of(self, node: Entity | Hub | Partition | None) -> list[Link]:
-        """Return the links to an entity, a hub or a partition of one, or to any."""
+        """Return the links to an entity, a hub or a partition; with None all links."""
         if isinstance(node, Partition):
             return self.hubs.of(node.hub, node)
         if isinstance(node, Hub):
@@ -96,12 +96,12 @@ class NamespaceLinks(LinkService):
             self._peer.tokens.wait_less(seconds)
 
     def end_tokens(self) -> None:
-        """Let all tokens of the connection end."""
+        """End all tokens of the connection."""
         if self._peer.tokens is not None:
             self._peer.tokens.end_all()
 
     def _uses(self) -> Iterator[tuple[Link, float]]:
-        """Return each link to an entity, and when it was used last."""
+        """Yield each link to an entity, and when it was last used."""
         self._senders = {link: entity for link, entity in self._senders.items() if link.attached}
         for link, receiver in self._receivers.items():
             if link.attached:
@@ -110,7 +110,7 @@ class NamespaceLinks(LinkService):
             yield link, entity.sent.get(self._peer.number, 0.0)
 
     def _used(self, name: str) -> None:
-        """Count a request as a use of the link that it names."""
+        """Record that a request uses the link of that name."""
         for link, receiver in self._receivers.items():
             if link.name == name:
                 receiver.used = self._namespace.clock()
@@ -120,14 +120,14 @@ class NamespaceLinks(LinkService):
 
     @property
     def links(self) -> Iterable[Link]:
-        """Those that are attached, or ask for a session."""
+        """The links that are attached, or wait for a session."""
         return (*self._receivers, *self._requests.links, *self.hubs.links)
 
     def attach(self, link: Link) -> bool:
-        """Attach a link that receives from an entity, or leads to a management node; return whether it is one.
+        """Attach a link that receives from an entity or leads to a management node; return whether it is one.
 
         Raises:
-            Refused: the peer may not receive there, or asks for what is not to be had.
+            Refused: the peer may not receive there, or asks for something unsupported.
         """
         remote = link.remote
         node = None if remote is None else remote.source if isinstance(link, SenderLink) else remote.target
@@ -137,7 +137,7 @@ class NamespaceLinks(LinkService):
         if exchange_in(address) is not None:
             return False
         address = split_address(address)[0]
-        if address == "$cbs":  # else the broker had attached it
+        if address == "$cbs":  # otherwise the broker would have attached it
             remedy = "Broker(azure=..., tokens=TokenRules([EMULATOR_RULE]))"
             raise Refused("amqp:not-found", f"there is no node '$cbs': the broker takes no tokens. Make it by {remedy}")
         self._check_onward(remote)
@@ -153,7 +153,7 @@ class NamespaceLinks(LinkService):
             return entity is not None
         entity = self._namespace.find(address)
         if entity is None and "$" not in address and not self._namespace.has_node(address):
-            # The SDK for JavaScript knows this error by its words.
+            # The SDK for JavaScript recognizes this error by its text.
             raise Refused("amqp:not-found", f"The messaging entity {path_of(address)!r:.300} could not be found.")
         self._namespace.watch()
         if entity is not None and not entity.terms.sendable and not isinstance(link, SenderLink):
@@ -170,10 +170,10 @@ class NamespaceLinks(LinkService):
         return True
 
     def _check_onward(self, remote: LinkTerms) -> None:
-        """Check that the entity is there to which a link sends via another one.
+        """Check that the entity exists to which a link sends via another one.
 
         Raises:
-            Refused: the name is not a string, or no entity has it, or the entity is not open.
+            Refused: the name is not a string or unknown, or the entity is not open.
         """
         if _SEND_VIA not in remote.properties:
             return
@@ -218,7 +218,7 @@ class NamespaceLinks(LinkService):
             raise
 
     def ready(self, session: Session | None = None) -> None:
-        """Go on: the window of a session, or the output, has room again."""
+        """Send what waits, because a session's window or the output has room again; None: any session's."""
         for link, receiver in self._receivers.items():
             if session is None or link.session is session:
                 receiver.credit_changed()
@@ -228,7 +228,7 @@ class NamespaceLinks(LinkService):
         self._requests.ready(session)
 
     def check_rights(self) -> None:
-        """End the links that are not allowed any more: a token has ended."""
+        """Detach the links that are no longer allowed, because a token expired."""
         for link, receiver in list(self._receivers.items()):
             try:
                 self._peer.rights.check("read", receiver.entity.name)
@@ -238,7 +238,7 @@ class NamespaceLinks(LinkService):
         self.hubs.check_rights()
 
     def end(self, link: Link) -> bool:
-        """Remove a link that has ended; return whether it was one of them."""
+        """Remove a link that ended; return whether it was one of these."""
         entity = self._senders.pop(link, None)
         if entity is not None and entity not in self._senders.values():
             entity.sent.pop(self._peer.number, None)
@@ -249,10 +249,10 @@ class NamespaceLinks(LinkService):
 
 
 def _session_in(source: Source) -> tuple[bool, str | None]:
-    """Return whether a receiver asks for a session, and for which one; None for the next free one.
+    """Return whether a receiver asks for a session, and the session's id; id None: the next free session.
 
     Raises:
-        Refused: what it says of that makes no sense.
+        Refused: the id is invalid.
     """
     filters = source.filter or {}
     if SESSION_FILTER not in filters:
@@ -266,11 +266,11 @@ def _session_in(source: Source) -> tuple[bool, str | None]:
 
 
 def _patience_in(remote: LinkTerms) -> float:
-    """Return how many seconds a receiver waits for a session."""
+    """Return the seconds that a receiver waits for a session."""
     milliseconds = remote.properties.get(_TIMEOUT)
     return milliseconds / 1000 if isinstance(milliseconds, int) else _USUAL_PATIENCE
 
 
 def _duration(seconds: float) -> str:
-    """Return a time as .NET says it."""
+    """Return a duration in .NET's form."""
     return str(timedelta(seconds=round(seconds))).rjust(8, "0")

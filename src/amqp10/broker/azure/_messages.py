@@ -1,4 +1,4 @@
-"""A message at rest in an entity of Service Bus: what it says, what the entity says of it, and as it goes out."""
+"""A message at rest in an entity of Service Bus: its sections, the annotations of the entity, and its encoding."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ _STATES: Final[dict[State, int]] = {"active": 0, "deferred": 1, "scheduled": 2}
 BATCH_FORMAT: Final = 0x80013700
 """The message-format of a batch: each data section is a whole message."""
 MOST_IN_BATCH: Final = 4500
-"""Messages of a batch, as Service Bus has it."""
+"""The most messages of a batch, as in Service Bus."""
 MOST_SAID: Final = 65_536
-"""Octets of a message's application properties, as far as they are not its sender's."""
+"""The most octets of application properties that others than the sender add."""
 ENQUEUED_SEQUENCE: Final = Symbol("x-opt-enqueue-sequence-number")
 SCHEDULED_FOR: Final = Symbol("x-opt-scheduled-enqueue-time")
 _OURS: Final = frozenset(
     Symbol(f"x-opt-{name}")
     for name in ("sequence-number", "enqueued-time", "locked-until", "message-state", "lock-token", "deadletter-source")
 )
-"""Annotations that only the service gives; what a sender says in them counts for nothing."""
+"""Annotations that only the service gives; those of a sender are ignored."""
 _STORED: Final = (
     *("bare", "durable", "priority", "ttl", "annotations", "message_id", "kept_beside", "scheduled_for"),
     *("session_id", "attempts", "sequence", "origin_sequence", "state", "enqueued", "expires", "dead_letter_source"),
     *("hops", "size", "sent"),
 )
 _MADE: Final = 8
-"""How many names of `_STORED`, from the first, `EntityMessage` is made of; the others are set afterwards."""
+"""How many of `_STORED`, from the first, are arguments of `EntityMessage`; the others are set afterwards."""
 _FAR: Final = 253_402_300_799_000  # the last millisecond of the year 9999
 _LONGEST_TTL: Final = 0xFFFF_FFFF
-"""Milliseconds that a header can say, some 50 days."""
+"""The most milliseconds in a header, about 50 days."""
 _HEADER: Final = ULong(0x70)
 _ANNOTATIONS: Final = ULong(0x72)
 
@@ -52,21 +52,21 @@ class EntityMessage:
 
     Attributes:
         bare: the encoded message without header and annotations.
-        durable, priority, ttl: of its header; the last in milliseconds.
+        durable, priority, ttl: those of its header; `ttl` in milliseconds.
         annotations: message annotations as they came, without those that the service gives.
         message_id: identifies it for duplicate detection.
         kept_beside: octets of its header and annotations as they came.
-        scheduled_for: when it is to be there; None: at once. All times are seconds since 1970.
+        scheduled_for: when it becomes available; None: at once. All times are seconds since 1970.
         attempts: how often it was received and not completed.
-        sequence: its number, which no other message of the entity has; 0 before it has one.
-        origin_sequence: the number that it had where it was sent first.
+        sequence: its unique number in the entity; 0: it has none yet.
+        origin_sequence: its number in the entity where it was sent first.
         enqueued: when it came.
-        expires: when it is dead; None for never.
-        account: of the user who sent it; None where no user is known.
-        dead_letter_source: the entity that it died in, once it was passed on from the dead letters of that.
-        session_id: the session that it belongs to (group-id); None: to none.
+        expires: when it expires; None: never.
+        account: that of the user who sent it; None: there is no user.
+        dead_letter_source: the entity where it became a dead letter, if it was forwarded from there.
+        session_id: its session (group-id), or None.
         hops: how often it was forwarded.
-        size: octets that it takes; `sent`: those that it took at first.
+        size: octets that it takes; `sent`: octets that it took at first.
     """
 
     bare: bytes
@@ -95,10 +95,10 @@ class EntityMessage:
 
     @classmethod
     def read(cls, payload: bytes) -> EntityMessage:
-        """Read what a sender sent.
+        """Read a message from a sender.
 
         Raises:
-            DecodeError: it is no message.
+            DecodeError: it is not a message.
         """
         payload, message = checked(payload)
         header = read_header(payload)
@@ -118,10 +118,10 @@ class EntityMessage:
         )
 
     def outgoing(self, locked_until: float | None = None, token: UUID | None = None) -> bytes:
-        """Return it as it goes out: with a header, whatever it came with, and what the entity says of it.
+        """Return the message to send, with a header and the annotations of the entity.
 
         Args:
-            token: of its lock, where no delivery-tag says it.
+            token: the token of its lock, if it is not in a delivery-tag.
         """
         header = [self.durable, UByte(self.priority), self.ttl if self.ttl is None else UInt(self.ttl), False]
         said = self.annotations | {
@@ -140,20 +140,20 @@ class EntityMessage:
         return b"".join((*map(encode, sections), self.bare))
 
     def stored(self, lock: tuple[UUID, float] | None) -> bytes:
-        """Return it as a store keeps it.
+        """Return the message as a store keeps it.
 
         Args:
-            lock: its token, and when it ends; None: it is not locked.
+            lock: the token and the end of its lock; None: it is not locked.
         """
         values = [getattr(self, name) for name in _STORED]
         return encode([*values, *(lock or (None, None))])
 
     @classmethod
     def restored(cls, content: bytes) -> tuple[EntityMessage, tuple[UUID, float] | None]:
-        """Return a message that was stored, and its lock; None: it was not locked.
+        """Return a stored message and its lock; None: it was not locked.
 
         Raises:
-            DecodeError, TypeError, ValueError: it is something else.
+            DecodeError, TypeError, ValueError: `content` is something else.
         """
         found = decode(content)
         if not isinstance(found, list) or len(found) != len(_STORED) + 2:
@@ -169,12 +169,12 @@ class EntityMessage:
         return message, None if token is None else (token, float(until))
 
     def live_at_most(self, seconds: float) -> None:
-        """Shorten the time to live to what the entity allows; the header shows the result."""
+        """Shorten the ttl to what the entity allows; the header shows the result."""
         milliseconds = min(round(seconds * 1000), _LONGEST_TTL)
         self.ttl = milliseconds if self.ttl is None else min(self.ttl, milliseconds)
 
     def say(self, properties: dict[str, Any]) -> None:
-        """Add application properties, in place of those of the same name; what cannot be said is left out."""
+        """Add application properties, replacing those of the same name, unless they are too large or not encodable."""
 
         try:
             if len(Message(application_properties=properties).encode()) > MOST_SAID:
@@ -188,7 +188,7 @@ class EntityMessage:
         self.rewrite(add)
 
     def rewrite(self, change: Callable[[Message], None]) -> None:
-        """Change what its sender said; what cannot be said stays as it was."""
+        """Change the bare message; keep it as it was if the result cannot be encoded or is too large."""
         try:
             message = Message.decode(self.bare)
             change(message)
@@ -201,7 +201,7 @@ class EntityMessage:
             self.session_id, self.message_id = message.group_id, message.message_id
 
     def twin(self) -> EntityMessage:
-        """Copy it as for another entity, where it has not been yet."""
+        """Return a copy for another entity, where it has not been yet."""
         return replace(
             self,
             scheduled_for=None,
@@ -213,7 +213,7 @@ class EntityMessage:
         )
 
     def dead(self, reason: str | None, description: str | None) -> EntityMessage:
-        """Copy it for the dead letters of its entity; None: nothing is said of why."""
+        """Return a copy for the dead letters; a reason or description of None is left out."""
         twin = replace(self.twin(), ttl=None, attempts=self.attempts)
         said = {"DeadLetterReason": reason, "DeadLetterErrorDescription": description}
         twin.say({name: value for name, value in said.items() if value is not None})
@@ -221,13 +221,13 @@ class EntityMessage:
 
 
 def checked(payload: bytes) -> tuple[bytes, Message]:
-    """Return a message that was read to its end, and its octets in the order of §3.2.
+    """Return a fully decoded message, and its octets in the order of §3.2.
 
-    azure-servicebus and azure-eventhub put delivery annotations behind the body. Those are left out: they are for the
+    azure-servicebus and azure-eventhub put delivery annotations behind the body. These are left out: they are for the
     service, which has no use for them.
 
     Raises:
-        DecodeError: it is no message.
+        DecodeError: it is not a message.
     """
     message = Message.decode(payload)
     try:
@@ -243,7 +243,7 @@ def checked(payload: bytes) -> tuple[bytes, Message]:
 
 
 def _before_late_annotations(payload: bytes) -> bytes | None:
-    """Return what is before delivery annotations at the end of a message; None: they are not there."""
+    """Return the part before delivery annotations at the end of a message; None: it does not end with any."""
     at = last_at = code = 0
     while at < len(payload):
         last_at = at
@@ -252,7 +252,7 @@ def _before_late_annotations(payload: bytes) -> bytes | None:
 
 
 def messages_in(payload: bytes, message_format: int) -> list[EntityMessage]:
-    """Return the message of a payload, or those of a batch.
+    """Return the message in a payload, or the messages of a batch.
 
     Raises:
         DecodeError: it is neither.
@@ -266,7 +266,7 @@ def parts_of_batch(payload: bytes, most: int | None = None) -> Sequence[bytes]:
     """Return the encoded messages of a batch.
 
     Raises:
-        DecodeError: it is no batch, or has more than `most` messages.
+        DecodeError: it is not a batch, or has more than `most` messages.
     """
     body = Message.decode(payload).body
     if not isinstance(body, bytes | Data):
@@ -278,12 +278,12 @@ def parts_of_batch(payload: bytes, most: int | None = None) -> Sequence[bytes]:
 
 
 def timestamp(seconds: float) -> Timestamp:
-    """Return a time as AMQP says it."""
+    """Return a time as an AMQP timestamp."""
     return Timestamp(min(round(seconds * 1000), _FAR))
 
 
 def _seconds(value: Any) -> float:
-    """Return seconds since 1970 of a decoded timestamp.
+    """Return the seconds since 1970 of a decoded timestamp.
 
     Raises:
         DecodeError: `value` is not a timestamp.

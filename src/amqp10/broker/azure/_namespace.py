@@ -1,4 +1,4 @@
-"""The namespace: its entities by their addresses, and its hubs."""
+"""A namespace: its entities and hubs by their addresses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _DEAD_LETTERS = "/$deadletterqueue"
 _TRANSFER = "/$transfer"
 _CLOCK: Final = "clock"
-"""The key of how far the clock was moved; that of settings is a "d" and the name."""
+"""The key for how far the clock was moved; the key of settings is "d" and the name."""
 _URI = re.compile(r"(?:amqps?|sb)://[^/]*", re.IGNORECASE)
 
 
@@ -41,34 +41,34 @@ _MOST_SUBSCRIPTIONS: Final = 2000
 
 
 class PeerLinks(Protocol):
-    """The links of one connection, as far as the namespace and its controls ask for them."""
+    """The links of one connection, as far as the namespace and its controls need them."""
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass for a peer that has put no token yet."""
 
     def end_idle(self, config: AzureConfig) -> float | None:
-        """Detach links that nobody used for too long; return when to look again, or None without any that could be."""
+        """Detach links that were unused for too long; return when to look again, or None."""
 
     def of(self, node: Entity | Hub | Partition | None) -> list[Link]:
-        """Return the links to an entity, a hub or a partition of one, or to any."""
+        """Return the links to an entity, a hub or a partition; with None all links."""
 
     def detach(self, link: Link, error: Error) -> None:
-        """Detach a link to an entity, or to a hub."""
+        """Detach a link to an entity or a hub."""
 
     def end_tokens(self) -> None:
-        """Let all tokens of the connection end."""
+        """End all tokens of the connection."""
 
 
 @dataclass(eq=False, slots=True)
 class Declared:
-    """A queue, topic or subscription, as it was declared.
+    """A declared queue, topic or subscription.
 
     Attributes:
-        created, updated: when, seconds since 1970.
-        subscriptions: of a topic, by their names in small letters.
-        said: settings that change nothing here, which are told as they were said.
-        given: its settings in the configuration of the broker, as a store keeps them; None: it is not there.
-        topic: of a subscription, the name of its topic.
+        created, updated: times in seconds since 1970.
+        subscriptions: those of a topic, by names in lowercase.
+        said: settings that have no effect here, and are returned as they were given.
+        given: its settings in the broker's configuration, as a store keeps them; None: it is not in the configuration.
+        topic: the name of the topic of a subscription.
     """
 
     config: QueueConfig | TopicConfig | SubscriptionConfig
@@ -88,10 +88,10 @@ class Namespace:
         hubs: its event hubs.
 
     Args:
-        router: gets their nodes, and asks for them by address.
+        router: gets their nodes, and looks them up by address.
 
     Raises:
-        Refused: another node has the name of one.
+        Refused: another node has the name of an entity.
         TypeError: the configuration has another type.
     """
 
@@ -101,14 +101,14 @@ class Namespace:
                 f"azure must be an AzureConfig, such as AzureConfig.read('Config.json'), not {type(config).__name__}"
             )
         self._entities: dict[str, Entity] = {}
-        self._declared: dict[str, Declared] = {}  # queues and topics, by their names in small letters
+        self._declared: dict[str, Declared] = {}  # queues and topics, by names in lowercase
         self._subscriptions: dict[Entity, Subscription] = {}
         self._config = config
         self._router = router
         self._ahead = 0.0
         self._store: Journal | None = None
         self._records: Records | None = None
-        self.links: WeakSet[PeerLinks] = WeakSet()  # of all connections
+        self.links: WeakSet[PeerLinks] = WeakSet()  # those of all connections
         self.hubs: Hubs = Hubs(config, router, self.clock)
         for queue in config.queues:
             assert isinstance(queue, QueueConfig)
@@ -134,10 +134,10 @@ class Namespace:
             self._entities[owner].restore_record(key, content)
         elif (node := self.hubs.node(owner)) is not None:
             node.restore_record(key, content)
-        # Else it is of a hub that the configuration has no more: it stays for when it has.
+        # A record of a hub that is no longer in the configuration stays in the store for its return.
 
     def _restore_declared(self, said: dict[str, Any]) -> None:
-        """Restore the settings of an entity; where the configuration has changed since, they stay as that says."""
+        """Restore the settings of an entity, unless its configuration has changed since."""
         config = restored_config(said["config"])
         topic = self._declared.get(said["topic"].casefold()) if said["topic"] is not None else None
         of_it = self._declared if topic is None else topic.subscriptions
@@ -172,22 +172,22 @@ class Namespace:
             entity.pass_on_restored()
 
     def fits(self, octets: int) -> bool:
-        """Return whether messages of `octets` octets have room on the disk of the store, where there is one."""
+        """Return whether messages of `octets` octets have room on the disk of the store, if there is a store."""
         return self._store is None or self._store.fits(octets)
 
     async def wait_durable(self) -> None:
-        """Wait until all that has happened so far is kept, where there is a store."""
+        """Wait until everything so far is on the disk of the store, if there is a store."""
         if self._store is not None:
             await self._store.wait_durable()
 
     def _all_declared(self) -> Iterator[Declared]:
-        """Return all queues and topics, each topic with its subscriptions behind it."""
+        """Yield all queues and topics, each topic followed by its subscriptions."""
         for each in self._declared.values():
             yield each
             yield from each.subscriptions.values()
 
     def _note(self, declared: Declared) -> None:
-        """Tell the store to keep the settings of an entity, as they are when the store writes them."""
+        """Record the settings of an entity; the store reads them when it writes them."""
         if self._records is not None:
             self._records.put(_key_of(declared), partial(self._stored, declared))
 
@@ -223,16 +223,16 @@ class Namespace:
         self._router.alarm(self, self._router.clock())
         self._router.expire()
         self._router.flush()
-        self._router.alarm(self, self._router.clock())  # who waits for what is due next has to look again
+        self._router.alarm(self, self._router.clock())  # whoever waits for the next deadline must look again
 
     def expire(self, now: float) -> float | None:
-        """End what nobody used for long, links and entities; return when to look again, on the broker's clock."""
+        """End links and entities that were unused for too long; return when to look again, or None."""
         ends = [end for links in list(self.links) if (end := links.end_idle(self._config)) is not None]
         ends += self._delete_idle()
         return now + max(0.0, min(ends) - self.clock()) if ends else None
 
     def _delete_idle(self) -> list[float]:
-        """Delete entities that nobody used for as long as they say; return when the times of the others end."""
+        """Delete entities that were unused for their own time; return when the times of the others end."""
         ends = []
         for topic in list(self._declared.values()):
             for declared in (*list(topic.subscriptions.values()), topic):
@@ -258,23 +258,23 @@ class Namespace:
         return max(max(each.entity.accessed, each.updated) for each in of_it)
 
     def _watch_idle(self, declared: Declared) -> None:
-        """Look when an entity is idle, if that ends it."""
+        """Check later whether an entity is idle, if it is deleted then."""
         if declared.config.auto_delete_on_idle is not None:
             self._router.alarm(self, self._router.clock() + declared.config.auto_delete_on_idle)
 
     def watch(self) -> None:
-        """Look when links are idle, from now on."""
+        """Check from now on whether links are idle."""
         least = min(self._config.idle_timeout or math.inf, self._config.hub_idle_timeout or math.inf)
         if least < math.inf:
             self._router.alarm(self, self._router.clock() + least)
 
     def flush(self) -> None:
-        """Let all entities that changed act on it."""
+        """Run all entities that changed."""
         self._router.flush()
 
     @property
     def entities(self) -> Iterable[Entity]:
-        """All of them, dead letters among them."""
+        """All entities, including dead-letter queues."""
         return self._entities.values()
 
     @property
@@ -286,7 +286,7 @@ class Namespace:
         """Return a queue or topic, or a subscription of a topic.
 
         Raises:
-            Refused: none has that name.
+            Refused: there is no such entity.
         """
         found = self._declared.get(name.casefold())
         if found is None:
@@ -299,7 +299,7 @@ class Namespace:
         """Declare a queue, or a topic with its subscriptions.
 
         Raises:
-            Refused: there is one of that name, or there are too many.
+            Refused: the name is taken, or there are too many entities.
         """
         if config.name.casefold() in self._declared:
             raise Refused(ALREADY_EXISTS, f"a queue or topic {config.name!r} exists already")
@@ -326,7 +326,7 @@ class Namespace:
         """Add a subscription to a topic.
 
         Raises:
-            Refused: there is one of that name, or there are too many.
+            Refused: the name is taken, or there are too many subscriptions.
         """
         if config.name.casefold() in topic.subscriptions:
             raise Refused(ALREADY_EXISTS, f"{topic.config.name!r} has a subscription {config.name!r} already")
@@ -348,10 +348,10 @@ class Namespace:
         return declared
 
     def change(self, declared: Declared, config: QueueConfig | TopicConfig | SubscriptionConfig) -> None:
-        """Change settings; what is there already keeps its time to live.
+        """Change settings; messages that are already there keep their ttl.
 
         Raises:
-            Refused: one of them is for good.
+            Refused: one of these settings cannot be changed.
         """
         before = declared.config
         terms, old = _terms(config), declared.entity.terms
@@ -379,7 +379,7 @@ class Namespace:
         self._watch_idle(declared)
 
     def open_for(self, entity: Entity, status: Status) -> None:
-        """Say what an entity is open for; where that changes its links are detached."""
+        """Set the status of an entity; if it changes to anything but "Active", links to the entity are detached."""
         if status == entity.status:
             return
         entity.status = status
@@ -390,10 +390,10 @@ class Namespace:
                     links.detach(link, error)
 
     def delete(self, name: str, subscription: str | None = None) -> None:
-        """Delete a queue, a topic with its subscriptions, or one of these; what is in it is gone.
+        """Delete a queue, a topic with its subscriptions, or one subscription, with all messages.
 
         Raises:
-            Refused: none has that name.
+            Refused: there is no such entity.
         """
         declared = self.find_declared(name)
         if subscription is not None:
@@ -416,7 +416,7 @@ class Namespace:
                 self._router.delete(each)
 
     def _connect(self) -> None:
-        """Let messages go on to where they are forwarded to, as far as that is there."""
+        """Set up forwarding to all targets that exist."""
         for declared in [every for each in self._declared.values() for every in (each, *each.subscriptions.values())]:
             config, entity = declared.config, declared.entity
             if not isinstance(config, EntityConfig):
@@ -435,12 +435,16 @@ class Namespace:
         spread(topic.entity, subscriptions, filters_first=topic.config.filtering_messages_before_publishing)
 
     def _check_free(self, name: str) -> None:
-        """Check that no node has a name, before parts of it are made."""
+        """Check that no node has a name.
+
+        Raises:
+            Refused: a node has it.
+        """
         if name in self._router.nodes or self.find(name) is not None or self.hubs.node(name) is not None:
             raise Refused(ALREADY_EXISTS, f"a node {name!r} exists already")
 
     def _declare_received(self, name: str, config: EntityConfig) -> Entity:
-        """Declare a queue or a subscription, with its dead letters."""
+        """Declare a queue or a subscription, with its dead-letter queues."""
         self._check_free(name)
         usual = EntityTerms(config.lock_duration, sendable=False)
         dead_letters = self._declare(name + _DEAD_LETTERS, usual)
@@ -466,7 +470,7 @@ class Namespace:
         return entity
 
     def subscription(self, entity: Entity) -> Subscription | None:
-        """Return the subscription that has its messages in this entity; None: none has."""
+        """Return the subscription whose messages are in this entity, or None."""
         return self._subscriptions.get(entity)
 
     def is_topic(self, entity: Entity) -> bool:
@@ -475,11 +479,11 @@ class Namespace:
         return declared is not None and isinstance(declared.config, TopicConfig)
 
     def find(self, address: str) -> Entity | None:
-        """Return the entity that an address means, whatever its capitals: its name, or a URI with that as its path."""
+        """Return the entity that an address means, ignoring case: its name, or a URI with the name as its path."""
         return self._entities.get(path_of(address).casefold())
 
     def has_node(self, address: str) -> bool:
-        """Return whether an address means any node, one of the broker's own kind among them."""
+        """Return whether an address means any node, including those of the broker's own kind."""
         return self.name_of(address) in self._router.nodes
 
     def name_of(self, address: str) -> str:
@@ -489,7 +493,7 @@ class Namespace:
 
 
 def _key_of(declared: Declared) -> str:
-    """Return the key of an entity's settings among the records of the namespace: a topic before its subscriptions."""
+    """Return the key of an entity's settings in the store; it sorts a topic before its subscriptions."""
     name = declared.config.name.casefold()
     return f"d{name}" if declared.topic is None else f"d{declared.topic.casefold()}/subscriptions/{name}"
 
@@ -502,7 +506,7 @@ def _subscription_of(topic: Declared, name: str) -> Declared:
 
 
 def _terms(config: EntityConfig | TopicConfig) -> EntityTerms:
-    """Return how an entity treats its messages."""
+    """Return the terms of an entity."""
     if not isinstance(config, EntityConfig):
         return EntityTerms(ttl=config.ttl, duplicate_window=config.duplicate_window, most_octets=config.max_size)
     queue = config if isinstance(config, QueueConfig) else None
@@ -519,6 +523,6 @@ def _terms(config: EntityConfig | TopicConfig) -> EntityTerms:
 
 
 def path_of(address: str) -> str:
-    """Return the path of an address that is a URI; else the address."""
+    """Return the path of an address that is a URI; any other address as it is."""
     uri = _URI.match(address)
     return address if uri is None else address[uri.end() :].strip("/")

@@ -1,4 +1,4 @@
-"""Settings of entities as a store keeps them: what was declared, and what the administration made of it."""
+"""The settings of entities as a store keeps them, from the configuration and the administration."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def stored_config(config: QueueConfig | TopicConfig | SubscriptionConfig) -> dic
 
 
 def restored_config(said: Mapping[str, Any]) -> QueueConfig | TopicConfig | SubscriptionConfig:
-    """Return settings that were stored.
+    """Return stored settings.
 
     Raises:
-        KeyError, TypeError, ValueError: they make no sense.
+        KeyError, TypeError, ValueError: they are invalid.
     """
     settings = dict(said)
     kind = _CONFIGS[settings.pop("kind")]
@@ -54,18 +54,18 @@ def stored_rule(rule: Rule) -> dict[str, Any]:
 
 
 def restored_rule(said: Mapping[str, Any]) -> Rule:
-    """Return a rule that was stored; else as for `restored_config`."""
+    """Return a stored rule; see `restored_config`."""
     rule_filter = _FILTERS[said["kind"]](**said["filter"])
     return Rule(said["name"], rule_filter, said["action"], action_parameters=said["parameters"])
 
 
 def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether settings are the same, as a store keeps them."""
+    """Return whether two settings are the same in a store."""
     return encode(dict(one)) == encode(dict(other))
 
 
 def restored_map(content: bytes) -> dict[str, Any]:
-    """Return a map that was stored.
+    """Return a stored map.
 
     Raises:
         DecodeError, TypeError: `content` is not an encoded map.

@@ -1,1 +1,1 @@
-"""The administration of a namespace by HTTP, as the SDKs' administration clients ask for it."""
+"""The administration of a namespace by HTTP, for the SDKs' administration clients."""

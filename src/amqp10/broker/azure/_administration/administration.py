@@ -1,4 +1,4 @@
-"""The administration of a namespace by HTTP: `PUT /orders` and the like, with descriptions in Atom's XML."""
+"""The administration of a namespace by HTTP: `PUT /orders` and the like, with descriptions in Atom XML."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _FORWARDS: Final = {
     "ForwardTo": "servicebussupplementaryauthorization",
     "ForwardDeadLetteredMessagesTo": "servicebusdlqsupplementaryauthorization",
 }
-"""Settings that need a token for another entity, and the header that it is in."""
+"""Settings that need a token for another entity, and the header with that token."""
 
 
 class _Wrong(Exception):
-    """A request that is not carried out."""
+    """A request that is refused."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -50,7 +50,7 @@ class Administration:
     """Answers requests that declare, change, list and delete entities.
 
     Args:
-        tokens: what the token of a request is checked by; None: none is needed.
+        tokens: the rules for the token of a request; None: a request needs no token.
     """
 
     def __init__(self, namespace: Namespace, tokens: TokenRules | None) -> None:
@@ -59,7 +59,7 @@ class Administration:
         self._began = namespace.clock()
 
     def answer(self, request: HTTPRequest) -> HTTPAnswer:
-        """Carry a request out, and return the answer, whatever it is."""
+        """Carry out a request, and return the answer, which may be a refusal."""
         try:
             status, element = self._do(request)
         except _Wrong as wrong:
@@ -196,7 +196,7 @@ class Administration:
         return self._namespace.declare(queue)
 
     def _check_forwards(self, request: HTTPRequest, asked: _Asked, said: atom.Said) -> None:
-        """Check that a request has the right to what messages are to be forwarded to."""
+        """Check that a request has the right to the entities that messages are to be forwarded to."""
         for setting, header in _FORWARDS.items():
             if setting in said:
                 target = urlsplit(said.text(setting)).path.strip("/")
@@ -228,7 +228,7 @@ class Administration:
 
 
 def _first_rules(said: atom.Said) -> list[Rule]:
-    """Return the rules that a subscription begins with."""
+    """Return the initial rules of a subscription."""
     first = said.elements.get("DefaultRuleDescription")
     if first is None:
         return [Rule()]
@@ -238,15 +238,15 @@ def _first_rules(said: atom.Said) -> list[Rule]:
 
 
 class _Asked:
-    """Where a request goes.
+    """The target of a request.
 
     Attributes:
-        host: of the namespace, as the request says it.
-        path: of what it is about, without slashes around it.
-        base, url: of the namespace, and of that.
+        host: the host of the namespace, as the request names it.
+        path: the path of the resource, without slashes around it.
+        base, url: the URLs of the namespace and of the resource.
 
     Raises:
-        ValueError: it makes no sense.
+        ValueError: the target is malformed.
     """
 
     def __init__(self, request: HTTPRequest) -> None:
@@ -262,10 +262,10 @@ class _Asked:
         self._query = parse_qs(split.query, max_num_fields=20)
 
     def page(self, found: list[Any]) -> tuple[list[Any], str | None]:
-        """Return a part of a list as the query asks for it, and where to get the next one.
+        """Return the part of a list that the query asks for, and the URL of the next part, or None.
 
         Raises:
-            ValueError: the query makes no sense.
+            ValueError: the query is malformed.
         """
         skip, top = self._number("$skip", 0), min(self._number("$top", _MOST_LISTED), _MOST_LISTED)
         more = skip + top < len(found) and top > 0

@@ -1,4 +1,4 @@
-"""Entities as the administration says them: descriptions in XML, in entries and feeds of Atom."""
+"""Entities as the administration describes them: XML in entries and feeds of Atom."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ Config = TypeVar("Config", QueueConfig, TopicConfig, SubscriptionConfig)
 
 
 def read_xml(body: bytes) -> Element:
-    """Parse a document that declares nothing: no document type, and so no entities.
+    """Parse an XML document without a document type, and so without entities.
 
     Raises:
-        ValueError: it is no such document, or is too deep or too large.
+        ValueError: it is not such a document, or is too deep or too large.
     """
     builder = TreeBuilder()
     parser = ParserCreate(namespace_separator="}")
@@ -92,13 +92,13 @@ def description_in(entry: Element) -> Element:
 
 
 class Said:
-    """What a description says, by the names of its elements.
+    """The settings in a description, by the names of their elements.
 
     Args:
-        wanted: the name of the description.
+        wanted: the name that the description must have.
 
     Raises:
-        ValueError: it is another one.
+        ValueError: it has another name.
     """
 
     def __init__(self, description: Element, wanted: str) -> None:
@@ -110,10 +110,10 @@ class Said:
         return bool(self.text(name))
 
     def text(self, name: str) -> str:
-        """Return the text of an element; "" where it is missing.
+        """Return the text of an element; "": it is missing.
 
         Raises:
-            ValueError: it is too long.
+            ValueError: the text is too long.
         """
         element = self.elements.get(name)
         text = (element.text or "").strip() if element is not None else ""
@@ -122,10 +122,10 @@ class Said:
         return text
 
     def flag(self, name: str) -> bool:
-        """Return a truth value; False where it is missing.
+        """Return a boolean; False if it is missing.
 
         Raises:
-            ValueError: it says neither true nor false.
+            ValueError: it is neither true nor false.
         """
         text = self.text(name)
         if text.casefold() not in ("", "true", "false", "1", "0"):
@@ -133,7 +133,7 @@ class Said:
         return text.casefold() in ("true", "1")
 
     def number(self, name: str) -> int:
-        """Return a number of 1 at least.
+        """Return a number of 1 or more.
 
         Raises:
             ValueError: it is anything else.
@@ -144,10 +144,10 @@ class Said:
         return int(text)
 
     def seconds(self, name: str) -> float | None:
-        """Return a duration; None: for ever.
+        """Return the seconds of a duration; None: no end.
 
         Raises:
-            ValueError: it is no duration, or one of 0 seconds.
+            ValueError: it is not a duration, or has 0 seconds.
         """
         try:
             return read_duration(self.text(name))
@@ -163,22 +163,22 @@ _KEPT: Final = (
     *("EnableBatchedOperations", "EnableExpress", "EnablePartitioning"),
     *("MaxMessageSizeInKilobytes", "SupportOrdering", "UserMetadata"),
 )
-"""Settings that change nothing here, and are told as they were said."""
+"""Settings that have no effect here, and are returned as they were given."""
 
 
 _FILTERS_FIRST: Final = "FilteringMessagesBeforePublishing"
 
 
 def kept(said: Said) -> dict[str, str]:
-    """Return settings that mean nothing here."""
+    """Return the given settings that have no effect here."""
     return {name: said.text(name) for name in _KEPT if name in said}
 
 
 def status_of(said: Said) -> Status:
-    """Return what an entity is open for.
+    """Return the status of an entity.
 
     Raises:
-        ValueError: it is no status.
+        ValueError: it is not a status.
     """
     status: Any = said.text("Status") or "Active"
     if status not in _STATUSES:
@@ -188,13 +188,13 @@ def status_of(said: Said) -> Status:
 
 
 def config_of(config: Config, said: Said, host: str) -> Config:
-    """Return a configuration with what a description says in the place of what was there.
+    """Return a configuration with the settings of a description in place of its own.
 
     Args:
-        host: what forwards are said with in front: "sb://HOST/orders".
+        host: the host of this namespace, which targets of forwarding name: "sb://HOST/orders".
 
     Raises:
-        ValueError: a setting is not valid.
+        ValueError: a setting is invalid.
     """
     changes: dict[str, Any] = {}
     if "DefaultMessageTimeToLive" in said:
@@ -233,7 +233,7 @@ def config_of(config: Config, said: Said, host: str) -> Config:
 
 
 def _entity_in(text: str, host: str) -> str | None:
-    """Return the name of the entity that a URI means, or that is said alone."""
+    """Return the name of the entity in a URI, or in a name by itself."""
     scheme, separator, rest = text.partition("://")
     if separator:
         said_host, _, text = rest.partition("/")
@@ -243,10 +243,10 @@ def _entity_in(text: str, host: str) -> str | None:
 
 
 def read_description(name: str, description: Element) -> Rule:
-    """Read the rule of that name.
+    """Return the rule in a description, under the name `name`.
 
     Raises:
-        ValueError: it makes no sense.
+        ValueError: the description is invalid.
     """
     said = Said(description, "RuleDescription")
     passes, action = said.elements.get("Filter"), said.elements.get("Action")
@@ -283,7 +283,7 @@ def _filter(element: Element) -> RuleFilter:
 
 
 def _pairs(element: Element, name: str, what: str) -> dict[str, Any]:
-    """Return names and values."""
+    """Return the names and values of a list in an element."""
     found = {}
     for pair in element.findall(f"{_BUS}{name}/{_BUS}KeyValueOfstringanyType"):
         value = pair.find(f"{_BUS}Value")
@@ -298,7 +298,7 @@ def _camel(name: str) -> str:
 
 
 def _value(element: Element, what: str) -> Any:
-    """Return a value by the type that is said of it."""
+    """Return a value in the type that its element names."""
     kind, text = _kind(element), element.text or ""
     try:
         if kind in ("int", "long"):
@@ -321,12 +321,12 @@ def _value(element: Element, what: str) -> Any:
 
 
 def document(element: Element) -> bytes:
-    """Return the octets of a document, with prefixes as Service Bus has them: some SDKs go by these."""
+    """Return an encoded document with the prefixes of Service Bus, which some SDKs expect."""
     return b'<?xml version="1.0" encoding="utf-8"?>' + "".join(_written(element, "")).encode()
 
 
 def _written(element: Element, around: str) -> Iterator[str]:
-    """Return the text of an element, in one whose namespace is `around`."""
+    """Yield the text of an element whose parent has the namespace `around`."""
     space, _, name = element.tag.rpartition("}")
     if space + "}" == _COUNTS:
         yield f"<d2p1:{name}>{escape(element.text or '', quote=False)}</d2p1:{name}>"
@@ -347,7 +347,7 @@ def _written(element: Element, around: str) -> Iterator[str]:
 
 
 def entry(url: str, title: str, description: Element, created: float, updated: float, author: str = "") -> Element:
-    """Return an entry with a description in it."""
+    """Return an entry that contains a description."""
     element = Element(f"{_ATOM}entry")
     _add(element, f"{_ATOM}id", url)
     _add(element, f"{_ATOM}title", title, {"type": "text"})
@@ -361,7 +361,7 @@ def entry(url: str, title: str, description: Element, created: float, updated: f
 
 
 def feed(url: str, title: str, entries: Iterable[Element], updated: float, following: str | None) -> Element:
-    """Return a feed of entries; `following` is where to get the next ones."""
+    """Return a feed of entries; `following` is the URL of the next part, or None."""
     element = Element(f"{_ATOM}feed")
     _add(element, f"{_ATOM}title", title, {"type": "text"})
     _add(element, f"{_ATOM}id", url)
@@ -374,7 +374,7 @@ def feed(url: str, title: str, entries: Iterable[Element], updated: float, follo
 
 
 def error(status: int, text: str) -> Element:
-    """Return what is said of a request that was not carried out."""
+    """Return the body of an answer that refuses a request."""
     element = Element("Error")
     _add(element, "Code", str(status))
     _add(element, "Detail", _printable(text))
@@ -395,7 +395,7 @@ def namespace_info(name: str, created: float) -> Element:
 
 
 def describe(declared: Declared, host: str) -> Element:
-    """Describe an entity: its settings, and what is in it."""
+    """Describe an entity: its settings, and counts of its messages."""
     config, entity = declared.config, declared.entity
     said: list[tuple[str, str | Element]] = [
         ("DefaultMessageTimeToLive", _duration(config.ttl)),
@@ -525,7 +525,7 @@ def _add(element: Element, tag: str, text: str, attributes: Mapping[str, str] | 
 
 
 def _printable(text: str) -> str:
-    """Return a text with what XML cannot say left out."""
+    """Return a text without characters that XML cannot contain."""
     return "".join(_sayable(text))
 
 

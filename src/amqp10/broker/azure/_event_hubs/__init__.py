@@ -1,1 +1,1 @@
-"""Event Hubs: hubs on streams, their readers and management nodes."""
+"""Event Hubs: hubs made of streams, their readers and management nodes."""

@@ -1,6 +1,6 @@
-"""Event hubs: nodes that spread events over partitions, and each partition is a stream of the broker.
+"""Event hubs: nodes that distribute events over partitions; each partition is a stream of the broker.
 
-They know no link; readers are given their events by the stream, and are let in and put out here.
+They know no link. The stream gives readers their events; this module admits readers, and puts them out.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ LINK_STOLEN: Final = "amqp:link:stolen"
 NOT_ALLOWED: Final = "amqp:not-allowed"
 
 LARGEST: Final = 1_048_576
-"""Octets of an event, and of a batch of them."""
+"""The most octets of an event, and of a batch."""
 MOST_IN_BATCH: Final = 20_000
-"""Events of a batch at most. Other peers wait for about a second while the broker takes as many."""
+"""The most events of a batch. Other peers wait for about a second while the broker takes them."""
 MOST_READERS: Final = 5
-"""Of a partition, by one consumer group, that have no owner level."""
+"""The most readers of a partition, in one consumer group, that have no owner level."""
 OFFSET_STEP: Final = 64
-"""Offsets are that far apart, so that who takes one for a sequence number notices it."""
+"""The distance between offsets, so that a program that takes an offset for a sequence number fails."""
 NO_TIME: Final = Timestamp(-62_135_596_800_000)
-"""The year 1, when the last event of a partition came that never had one."""
+"""The year 1: the time of the last event in a partition that never had one."""
 
 _SEQUENCE: Final = Symbol("x-opt-sequence-number")
 _OFFSET: Final = Symbol("x-opt-offset")
@@ -54,16 +54,16 @@ _KEY: Final = Symbol("x-opt-partition-key")
 _PUBLISHER: Final = Symbol("x-opt-publisher")
 _LONGEST_KEY: Final = 128
 _CREATED, _END, _EVENT = "created", "#", "m"
-"""Keys of records: when a hub was made; the end of a partition; what that of an event begins with."""
+"""The keys of records: the creation of a hub; the end of a partition; the first letter for an event."""
 
 
 class Reader(Consumer):
-    """Something that reads a partition.
+    """A reader of a partition.
 
     Attributes:
-        group: the consumer group that it belongs to.
-        epoch: its owner level; None: it shares the partition with others.
-        name: what it calls itself, for whoever is told of it.
+        group: its consumer group.
+        epoch: its owner level; None: it shares the partition.
+        name: the name it gives itself, for errors of other readers.
     """
 
     copies = True
@@ -74,18 +74,18 @@ class Reader(Consumer):
 
     @abstractmethod
     def steal(self, error: Error) -> None:
-        """End: another one has the partition."""
+        """End, because another reader has the partition."""
 
 
 class Hub(AzureNode):
     """Takes events, and puts each into one of its partitions: by its key, or in turn.
 
     Attributes:
-        partitions: in order of their ids, which are "0" and so on.
-        groups: its consumer groups, by their names in small letters.
-        created: when, in seconds since 1970.
-        largest: octets of what is taken.
-        sent: when each connection sent something last, of those that are entered here; by their numbers.
+        partitions: in the order of their ids, which are "0" and so on.
+        groups: its consumer groups, by names in lowercase.
+        created: when it was created, in seconds since 1970.
+        largest: the most octets of a message.
+        sent: when each connection last sent something, by the numbers of those that are entered here.
     """
 
     largest: int = LARGEST
@@ -105,16 +105,16 @@ class Hub(AzureNode):
         ]
 
     def keep_in(self, store: Journal) -> None:
-        """Keep when it was made, and all events, in a store from now on."""
+        """Keep its creation time and all events in a store from now on."""
         store.records(self.name.casefold()).put(_CREATED, lambda: encode(self.created))
         for partition in self.partitions:
             partition.keep_in(store)
 
     def restore_record(self, key: str, content: bytes) -> None:
-        """Take back what a store has of it.
+        """Restore a record of a store.
 
         Raises:
-            Exception: it makes no sense.
+            Exception: the record is invalid.
         """
         if key != _CREATED:
             raise ValueError(f"a record of a hub has another key than {key!r:.60}")
@@ -133,10 +133,10 @@ class Hub(AzureNode):
         raise NotTaken(f"{self.name!r} is an event hub, which does not support transactions", NOT_ALLOWED)
 
     def publish(self, entry: QueuedMessage, publisher: str | None) -> None:
-        """Take what was sent, by a publisher whose name is the key of all its events, or by nobody in particular.
+        """Take a message from a publisher, whose name is the key of all its events; None: from any other sender.
 
         Raises:
-            NotTaken: the hub is busy, it is no event, or has another key than its publisher.
+            NotTaken: the hub is busy, or the message is not an event, or has another key than its publisher.
         """
         events, key = self.read(entry)
         if publisher is not None:
@@ -151,10 +151,10 @@ class Hub(AzureNode):
         self.partitions[number % len(self.partitions)].append(events)
 
     def read(self, entry: QueuedMessage) -> tuple[list[QueuedMessage], str | None]:
-        """Return the events that were sent as one, and the key of all of them; None for no key.
+        """Return the events of a message and the key of all of them, or None.
 
         Raises:
-            NotTaken: the hub is busy, or it is no event, nor a batch of them.
+            NotTaken: the hub is busy, or the message is neither an event nor a batch of events.
         """
         if entry.origin in self.sent:
             self.sent[entry.origin] = self._clock()
@@ -178,7 +178,7 @@ class Hub(AzureNode):
             raise NotTaken(str(error), "amqp:decode-error") from None
 
     def _event(self, payload: bytes, key: str | None, batch: QueuedMessage) -> QueuedMessage:
-        """Return one event of a batch, with the key of that; its own counts for nothing."""
+        """Return one event of a batch, with the key of the batch in place of its own."""
         payload, message = checked(payload)
         own = _key_in(message)
         event = QueuedMessage.read(payload, 0, self._router.clock())
@@ -200,11 +200,11 @@ class Hub(AzureNode):
 
     @property
     def senders(self) -> Iterable[Node]:
-        """The nodes that events come by."""
+        """The nodes through which events come."""
         return (self, *self._publishers.values())
 
     def publisher(self, name: str) -> Publisher:
-        """Return the node of a publisher; it is there as long as somebody sends to it.
+        """Return the node of a publisher, which exists as long as somebody sends to it.
 
         Raises:
             Refused: the peer has made too many nodes, or the name is too long.
@@ -227,10 +227,10 @@ class Hub(AzureNode):
 
 
 class Publisher(AzureNode):
-    """Where one publisher sends to; see `Hub.publish`.
+    """The node that one publisher sends to; see `Hub.publish`.
 
     Attributes:
-        publisher: its name.
+        publisher: the name of the publisher.
     """
 
     largest: int = LARGEST
@@ -290,7 +290,7 @@ class _EventJournal(QueueJournal):
     rewritten = record
 
     def record_lazily(self, entry: QueuedMessage) -> None:
-        """Do nothing: whoever reads an event takes nothing."""
+        """Do nothing: readers do not take events away."""
 
     came_back = record_lazily
 
@@ -299,12 +299,12 @@ class _EventJournal(QueueJournal):
 
 
 class Partition(AzureNode, Stream):
-    """One partition of a hub: an event's offset in the stream is its sequence number.
+    """One partition of a hub; the offset of an event in the stream is its sequence number.
 
     Attributes:
-        hub: whose it is.
-        id: its number, as a text.
-        readers: those of each consumer group.
+        hub: the hub of the partition.
+        id: its number as text.
+        readers: its readers, by consumer group.
     """
 
     largest: int = LARGEST
@@ -323,7 +323,7 @@ class Partition(AzureNode, Stream):
             f"{hub.name}/Partitions/{number}",
             QueueDeclaration(arguments={"x-queue-type": "stream"}),
             Retention(age=retention),
-            wall=lambda: math.floor(clock() * 1000) / 1000,  # events say no more than that of when they came
+            wall=lambda: math.floor(clock() * 1000) / 1000,  # annotations give the time of an event in milliseconds
             **settings,
         )
         self.hub = hub
@@ -335,7 +335,7 @@ class Partition(AzureNode, Stream):
     # In the store
 
     def keep_in(self, store: Journal) -> None:
-        """Keep events in a store from now on, and what number the next one has when all of them are gone."""
+        """Keep events in a store from now on, and the number of the next one if no event is left."""
         self._records = store.records(self.name.casefold())
         self.journal = _EventJournal(self._records)
         if self._restored_end is not None and not self.depth:
@@ -344,10 +344,10 @@ class Partition(AzureNode, Stream):
             self._chunks.begin(latest, self.enqueued)
 
     def restore_record(self, key: str, content: bytes) -> None:
-        """Take back what a store has of it, before anything else happens.
+        """Restore a record of a store, before anything else happens.
 
         Raises:
-            Exception: it makes no sense.
+            Exception: the record is invalid.
         """
         if key == _END:
             following, latest = decode(content)
@@ -379,7 +379,7 @@ class Partition(AzureNode, Stream):
             self._records.put(_END, lambda: encode([self.enqueued, self.latest or 0.0]))
 
     def _stamp(self, entry: QueuedMessage) -> None:
-        """Say what the service says of an event."""
+        """Write the annotations of the service into an event."""
         arrived = timestamp(entry.arrived or 0.0)
         entry.annotate({_SEQUENCE: self.enqueued, _OFFSET: offset_of(self.enqueued), _ENQUEUED: arrived})
 
@@ -389,25 +389,26 @@ class Partition(AzureNode, Stream):
             if node.rationing:
                 node.touch()  # its senders may wait for room here
 
-    # What it says of itself
+    # Properties
 
     @property
     def last(self) -> int:
-        """The sequence number of the event that came last; -1 before there was one."""
+        """The sequence number of the last event; -1: there was never one."""
         return self.enqueued - 1
 
     @property
     def last_time(self) -> Timestamp:
-        """When that came."""
+        """The time of the last event."""
         return NO_TIME if self.latest is None else timestamp(self.latest)
 
     # Readers
 
     def begin(self, reader: Reader, position: Position) -> None:
-        """Let a reader in, that begins at a position; one of a higher owner level, or of the same, puts others out.
+        """Admit a reader at a position; one with an owner level puts out readers with the same or a lower level, or
+        without one.
 
         Raises:
-            Refused: the position is beyond the last event, or other readers keep it out.
+            Refused: the position is behind the last event, or other readers keep it out.
         """
         place = self._place(position)
         readers = self.readers.setdefault(reader.group, {})
@@ -435,7 +436,7 @@ class Partition(AzureNode, Stream):
         self.add_consumer(reader)
 
     def end(self, reader: Reader) -> None:
-        """Let a reader go."""
+        """Remove a reader."""
         readers = self.readers.get(reader.group, {})
         readers.pop(reader, None)
         if not readers:
@@ -444,11 +445,11 @@ class Partition(AzureNode, Stream):
             self.remove_consumer(reader)
 
     def reads(self, reader: Reader) -> bool:
-        """Return whether a reader was let in, and nobody put it out since."""
+        """Return whether a reader was admitted and not put out since."""
         return reader.key in self.consumers
 
     def _place(self, position: Position) -> Place:
-        """Return where in the stream that is."""
+        """Return the place in the stream of a position."""
         match position.kind:
             case "first":
                 return Place("first")
@@ -474,10 +475,10 @@ def offset_of(sequence: int) -> str:
 
 
 def _key_in(event: Message) -> str | None:
-    """Return the partition key of an event; None also for an empty one.
+    """Return the partition key of an event; None: it has none, or an empty one.
 
     Raises:
-        DecodeError: it cannot be read, or is no key.
+        DecodeError: the annotations are malformed, or the key is invalid.
     """
     key = event.message_annotations.get(_KEY)
     if key is None or key == "":

@@ -32,7 +32,7 @@ class Hubs:
         clock: the time in seconds since 1970.
 
     Raises:
-        Refused: another node has the name of one.
+        Refused: another node has the name of a hub.
     """
 
     def __init__(self, config: AzureConfig, router: Router, clock: Callable[[], float]) -> None:
@@ -46,26 +46,26 @@ class Hubs:
                 router.adopt(partition)
 
     def keep(self, store: Journal) -> None:
-        """Keep all hubs from now on."""
+        """Keep all hubs in a store from now on."""
         for hub in self.all:
             hub.keep_in(store)
 
     @property
     def all(self) -> Iterable[Hub]:
-        """All of them."""
+        """All hubs."""
         return self._hubs.values()
 
     def find(self, name: str) -> Hub | None:
-        """Return the hub of that name, whatever its capitals."""
+        """Return the hub of that name, ignoring case, or None."""
         return self._hubs.get(name.casefold())
 
     def split(self, path: str) -> tuple[Hub | None, list[str]]:
-        """Return the hub that an address begins with, and the parts of the address behind its name."""
+        """Return the hub at the beginning of an address, and the parts of the address after it."""
         name, *rest = path.split("/")
         return self.find(name), rest
 
     def node(self, path: str) -> Hub | Partition | None:
-        """Return the hub, or the partition of one, that an address means; None: it means neither."""
+        """Return the hub or partition that an address means; None: it means neither."""
         hub, rest = self.split(path)
         if hub is None or not rest:
             return hub
@@ -73,7 +73,7 @@ class Hubs:
         return found[0] if found else None
 
     def name_of(self, path: str) -> str | None:
-        """Return the name of the node that an address means; None: it has no hub in it."""
+        """Return the name of the node that an address means; None: it names no hub."""
         hub, rest = self.split(path)
         if hub is None:
             return None
@@ -82,10 +82,10 @@ class Hubs:
 
 
 class HubLinks:
-    """Those of one connection; the broker's own serve what is sent.
+    """The links of one connection to hubs; senders are links of the broker's own.
 
     Args:
-        requests: gets those to management nodes.
+        requests: gets the links to management nodes.
     """
 
     def __init__(self, hubs: Hubs, peer: Peer, requests: RequestLinks) -> None:
@@ -100,14 +100,14 @@ class HubLinks:
 
     @property
     def links(self) -> Iterable[Link]:
-        """Those of readers."""
+        """The links of readers."""
         return self._readers
 
     def attach(self, link: Link, remote: LinkTerms, path: str) -> bool:
-        """Attach a link that reads a partition, or leads to the management node; return whether it is one.
+        """Attach a link that reads a partition or leads to the management node; return whether it is one.
 
         Raises:
-            Refused: the peer may not read there, or asks for what is not to be had.
+            Refused: the peer may not read there, or asks for something unsupported.
         """
         hub, rest = self._hubs.split(path)
         words = [part.casefold() for part in rest]
@@ -158,7 +158,7 @@ class HubLinks:
             raise
 
     def uses(self) -> Iterator[tuple[Link, float]]:
-        """Return each link that may be idle, and when it was used last."""
+        """Yield each link that may be idle, and when it was last used."""
         self._forget_detached()
         for link, reader in self._readers.items():
             if link.attached and not reader.waits:
@@ -170,7 +170,7 @@ class HubLinks:
         self._senders = {link: place for link, place in self._senders.items() if link.attached}
 
     def of(self, hub: Hub | None, partition: Partition | None = None) -> list[Link]:
-        """Return the links to a hub, or only to one partition of it; or to any hub."""
+        """Return the links to a hub, or to one partition of it; with None those to all hubs."""
         self._forget_detached()
         wanted = None if partition is None else f"partitions/{partition.id}"
         readers = [
@@ -183,13 +183,13 @@ class HubLinks:
         ]
 
     def ready(self, link: Link) -> None:
-        """Go on: the window of its session, or the output, has room again."""
+        """Send what waits on a link, because its session's window or the output has room again."""
         reader = self._readers.get(link)
         if reader is not None:
             reader.credit_changed()
 
     def check_rights(self) -> None:
-        """End the links that are not allowed any more: a token has ended."""
+        """Detach the links that are no longer allowed, because a token expired."""
         for reader in list(self._readers.values()):
             try:
                 self._peer.rights.check("read", reader.address)
@@ -197,7 +197,7 @@ class HubLinks:
                 reader.detach(refusal.error)
 
     def end(self, link: Link) -> bool:
-        """Remove a link that has ended; return whether it was a reader."""
+        """Remove a link that ended; return whether it was a reader."""
         sender = self._senders.pop(link, None)
         if sender is not None and all(hub is not sender[0] for hub, _ in self._senders.values()):
             sender[0].sent.pop(self._peer.number, None)

@@ -1,4 +1,4 @@
-"""What the node `$management` of a namespace with hubs does: it tells what hubs and partitions are."""
+"""The node `$management` of a namespace with hubs: it answers for the properties of hubs and partitions."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 NOT_FOUND: Final = "amqp:not-found"
 NOT_REPLICATED: Final = Int(-1)
-"""The epoch of numbers in a namespace that is not replicated to other regions; the SDK for Rust asks for it."""
+"""The epoch of numbers in a namespace without geo-replication, which the SDK for Rust asks for."""
 _STATUS: Final = {"amqp:unauthorized-access": 401, NOT_FOUND: 404, SERVER_BUSY: 503, "amqp:not-implemented": 501}
 _READERS: Final[tuple[Action, ...]] = ("read", "write")
 _HUB, _PARTITION = "com.microsoft:eventhub", "com.microsoft:partition"
 
 
 class HubManagement:
-    """The node, for one peer.
+    """The management node, for one peer.
 
     Args:
-        find: finds a hub by its name.
+        find: returns the hub of a name, or None.
     """
 
     def __init__(self, peer: Peer, find: Callable[[str], Hub | None]) -> None:
@@ -38,7 +38,7 @@ class HubManagement:
         self._find = find
 
     def carry_out(self, request: Message, txn_id: bytes | None) -> Message:
-        """Do what a request says, and return the answer."""
+        """Carry out a request, and return the answer."""
         body: dict[str, Any] = {}
         said: dict[str, Any] = {"status-code": Int(200), "status-description": "OK"}
         try:
@@ -70,10 +70,10 @@ class HubManagement:
         return _hub(hub) if kind == _HUB else _partition(partition_in(hub, asked.get("partition")))
 
     def _check_rights(self, hub: Hub, token: object) -> None:
-        """Let those read who may receive from the hub, or send to it.
+        """Check that the peer may receive from the hub, or send to it.
 
         Args:
-            token: the one that the request carries, if it does; SDKs put none at `$cbs` for this node, or one as well.
+            token: the token in the request, if there is one; SDKs may put none at `$cbs` for this node.
 
         Raises:
             Refused: the peer may do neither.
@@ -88,7 +88,7 @@ class HubManagement:
 
 
 def partition_in(hub: Hub, said: object) -> Partition:
-    """Return a partition of a hub by its id.
+    """Return the partition of a hub with an id.
 
     Raises:
         Refused: no partition has that id.

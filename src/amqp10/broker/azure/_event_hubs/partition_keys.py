@@ -1,4 +1,4 @@
-"""Which partition of a hub a partition key means: as Azure's own clients compute it, by Bob Jenkins' hash "lookup3"."""
+"""The partition of a partition key, computed as Azure's clients do, with Bob Jenkins' hash "lookup3"."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _BLOCK: Final = 12
 
 
 def partition_of(key: str, partitions: int) -> int:
-    """Return the number of the partition that events with this key go to, in a hub of `partitions` partitions."""
+    """Return the number of the partition for events with this key, in a hub of `partitions` partitions."""
     first, second = _lookup3(key.encode())
     code = (first ^ second) & 0xFFFF
     if code >= 0x8000:
@@ -52,7 +52,7 @@ def _lookup3(data: bytes) -> tuple[int, int]:
         a = (a + c) & _MASK
         c = (c - b) & _MASK ^ _rotated(b, 4)
         b = (b + a) & _MASK
-    if at == len(data):  # of nothing at all
+    if at == len(data):  # there is no data
         return c, b
     x, y, z = _words(data[at:])
     a, b, c = (a + x) & _MASK, (b + y) & _MASK, (c + z) & _MASK

@@ -1,4 +1,4 @@
-"""Where a reader of a partition begins, as the selector filter of its source says it."""
+"""The position where a reader begins, in the selector filter of its source."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SELECTOR: Final = Symbol("apache.org:selector-filter:string")
 _DESCRIPTORS: Final = (SELECTOR, 0x0000468C00000004, 0x000000137000000A)
-"""Its name, the code that Apache registered for it, and the one that Azure's clients for Rust and Go use."""
+"""Its name, the code that Apache registered for it, and the code that Azure's clients for Rust and Go use."""
 _WORDS: Final = re.compile(
     r"\s*amqp\.annotation\.x-opt-(offset|sequence-number|enqueued-time|enqueuedtimeutc)\s*(>=?)\s*"
     r"(?:'([^']*)'|(-?\d+))\s*",
@@ -25,11 +25,11 @@ _NUMBER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """An event, or the time when it came; or the first event, or the next one to come.
+    """A position: an event, a time, the first event, or the next one to come.
 
     Attributes:
-        value: the number that a reader named; milliseconds since 1970 of a time.
-        inclusive: an event exactly there is read, too.
+        value: the number that the reader named; for a time, milliseconds since 1970.
+        inclusive: whether an event exactly there is read, too.
     """
 
     kind: Literal["first", "last", "offset", "sequence", "time"] = "first"
@@ -38,10 +38,10 @@ class Position:
 
 
 def position_in(source: Source) -> tuple[Position, dict[Any, Any] | None]:
-    """Return where a reader begins, which is with the first event unless it says where, and the filter that says so.
+    """Return the position where a reader begins, by default the first event, and the filter that names it.
 
     Raises:
-        Refused: the filter is another one than of a position.
+        Refused: the filter is not that of a position.
     """
     for name, each in (source.filter or {}).items():
         said = each.value if isinstance(each, Described) else each

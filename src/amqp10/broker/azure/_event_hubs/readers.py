@@ -37,11 +37,11 @@ _keys = count(1)
 
 
 class PartitionReader(LinkTaker, Reader):
-    """A link that reads a partition, by nobody's leave but that of its owner level.
+    """A link that reads a partition, subject to owner levels.
 
     Attributes:
-        address: where it reads, for rights.
-        used: when something was last done with it, seconds since 1970.
+        address: the address for permissions.
+        used: when the link was last used, in seconds since 1970.
     """
 
     def __init__(
@@ -65,10 +65,10 @@ class PartitionReader(LinkTaker, Reader):
         self._tells_last = _RUNTIME_METRIC in link.remote.desired_capabilities
 
     def begin(self) -> None:
-        """Attach the link, and read.
+        """Attach the link, and begin to read.
 
         Raises:
-            Refused: see `Partition.begin`, or the filter names no position.
+            Refused: see `Partition.begin`, or the filter is not that of a position.
         """
         link, remote = self._link, self._link.remote
         assert remote is not None
@@ -80,7 +80,7 @@ class PartitionReader(LinkTaker, Reader):
                 name=link.name,
                 source=Source(address=remote.source.address, outcomes=remote.source.outcomes, filter=filters),
                 target=remote.target,
-                # SDKs leave it to the service, and settle nothing.
+                # SDKs leave the choice to the service, and settle nothing.
                 settle_mode="unsettled" if remote.settle_mode == "unsettled" else "settled",
                 offered_capabilities=(_RUNTIME_METRIC,) if self._tells_last else (),
                 properties={} if self.epoch is None else {_EPOCH: self.epoch},
@@ -90,26 +90,26 @@ class PartitionReader(LinkTaker, Reader):
 
     @property
     def waits(self) -> bool:
-        """Whether it could be given an event."""
+        """Whether the link could be sent an event."""
         return self._link.credit > 0
 
     def credit_changed(self) -> None:
-        """Credit came, or the window or the output has room again."""
+        """Continue, because credit came, or the window or the output has room again."""
         if self.partition.reads(self) and (self._link.credit > 0 or self._link.drain):
             self.partition.in_line(self, drain=self._link.drain)
 
     def end(self) -> None:
-        """End: the link is gone."""
+        """Leave the partition, because the link ended."""
         self.partition.end(self)
 
     def detach(self, error: Error) -> None:
-        """End the link for a reason that the peer is told."""
+        """Detach the link with an error."""
         self.partition.end(self)
         self._peer.end_link(self._link, error)
 
     steal = node_deleted = detach
 
-    # What the stream asks for
+    # For the stream
 
     def deliver(self, entry: QueuedMessage, payload: bytes) -> bool:
         self.used = self._clock()
@@ -123,7 +123,7 @@ class PartitionReader(LinkTaker, Reader):
         return True
 
     def _last(self) -> dict[Symbol, Any]:
-        """Return what is known of the last event, for whoever asked to be told with each."""
+        """Return the annotations with the last event, which the reader asked for."""
         partition = self.partition
         return {
             _LAST_SEQUENCE: partition.last,
@@ -132,7 +132,7 @@ class PartitionReader(LinkTaker, Reader):
             _TOLD: timestamp(self._clock()),
         }
 
-    # What the peer says
+    # From the peer
 
     def on_credit(self) -> None:
         self.used = self._clock()
@@ -140,10 +140,10 @@ class PartitionReader(LinkTaker, Reader):
 
 
 def _epoch_in(remote: LinkTerms) -> int | None:
-    """Return the owner level that a reader asks for; None: none.
+    """Return the owner level of a reader, or None.
 
     Raises:
-        Refused: it is no number of 0 or more.
+        Refused: it is not a number of 0 or more.
     """
     epoch = remote.properties.get(_EPOCH)
     if epoch is None:

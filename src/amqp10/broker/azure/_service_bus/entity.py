@@ -1,6 +1,6 @@
-"""An entity that holds messages: locks, deferred and scheduled messages, dead letters, by one clock.
+"""An entity that holds messages: locks, deferred and scheduled messages, dead letters, all by one clock.
 
-It knows no link and no protocol; receivers and the management node ask it, by sequence numbers and lock tokens.
+It knows no link and no protocol; receivers and the management node call it with sequence numbers and lock tokens.
 """
 
 from __future__ import annotations
@@ -46,36 +46,36 @@ if TYPE_CHECKING:
 
 UNLIMITED: Final = 1 << 60
 LONGEST_REASON: Final = 4096
-"""Characters of a dead letter's reason, and of its description."""
+"""The most characters of a dead letter's reason, and of its description."""
 _COUNT, _MESSAGE, _SESSION = "#", "m", "s"
-"""What keys of records begin with: how many messages came, a message, a session; see also `SEEN`."""
+"""The first letters of keys of records: the number of messages so far, a message, a session; see also `SEEN`."""
 
 TimerKind = Literal["lock", "scheduled", "death", "session", "patience"]
 PassOn = Callable[["Entity", EntityMessage], None]
-"""Takes a message of an entity that keeps none."""
+"""Takes a message of an entity that passes all messages on."""
 
 
 def _key_of(message: EntityMessage) -> str:
-    """Return the key of a message's record: in the order of their numbers."""
+    """Return the key of a message's record, which sorts by sequence number."""
     return f"{_MESSAGE}{message.sequence:020}"
 
 
 class Entity(AzureNode):
-    """See the module.
+    """A queue, a subscription, a topic, or one of their dead-letter queues.
 
     Args:
         clock: the time in seconds since 1970.
-        expire_after: asks for a call of `expire` in that many seconds.
-        dead_letters: where messages go that nobody could take; None for nowhere: this is such an entity itself.
+        expire_after: asks for a call of `expire` in a number of seconds.
+        dead_letters: the entity for its dead letters; None: it holds dead letters itself, or is a topic.
 
     Attributes:
-        sent: when each connection sent something last, of those that are entered here; by their numbers.
+        sent: when each connection last sent something, by the numbers of those that are entered here.
         status: what it is open for.
-        accessed: when something was last sent or received, or asked of its management node, seconds since 1970.
-        pass_on: takes each message as soon as it is there; None: the entity keeps them.
-        wanted: returns whether anybody would get a message; one that nobody would is refused. None: all are taken.
-        dead_letters_of: the entity whose dead letters these are; None: they are no dead letters.
-        undelivered: where messages go that could not be passed on; None for the dead letters.
+        accessed: when it or its management node was last used, in seconds since 1970.
+        pass_on: takes each message as soon as it is available; None: the entity keeps its messages.
+        wanted: returns whether anybody would get a message; otherwise the message is refused. None: all are taken.
+        dead_letters_of: the entity whose dead letters it holds, or None.
+        undelivered: the entity for messages that could not be passed on; None: the dead letters.
     """
 
     duplicates: int
@@ -112,8 +112,8 @@ class Entity(AzureNode):
         self._messages: dict[int, EntityMessage] = {}
         self._all = Group()  # unless each belongs to a session
         self._groups: dict[str, Group] = {}
-        self._busy: dict[Group, None] = {}  # those that may have something for a receiver
-        self._askers: dict[int, SessionReceiver] = {}  # for any session
+        self._busy: dict[Group, None] = {}  # those that may have a message for a receiver
+        self._askers: dict[int, SessionReceiver] = {}  # receivers that ask for any session
         self._numbers = count()
         self._locks = Locks()
         self._timers: list[tuple[float, TimerKind, Any]] = []  # a heap
@@ -130,10 +130,10 @@ class Entity(AzureNode):
     # In the store
 
     def restore_record(self, key: str, content: bytes) -> None:
-        """Take back what a store has of it, before anything else happens; see `keep`.
+        """Restore a record of a store, before anything else happens; see `keep`.
 
         Raises:
-            Exception: it makes no sense.
+            Exception: the record is invalid.
         """
         kind, name = key[:1], key[1:]
         if kind == _COUNT:
@@ -163,7 +163,7 @@ class Entity(AzureNode):
             self._at(message.scheduled_for or 0.0, "scheduled", sequence)
         if message.expires is not None:
             self._at(message.expires, "death", sequence)
-        if lock is not None and group.id is None:  # a session is free when its receiver is gone
+        if lock is not None and group.id is None:  # a session has no receiver after a restart
             token, until = lock
             self._locks.add(Lock(token, message, group, until))
             self._at(until, "lock", sequence)
@@ -171,17 +171,17 @@ class Entity(AzureNode):
             self._make_ready(message)
 
     def keep(self, records: Records) -> None:
-        """Keep what is in it from now on: messages with their locks, ids that were seen, states of sessions."""
+        """Keep its contents from now on: messages with their locks, ids that were seen, states of sessions."""
         self._seen.keep(records)
         self._records = records
 
     def pass_on_restored(self) -> None:
-        """Pass on what is here, if that began while nothing ran."""
+        """Pass on restored messages, if passing on began while the broker was down."""
         if self.pass_on is not None:
             self._pass_on_active()
 
     def _note(self, message: EntityMessage, *, lazily: bool = False) -> None:
-        """Tell the store to keep a message, as it is when the store writes it."""
+        """Record a message; the store reads it when it writes it."""
         if self._records is not None:
             self._records.put(_key_of(message), partial(self._stored, message), lazily=lazily)
 
@@ -193,7 +193,7 @@ class Entity(AzureNode):
         if self._records is not None:
             self._records.put(f"{_SESSION}{group.id}", lambda: encode([group.state, group.updated]))
 
-    # What the router asks for
+    # For the router
 
     @property
     def free(self) -> int:
@@ -217,7 +217,7 @@ class Entity(AzureNode):
 
     @property
     def depth(self) -> int:
-        """Messages in it, whatever their state, those that are locked among them."""
+        """The number of messages in any state, including locked ones."""
         return len(self._messages)
 
     def copies_stored(self, durable: bool) -> int:
@@ -251,7 +251,7 @@ class Entity(AzureNode):
         """Return the messages that a sender sent as one.
 
         Raises:
-            NotTaken: it is no message, or a batch that has something else in it.
+            NotTaken: it is neither a message nor a batch of messages, or the entity does not accept them.
         """
         if not self.terms.sendable:
             raise NotTaken(f"{self.name!r} accepts no messages from senders", NOT_ALLOWED)
@@ -265,7 +265,7 @@ class Entity(AzureNode):
         return messages
 
     def check_open(self, use: Literal["send", "receive"]) -> None:
-        """Refuse what the entity is not open for.
+        """Check that the entity is open for a use.
 
         Raises:
             Refused: it is disabled.
@@ -279,7 +279,7 @@ class Entity(AzureNode):
         """Check that a message may be here.
 
         Raises:
-            NotTaken: it has no session, and has to have one, or an id is too long, or nobody would get it.
+            NotTaken: it has no session although it must, or an id is too long, or nobody would get it.
         """
         ids = {"group-id (session id)": message.session_id, "message-id": message.message_id}
         for what, said in ids.items():
@@ -339,17 +339,17 @@ class Entity(AzureNode):
 
     @property
     def in_use(self) -> bool:
-        """Whether somebody receives from it, or has scheduled something."""
+        """Whether somebody receives from it, or has scheduled a message."""
         return bool(self._receivers or self._askers) or self.count("scheduled") > 0
 
     def count(self, state: State) -> int:
-        """Return how many messages are in that state."""
+        """Return the number of messages in that state."""
         return sum(message.state == state for message in self._messages.values())
 
     # Coming in
 
     def add(self, message: EntityMessage) -> int:
-        """Take a message; return its sequence number. One whose id was seen a short while ago is dropped."""
+        """Take a message, and return its sequence number; a duplicate is dropped."""
         if self._seen.seen(message.message_id, self._clock(), self.terms.duplicate_window):
             self.duplicates += 1
             return self.enqueued
@@ -359,7 +359,7 @@ class Entity(AzureNode):
         now = self._clock()
         scheduled = message.scheduled_for is not None and message.scheduled_for > now
         if not (scheduled and message.sequence):
-            self._number(message)  # one that is there at once is behind all others
+            self._number(message)  # a message that is available at once goes behind all others
         message.enqueued = now
         self._messages[message.sequence] = message
         self._group_of(message).count += 1
@@ -377,9 +377,9 @@ class Entity(AzureNode):
         return message.sequence
 
     def reserve_number(self, message: EntityMessage) -> int:
-        """Keep a number, and room, for a scheduled message of an open transaction; return the number.
+        """Reserve a number and room for a scheduled message of an open transaction; return the number.
 
-        `unreserve_room` gives back the room. The number is not used again, whatever becomes of the transaction.
+        `unreserve_room` frees the room. The number is not used again, whatever happens to the transaction.
         """
         self.reserve_room(message.size, message.account)
         return self._number(message)
@@ -394,7 +394,7 @@ class Entity(AzureNode):
         return message.sequence
 
     def _begin(self, message: EntityMessage, now: float) -> None:
-        """Let a message be there for receivers, or go on to where it goes from here."""
+        """Make a message available to receivers, or pass it on."""
         if self.terms.ttl is not None:
             message.live_at_most(self.terms.ttl)
         if self.pass_on is not None:
@@ -422,19 +422,19 @@ class Entity(AzureNode):
         return group
 
     def cancel(self, sequences: Iterable[int]) -> None:
-        """Remove messages that are scheduled.
+        """Cancel scheduled messages.
 
         Raises:
-            Refused: one of them is not; then none is removed.
+            Refused: one of them is not scheduled; then none is canceled.
         """
         for message in self._find(sequences, "scheduled"):
             self._remove(message)
 
     def remove_batch(self, most: int, before: float, session_id: str | None) -> int:
-        """Remove messages that came before a time, the oldest first, but none that is locked or not active.
+        """Remove active, unlocked messages that came before a time, the oldest first.
 
         Args:
-            session_id: only messages of this session; None for messages with and without a session.
+            session_id: only messages of this session; None: all messages.
 
         Returns:
             How many were removed.
@@ -460,7 +460,7 @@ class Entity(AzureNode):
         """Add a receiver.
 
         Raises:
-            Refused: the entity keeps no messages, or they are received by sessions.
+            Refused: the entity passes its messages on, or requires sessions.
         """
         if self.terms.requires_session:
             raise Refused(NOT_ALLOWED, f"{self.name!r} requires sessions: accept a session, or the next free one")
@@ -469,7 +469,7 @@ class Entity(AzureNode):
         self._receivers[receiver] = self._all
 
     def remove_receiver(self, receiver: Receiver) -> None:
-        """Remove a receiver; what it has locked stays locked until that ends, but with a session, which is free now."""
+        """Remove a receiver. Its locks last until they expire, but a session becomes free with its messages."""
         group = self._receivers.pop(receiver, None)
         self._draining.pop(receiver, None)
         self._askers = {number: each for number, each in self._askers.items() if each is not receiver}
@@ -483,7 +483,7 @@ class Entity(AzureNode):
             self._free_session(group, self._come_back)
 
     def in_line(self, receiver: Receiver, *, drain: bool = False) -> None:
-        """Put a receiver in line that is ready for more; `drain`: tell it when there is nothing more."""
+        """Put a ready receiver in line; `drain`: tell it when there are no more messages."""
         group = self._receivers.get(receiver)
         if group is None:
             return  # it lost its session
@@ -517,7 +517,7 @@ class Entity(AzureNode):
             attempt(f"a receiver of {self.name!r}", receiver.fed)
 
     def _give(self, message: EntityMessage, receiver: Receiver, group: Group) -> bool:
-        """Give a message to a receiver, locked or for good; return whether it takes it."""
+        """Give a message to a receiver, locked or for good; return whether it was taken."""
         if not receiver.locks:
             if not receiver.deliver(None, message.outgoing()):
                 return False
@@ -530,7 +530,7 @@ class Entity(AzureNode):
         return True
 
     def _next(self, group: Group) -> EntityMessage | None:
-        """Take the oldest message that is there for receivers."""
+        """Take the oldest available message."""
         while group.ready:
             sequence = heappop(group.ready)
             message = self._messages.get(sequence)
@@ -539,7 +539,7 @@ class Entity(AzureNode):
         return None
 
     def peek(self, first: int, count: int, session_id: str | None = None) -> list[EntityMessage]:
-        """Return messages from a sequence number on, of all sessions or one, in any state; nothing of them changes."""
+        """Return messages from a sequence number on, in any state, of one session or all, without changing them."""
         self._pass_time()
         found = (self._messages[sequence] for sequence in sorted(self._messages) if sequence >= first)
         return list(islice((each for each in found if session_id in (None, each.session_id)), max(0, count)))
@@ -547,11 +547,11 @@ class Entity(AzureNode):
     def receive(
         self, sequences: Iterable[int], *, locks: bool, session_id: str | None = None
     ) -> list[tuple[UUID | None, bytes]]:
-        """Take deferred messages by their numbers; return them, each with its lock token if it is locked.
+        """Receive deferred messages by their numbers; return each with the token of its lock, if it is locked.
 
         Raises:
-            Refused: one of them is not deferred, or is locked, or of another session; then none is taken. Or the
-                session is locked by nobody.
+            Refused: a message is not deferred, or is locked or of another session, or nobody holds the session; then
+                none is received.
         """
         self._pass_time()
         sequences = list(sequences)
@@ -587,7 +587,7 @@ class Entity(AzureNode):
         return list(found.values())
 
     def _expire_deferred(self, sequences: Iterable[int]) -> None:
-        """Let deferred messages die that somebody asks for and whose time is over: only then they do."""
+        """Expire deferred messages that somebody asks for: only then do they expire."""
         now = self._clock()
         for message in [self._messages[each] for each in sequences if each in self._messages]:
             over = message.expires is not None and message.expires <= now
@@ -597,7 +597,7 @@ class Entity(AzureNode):
     # Locks
 
     def _lock_end(self, group: Group) -> float:
-        """Return when a lock of now ends."""
+        """Return when a lock that begins now ends."""
         return self._clock() + self.terms.lock_duration if group.id is None else group.until
 
     def _lock(self, message: EntityMessage, group: Group, token: UUID, until: float) -> None:
@@ -607,10 +607,10 @@ class Entity(AzureNode):
             self._note(message, lazily=True)
 
     def renew(self, tokens: Iterable[UUID]) -> list[float]:
-        """Let locks last as long again; return when they end.
+        """Renew locks; return when they end.
 
         Raises:
-            Refused: one of them is lost; then none is renewed. Or the lock is that of a session.
+            Refused: a lock is lost, and then none is renewed; or the lock is that of a session.
         """
         if self.terms.requires_session:
             raise Refused(NOT_ALLOWED, f"{self.name!r} requires sessions: renew the lock of the session")
@@ -623,34 +623,34 @@ class Entity(AzureNode):
         return [until] * len(locks)
 
     def check_locks(self, tokens: Iterable[UUID]) -> None:
-        """Check that all of these locks hold, and that no transaction has their messages.
+        """Check that all locks hold and no transaction has their messages.
 
         Raises:
-            Refused: one of them is lost, or a transaction has its message.
+            Refused: a lock is lost, or a transaction has its message.
         """
         for token in tokens:
             self._settleable(token)
 
     def claim(self, tokens: Iterable[UUID], transaction: object) -> None:
-        """Let nothing but a transaction settle locked messages, until `unclaim` or the end of their locks.
+        """Let only a transaction settle locked messages, until `unclaim` or the end of their locks.
 
         Raises:
-            Refused: one of the locks is lost, or another transaction has its message; then none is claimed.
+            Refused: a lock is lost, or another transaction has its message; then none is claimed.
         """
         for lock in [self._settleable(token, transaction) for token in tokens]:
             lock.transaction = transaction
 
     def unclaim(self, token: UUID) -> None:
-        """Let a message be settled by anybody who knows its lock: the transaction is over."""
+        """Let anybody with the lock settle a message again, because the transaction is over."""
         lock = self._locks.by_token(token)
         if lock is not None:
             lock.transaction = None
 
     def _settleable(self, token: UUID, transaction: object = None) -> Lock:
-        """Return the lock of a message that can be settled in a transaction, or in none.
+        """Return the lock of a message that may be settled in a transaction, or with None outside transactions.
 
         Raises:
-            Refused: it is lost, or another transaction has the message.
+            Refused: the lock is lost, or another transaction has the message.
         """
         lock = self._held(token)
         if lock.transaction not in (None, transaction):
@@ -661,7 +661,7 @@ class Entity(AzureNode):
         """Return the lock with a token.
 
         Raises:
-            Refused: it is lost.
+            Refused: the lock is lost.
         """
         lock = self._locks.by_token(token)
         if lock is None or lock.until <= self._clock():
@@ -673,27 +673,27 @@ class Entity(AzureNode):
         return lock
 
     def _unlock(self, lock: Lock) -> EntityMessage:
-        """End a lock, whether its time is over or not; return its message."""
+        """End a lock and return its message."""
         self._locks.remove(lock)
         self._note(lock.message)
         self.touch()
         return lock.message
 
     def complete(self, token: UUID) -> None:
-        """Remove a locked message; this and the next four raise Refused as `check_locks` does."""
+        """Complete a locked message. This and the next four raise Refused as `check_locks` does."""
         self._remove(self._unlock(self._settleable(token)))
 
     def release(self, token: UUID) -> None:
-        """Give a message back; that counts for no attempt."""
+        """Give a message back; this is no failed attempt."""
         self._come_back(self._unlock(self._settleable(token)))
 
     def abandon(self, token: UUID, properties: Mapping[Any, Any]) -> None:
-        """Give a message back after an attempt that failed; `properties` are added to its own."""
+        """Give a message back after a failed attempt; `properties` are added to its own."""
         message = self._changed(token, properties)
         self._attempt_failed(message)
 
     def defer(self, token: UUID, properties: Mapping[Any, Any]) -> None:
-        """Put a message aside, for who asks for it by its sequence number."""
+        """Defer a message: it is only received by its sequence number."""
         message = self._changed(token, properties)
         message.attempts += 1
         message.state = "deferred"
@@ -701,13 +701,13 @@ class Entity(AzureNode):
     def dead_letter(
         self, token: UUID, reason: str | None, description: str | None, properties: Mapping[Any, Any]
     ) -> None:
-        """Move a message to the dead letters; None: its receiver said nothing of that."""
+        """Move a message to the dead letters; reason or description None: the receiver gave none."""
         message = self._changed(token, properties)
         message.attempts += 1
         self._bury(message, reason and reason[:LONGEST_REASON], description and description[:LONGEST_REASON])
 
     def _changed(self, token: UUID, properties: Mapping[Any, Any]) -> EntityMessage:
-        """Return a locked message, with what its receiver says added, and no longer locked."""
+        """Return a locked message, unlocked and with the properties that its receiver adds."""
         message = self._unlock(self._settleable(token))
         if properties:
             before = message.size
@@ -718,7 +718,7 @@ class Entity(AzureNode):
         return message
 
     def lose_locks(self) -> int:
-        """Let all locks end now, those of sessions too, as if their time were over; return how many there were."""
+        """Expire all locks now, including those of sessions; return how many there were."""
         groups = [group for group in self._groups.values() if group.holder is not None]
         locks = self._locks.without_session()
         for group in groups:
@@ -730,10 +730,10 @@ class Entity(AzureNode):
     # Sessions
 
     def accept(self, receiver: SessionReceiver, session_id: str | None, patience: float) -> None:
-        """Give a session to a receiver: that of an id, or else the next free one that has messages, which may come yet.
+        """Give a session to a receiver: the one with an id, or the next free one that has messages.
 
         Args:
-            patience: seconds after which none comes any more.
+            patience: seconds to wait for a session.
 
         Raises:
             Refused: there are no sessions, or another receiver has that one.
@@ -754,7 +754,7 @@ class Entity(AzureNode):
         self.touch()
 
     def _give_sessions(self) -> None:
-        """Give free sessions that have messages to who asks for any, those first that asked first."""
+        """Give free sessions with messages to the receivers that ask for any, in the order in which they asked."""
         while self._askers:
             free = [(sequence, group) for group in self._groups.values() if (sequence := self._first_of(group))]
             if not free:
@@ -764,7 +764,7 @@ class Entity(AzureNode):
             attempt(f"a receiver of {self.name!r}", self._hold, group, self._askers.pop(number))
 
     def _first_of(self, group: Group) -> int:
-        """Return the number of a session's first message; 0 if the session is held, or has no message."""
+        """Return the number of a session's first message; 0: the session is locked, or has no message."""
         if group.holder is not None:
             return 0
         message = self._next(group)
@@ -786,7 +786,7 @@ class Entity(AzureNode):
             raise
 
     def _free_session(self, group: Group, come_back: Callable[[EntityMessage], None]) -> None:
-        """Let a session be free; messages that its receiver had come back."""
+        """Free a session; messages that its receiver held come back."""
         group.holder = None
         for lock in self._locks.of_session(group):
             come_back(self._unlock(lock))
@@ -801,7 +801,7 @@ class Entity(AzureNode):
                 self._records.remove(f"{_SESSION}{group.id}")
 
     def _lose_session(self, group: Group) -> None:
-        """End the lock of a session; each message that was locked with it has had an attempt that failed."""
+        """Expire the lock of a session; each message that was locked with it had a failed attempt."""
         holder = group.holder
         assert holder is not None
         self._receivers.pop(holder, None)
@@ -812,10 +812,10 @@ class Entity(AzureNode):
         attempt(f"a receiver of {self.name!r}", holder.lock_lost, Error(Symbol(SESSION_LOCK_LOST), reason))
 
     def _held_session(self, session_id: str | None) -> Group:
-        """Return a session that is locked.
+        """Return a locked session.
 
         Raises:
-            Refused: it is not.
+            Refused: it is not locked.
         """
         self._pass_time()
         group = self._groups.get(session_id) if session_id is not None else None
@@ -824,10 +824,10 @@ class Entity(AzureNode):
         return group
 
     def renew_session(self, session_id: str) -> float:
-        """Let the lock of a session last as long again; return when it ends.
+        """Renew the lock of a session; return when it ends.
 
         Raises:
-            Refused: it is lost.
+            Refused: the lock is lost.
         """
         group = self._held_session(session_id)
         group.until = self._clock() + self.terms.lock_duration
@@ -835,18 +835,18 @@ class Entity(AzureNode):
         return group.until
 
     def session_state(self, session_id: str) -> bytes | None:
-        """Return what is kept with a session.
+        """Return the state of a session, or None.
 
         Raises:
-            Refused: nobody has it locked.
+            Refused: nobody has the session locked.
         """
         return self._held_session(session_id).state
 
     def set_session_state(self, session_id: str, state: bytes | None) -> None:
-        """Keep something with a session; None ends it.
+        """Set the state of a session; None removes it.
 
         Raises:
-            Refused: nobody has it locked, or there is no room.
+            Refused: nobody has the session locked, or there is no room.
         """
         group = self._held_session(session_id)
         before, most = len(group.state or b""), self.limits.bytes
@@ -857,7 +857,7 @@ class Entity(AzureNode):
         self.bytes += len(state or b"") - before
 
     def sessions(self, updated_after: float | None = None) -> list[str]:
-        """Return the ids of sessions with messages or a state, in order; or those whose state was set after a time."""
+        """Return the sorted ids of sessions with messages or a state, or of those whose state was set after a time."""
         self._pass_time()
         if updated_after is not None:
             found = {
@@ -868,10 +868,10 @@ class Entity(AzureNode):
             found |= {each.id for each in self._groups.values() if each.state is not None}
         return sorted(each for each in found if each is not None)
 
-    # What becomes of messages
+    # The fate of messages
 
     def _attempt_failed(self, message: EntityMessage) -> None:
-        """Let a message come back, or be a dead letter after the last attempt."""
+        """Return a message to receivers, or make it a dead letter after the last attempt."""
         message.attempts += 1
         most = self.terms.max_delivery_count
         if most is not None and message.attempts >= most:
@@ -897,7 +897,7 @@ class Entity(AzureNode):
             self._remove(message)
 
     def _bury(self, message: EntityMessage, reason: str | None, description: str | None) -> None:
-        """Move a message to the dead letters; one that is there already stays."""
+        """Move a message to the dead letters; a dead letter itself comes back."""
         if self.dead_letters is None:
             self._come_back(message)
             return
@@ -906,13 +906,13 @@ class Entity(AzureNode):
         self._keep_dead(self.dead_letters, dead, reason)
 
     def undeliverable(self, message: EntityMessage, reason: str, description: str) -> None:
-        """Keep a message that could not be passed on, among those or the dead letters."""
+        """Keep a message that could not be passed on among the undelivered messages or the dead letters."""
         entity = self.undelivered or self.dead_letters
         if entity is not None:
             self._keep_dead(entity, message.dead(reason, description), reason)
 
     def not_taken(self, message: EntityMessage, reason: str, description: str) -> None:
-        """Keep a message that is not let in among the dead letters; it was in another entity before."""
+        """Keep a message from another entity that is not accepted here among the dead letters."""
         assert self.dead_letters is not None
         self._keep_dead(self.dead_letters, message.dead(reason, description), reason)
 
@@ -925,7 +925,7 @@ class Entity(AzureNode):
             attempt("a span of a dead letter", observe, "servicebus", self.name, dead.outgoing(), reason)
 
     def pass_to(self, targets: Iterable[Entity], pass_on: PassOn) -> None:
-        """Keep no messages from now on: `pass_on` puts them into some of these; senders wait for room in all."""
+        """Pass on all messages from now on: `pass_on` puts them into `targets`, and senders wait for room in all."""
         self.keep_messages()
         self.pass_on = pass_on
         self._targets = list(targets)
@@ -939,7 +939,7 @@ class Entity(AzureNode):
                 self._begin(message, self._clock())
 
     def keep_messages(self) -> None:
-        """Pass no messages on from now on."""
+        """Keep messages from now on, instead of passing them on."""
         self.pass_on = None
         for target in self._targets:
             target._sources.remove(self)
@@ -963,7 +963,7 @@ class Entity(AzureNode):
     # Time
 
     def _at(self, moment: float, kind: TimerKind, what: int | str) -> None:
-        """Set a timer, and the router's alarm for this entity to it: that calls `expire`, which does what is due."""
+        """Set a timer, and the router's alarm, which calls `expire`."""
         if len(self._timers) > 4 * len(self._messages) + 256:
             self._timers = list({timer for timer in self._timers if self._counts(*timer)})
             heapify(self._timers)
@@ -971,12 +971,12 @@ class Entity(AzureNode):
         self._expire_after(moment - self._clock())
 
     def expire(self, now: float) -> float | None:
-        """Do what is due; return when the next is, on the broker's clock, where it is `now`."""
+        """Do what is due; return when the next thing is due on the broker's clock, which is at `now`."""
         self._pass_time()
         return now + max(0.0, self._timers[0][0] - self._clock()) if self._timers else None
 
     def _counts(self, moment: float, kind: TimerKind, what: Any) -> bool:
-        """Return whether a timer still means something."""
+        """Return whether a timer still has a meaning."""
         if kind == "lock":
             lock = self._locks.of_message(what)
             return lock is not None and lock.own_until == moment
@@ -988,7 +988,7 @@ class Entity(AzureNode):
         return what in self._messages
 
     def _pass_time(self) -> None:
-        """Do what is due by now: end locks, let scheduled messages in, let others die."""
+        """Do what is due: expire locks and messages, and make scheduled messages available."""
         now = self._clock()
         while self._timers and self._timers[0][0] <= now:
             moment, kind, what = heappop(self._timers)
@@ -997,21 +997,21 @@ class Entity(AzureNode):
             self.touch()
             if kind == "lock":
                 lock = self._locks.of_message(what)
-                assert lock is not None  # else the timer would mean nothing
+                assert lock is not None  # otherwise `_counts` would be False
                 self._attempt_failed(self._unlock(lock))
             elif kind == "session":
                 self._lose_session(self._groups[what])
             elif kind == "patience":
-                self._give_sessions()  # one may have come free just now
+                self._give_sessions()  # a session may have become free just now
                 if (asker := self._askers.pop(what, None)) is not None:
                     reason = f"no session of {self.name!r} with messages came free in time"
                     attempt(f"a receiver of {self.name!r}", asker.refused, Error(Symbol(TIMEOUT), reason))
             elif kind == "death":
-                # One that is locked dies when it comes back, and a deferred one when somebody asks for it.
+                # A locked message expires when it comes back, a deferred one when somebody asks for it.
                 if self._messages[what].state == "active" and not self._locks.is_locked(what):
                     self._expire(self._messages[what])
             else:
-                # It is there from now on, with the number of one that has just come.
+                # It becomes available with the number of a new message.
                 message = self._messages[what]
                 self._remove(message)
                 message.state, message.scheduled_for = "active", None

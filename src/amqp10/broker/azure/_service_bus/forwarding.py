@@ -1,4 +1,4 @@
-"""Entities that pass all their messages on to another one."""
+"""Entities that forward all their messages to another one."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from .entity import Entity
 
 _MOST_HOPS: Final = 4
-"""Forwardings of one message by themselves."""
+"""The most forwardings of a message by itself."""
 
 
 def forward(entity: Entity, target: Entity) -> None:
-    """Let an entity pass each message on to another one from now on."""
+    """Let an entity forward each message to another one from now on."""
 
     def pass_on(source: Entity, message: EntityMessage) -> None:
         if message.hops >= _MOST_HOPS:

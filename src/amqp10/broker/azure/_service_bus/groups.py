@@ -1,4 +1,4 @@
-"""Messages that belong together, and the links that take them: sessions, or all that an entity has."""
+"""Groups of messages that are received together, and their receivers: sessions, or all messages of an entity."""
 
 from __future__ import annotations
 
@@ -16,50 +16,50 @@ if TYPE_CHECKING:
 
 
 class Receiver(Taker):
-    """Something that takes messages of an entity.
+    """A receiver of an entity.
 
     Attributes:
-        locks: what it is given stays, locked; else it is gone from the entity with that.
+        locks: whether messages stay in the entity, locked for it; otherwise they are removed when it gets them.
     """
 
     locks: bool
 
     @abstractmethod
     def deliver(self, token: UUID | None, payload: bytes) -> bool:
-        """Take a message, locked by that token; called only when `ready()`.
+        """Take a message, locked by a token or for good; called only when `ready()`.
 
-        False: it is too large for it, and it has ended with that.
+        Return False if the message is too large for the receiver, which then has ended.
         """
 
 
 class SessionReceiver(Receiver):
-    """Something that takes the messages of one session, as long as it has that locked."""
+    """A receiver of one session, as long as it has the session locked."""
 
     @abstractmethod
     def accepted(self, session_id: str, until: float) -> None:
-        """Begin: it has this session locked, until then."""
+        """Begin, because the session is locked for it until `until`."""
 
     @abstractmethod
     def refused(self, error: Error) -> None:
-        """End: there was no session for it in time."""
+        """End, because there was no session for it in time."""
 
     @abstractmethod
     def lock_lost(self, error: Error) -> None:
-        """End: the session is not its own any more."""
+        """End, because the lock of the session is lost."""
 
 
 @dataclass(eq=False, slots=True)
 class Group:
-    """The messages of a session; or, without an id, all those of an entity that has no sessions.
+    """The messages of a session, or, without an id, of an entity without sessions.
 
     Attributes:
-        ready: a heap of sequence numbers; those that are not there any more among them.
-        line: receivers that are ready for more, in order of their turns.
+        ready: a heap of sequence numbers, including some of messages that are gone.
+        line: ready receivers in the order of their turns.
         count: messages in any state.
-        holder: has the session locked.
-        until: when that lock ends, seconds since 1970.
-        state: what its receivers keep with it; None for nothing.
-        updated: when the state was set last; None: never.
+        holder: the receiver that has the session locked, or None.
+        until: when that lock ends, in seconds since 1970.
+        state: the state that receivers keep with it, or None.
+        updated: when the state was last set; None: never.
     """
 
     id: str | None = None
@@ -73,5 +73,5 @@ class Group:
 
     @property
     def blank(self) -> bool:
-        """Whether nothing would be lost with it."""
+        """Whether dropping it would lose nothing."""
         return not self.count and self.holder is None and self.state is None

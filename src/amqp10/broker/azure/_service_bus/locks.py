@@ -1,4 +1,4 @@
-"""Locks: which messages of an entity a receiver has, by the token that it settles or renews them with."""
+"""Locks: which messages receivers have, by the tokens to settle or renew them with."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, slots=True)
 class Lock:
-    """A message that one receiver has.
+    """The lock of a message that a receiver has.
 
     Attributes:
-        group: what the message belongs to.
+        group: the group of the message.
         own_until: when the lock ends if the entity has no sessions; `until` says when it ends in any case.
-        transaction: what the message has an outcome in; None: no transaction.
+        transaction: the transaction in which the message has an outcome, or None.
     """
 
     token: UUID
@@ -30,12 +30,12 @@ class Lock:
 
     @property
     def until(self) -> float:
-        """When it ends, seconds since 1970: a message of a session is locked as long as the session."""
+        """When the lock ends, in seconds since 1970; that of a message in a session ends with the session's."""
         return self.own_until if self.group.id is None else self.group.until
 
 
 class Locks:
-    """The locks of an entity. It does not know the time: the entity ends those whose time is over."""
+    """The locks of an entity. It knows no time: the entity ends expired locks."""
 
     def __init__(self) -> None:
         self._by_token: dict[UUID, Lock] = {}
@@ -43,7 +43,7 @@ class Locks:
         self._by_session: dict[Group, dict[Lock, None]] = {}
 
     def add(self, lock: Lock) -> None:
-        """Add a lock of a message that has none."""
+        """Add a lock for a message that has none."""
         self._by_token[lock.token] = self._by_sequence[lock.message.sequence] = lock
         if lock.group.id is not None:
             self._by_session.setdefault(lock.group, {})[lock] = None
@@ -65,11 +65,11 @@ class Locks:
         self._by_session.clear()
 
     def by_token(self, token: UUID) -> Lock | None:
-        """Return the lock with a token; None: it ended."""
+        """Return the lock with a token, or None."""
         return self._by_token.get(token)
 
     def of_message(self, sequence: int) -> Lock | None:
-        """Return the lock of the message with a sequence number; None: that is not locked."""
+        """Return the lock of the message with a sequence number; None: it is not locked."""
         return self._by_sequence.get(sequence)
 
     def of_session(self, session: Group) -> list[Lock]:
@@ -77,7 +77,7 @@ class Locks:
         return list(self._by_session.get(session, ()))
 
     def without_session(self) -> list[Lock]:
-        """Return the locks of messages that belong to no session, in the order in which they were taken."""
+        """Return the locks of messages outside sessions, in the order in which they were taken."""
         return [lock for lock in self._by_token.values() if lock.group.id is None]
 
     def is_locked(self, sequence: int) -> bool:

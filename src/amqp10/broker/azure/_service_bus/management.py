@@ -1,4 +1,4 @@
-"""What the management node of an entity does: locks, peeked, scheduled and deferred messages, by requests."""
+"""The management node of an entity: requests for locks, and for peeked, scheduled and deferred messages."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _STATUS: Final = {
     "amqp:not-implemented": 501,
     UNKNOWN_ID: 400,
     "amqp:resource-limit-exceeded": 403,
-    # Only a test asks for these.
+    # Only tests cause these.
     "com.microsoft:auth-failed": 401,
     "com.microsoft:session-not-found": 404,
     "com.microsoft:timeout": 408,
@@ -60,30 +60,30 @@ _STATUS: Final = {
     "com.microsoft:container-close": 503,
 }
 MOST_AT_ONCE: Final = 1000
-"""Messages that one request peeks, schedules, receives or settles."""
+"""The most messages that one request peeks, schedules, receives or settles."""
 MOST_REMOVED: Final = 4000
-"""Messages that one request removes, as in the premium tier."""
+"""The most messages that one request removes, as in the premium tier."""
 MOST_OCTETS: Final = 1_048_576
-"""Octets of the messages that one answer brings, or of one message, if that is larger."""
+"""The most octets of the messages in one answer, unless a single message is larger."""
 MOST_STATE: Final = 262_144
-"""Octets that are kept with a session."""
+"""The most octets of a session's state."""
 _NO_TIME: Final = 253_402_300_799.0
-"""A time as good as this, the last second of the year 9999, means any time."""
+"""The last second of the year 9999, which means any time."""
 
 Answer = Mapping[str, Any] | None
 """The map of an answer; None: there is nothing (204)."""
 
 
 class Management:
-    """The node of one entity, for one peer.
+    """The management node of one entity, for one peer.
 
     Args:
-        used: told the name of a link that a request counts as a use of.
-        fits: asked whether a store has room for that number of octets more.
+        used: called with the name of the link that a request uses.
+        fits: returns whether the store has room for a number of octets.
 
     Attributes:
-        entity: what it is of.
-        subscription: what has its messages there; None: nothing has.
+        entity: the entity.
+        subscription: the subscription whose messages are in the entity, or None.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Management:
         self._fits = fits
 
     def carry_out(self, request: Message, txn_id: bytes | None) -> Message:
-        """Do what a request says, in the transaction that has this id or in none, and return the answer."""
+        """Carry out a request, in the transaction with this id or in none, and return the answer."""
         condition: Symbol | None = None
         body: Answer = None
         try:
@@ -137,7 +137,7 @@ class Management:
         return act(self, asked) if txn_id is None else self._do_in(txn_id, name, asked)
 
     def _do_in(self, txn_id: bytes, name: str, asked: dict[Any, Any]) -> Answer:
-        """Do what can be part of a transaction."""
+        """Carry out a request in a transaction, if it is allowed there."""
         act = _IN_TRANSACTIONS.get(name)
         if act is None:
             allowed = " and ".join(_IN_TRANSACTIONS)
@@ -145,10 +145,10 @@ class Management:
         return act(self, asked, EntityWork(self._peer, txn_id, self.entity))
 
     def admit(self, payloads: list[bytes]) -> list[EntityMessage]:
-        """Return messages that come by a request, as if they came on a link.
+        """Return the messages in a request, after the same checks as on a link.
 
         Raises:
-            Refused: one of them is no message, or is somebody else's, or there is no room for them.
+            Refused: one of them is malformed, or has another user's user-id, or there is no room for them.
         """
         peer, entity = self._peer, self.entity
         if peer.blocked is not None:
@@ -188,7 +188,7 @@ def _peek(node: Management, asked: dict[Any, Any]) -> Answer:
         payload = message.outgoing()
         octets += len(payload)
         if found and octets > MOST_OCTETS:
-            break  # who wants more asks again, from behind the last one
+            break  # a client that wants more asks again, from behind the last one
         found.append({"message": payload})
     return {"messages": found} if found else None
 
@@ -202,7 +202,7 @@ def _schedule_in(node: Management, asked: dict[Any, Any], work: EntityWork) -> A
 
 
 def _to_schedule(node: Management, asked: dict[Any, Any]) -> list[EntityMessage]:
-    """Return the messages that a request is to schedule."""
+    """Return the messages that a request schedules."""
     payloads: list[Any]
     payloads = [each.get("message") if isinstance(each, dict) else None for each in _list(asked, "messages")]
     if not all(isinstance(payload, bytes) for payload in payloads):
@@ -251,7 +251,7 @@ def _settle_in(_node: Management, asked: dict[Any, Any], work: EntityWork) -> An
 
 
 def _outcome(asked: dict[Any, Any]) -> Outcome:
-    """Return the outcome that a request names in words of its own."""
+    """Return the outcome that a request names in its own words."""
     status, changes = asked.get("disposition-status"), asked.get("properties-to-modify")
     properties = dict(changes) if isinstance(changes, dict) else {}
     said = {REASON: asked.get("deadletter-reason"), DESCRIPTION: asked.get("deadletter-description")}

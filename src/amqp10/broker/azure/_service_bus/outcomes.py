@@ -1,4 +1,4 @@
-"""Outcomes of locked messages, whether they come on links or by the management node."""
+"""Outcomes of locked messages, from links or through the management node."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ if TYPE_CHECKING:
     from .entity import Entity
 
 DEAD_LETTER: Final = "com.microsoft:dead-letter"
-"""The condition that says no more than that a message is to be a dead letter."""
+"""The condition of a dead letter that gives no other reason."""
 REASON, DESCRIPTION = "DeadLetterReason", "DeadLetterErrorDescription"
 MOST_CHANGES: Final = 100
-"""Properties that are changed with one outcome: it may be one of many messages."""
+"""The most properties that one outcome changes, because it may be the outcome of many messages."""
 
 
 def check_reason(name: str, value: object) -> None:
-    """Check a dead letter's reason, or its description.
+    """Check the reason or the description of a dead letter.
 
     Raises:
-        Refused: it is no string.
+        Refused: it is not a string.
     """
     if not isinstance(value, str | None):
         raise Refused(ARGUMENT_ERROR, f"{name} of a dead letter is a string, not {value!r:.60}")
 
 
 def checked_outcome(state: object) -> Outcome:
-    """Return an outcome that a message can have.
+    """Return a delivery-state that is a possible outcome of a message.
 
     Raises:
-        Refused: it is another state, or says what cannot be done.
+        Refused: it is another state, or has invalid details.
     """
     if not isinstance(state, OUTCOMES):
         raise Refused("amqp:not-implemented", f"the outcome {type(state).__name__} is not supported")
@@ -48,7 +48,7 @@ def checked_outcome(state: object) -> Outcome:
 
 
 def settle(entity: Entity, token: UUID, outcome: Outcome) -> None:
-    """Let a locked message have its outcome.
+    """Settle a locked message.
 
     Raises:
         Refused: the lock is lost, or a transaction has the message.
@@ -72,7 +72,7 @@ def settle(entity: Entity, token: UUID, outcome: Outcome) -> None:
 
 
 def _changes(outcome: Outcome) -> dict[Any, Any]:
-    """Return the properties that an outcome changes, a dead letter's reason and description among them."""
+    """Return the properties that an outcome changes, including a dead letter's reason and description."""
     if isinstance(outcome, Modified):
         return dict(outcome.message_annotations or {})
     error = outcome.error if isinstance(outcome, Rejected) else None

@@ -1,4 +1,4 @@
-"""Links on which an entity sends: messages locked for who receives them, or gone with that (peek-lock)."""
+"""Links on which an entity sends messages: locked for the receiver (peek-lock), or removed at once."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ SESSION_FILTER: Final = Symbol("com.microsoft:session-filter")
 _LOCKED_UNTIL: Final = Symbol("com.microsoft:locked-until-utc")
 _TICKS_AT_1970: Final = 621_355_968_000_000_000
 _TICKS: Final = 10_000_000
-"""Of .NET's clock, in a second."""
+"""The units of .NET's clock in a second."""
 
 
 class EntityReceiver(LinkTaker, Receiver):
     """A link that receives from an entity.
 
-    A delivery-tag is the lock token of its message, as .NET lays a GUID out. The link can end, and what it was given
-    stays locked: it can be settled through the management node until the lock ends.
+    The delivery-tag is the lock token of the message, in .NET's layout of a GUID. Messages stay locked when the link
+    ends: they can be settled through the management node until their locks expire.
 
     Attributes:
-        used: when something was last done with it, seconds since 1970.
+        used: when the link was last used, in seconds since 1970.
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class EntityReceiver(LinkTaker, Receiver):
         self.used = self.entity.accessed = self.entity.now
 
     def begin(self) -> None:
-        """Attach the link, and stand in line.
+        """Attach the link, and enter the line.
 
         Raises:
-            Refused: the entity is not received from like this.
+            Refused: the entity cannot be received from like this.
         """
         self.entity.add_receiver(self)
         self._attach(None, {})
@@ -74,19 +74,19 @@ class EntityReceiver(LinkTaker, Receiver):
                 properties=properties,
             )
         )
-        link.auto_settle = False  # an outcome is told when it is known whether the lock held
+        link.auto_settle = False  # an outcome is sent when it is known whether the lock held
         self.credit_changed()
 
     def credit_changed(self) -> None:
-        """Credit came, or the window or the output has room again."""
+        """Continue, because credit came, or the window or the output has room again."""
         if self._link.credit > 0 or self._link.drain:
             self.entity.in_line(self, drain=self._link.drain)
 
-    # What the entity asks for
+    # For the entity
 
     def deliver(self, token: UUID | None, payload: bytes) -> bool:
         if self._largest is not None and len(payload) > self._largest:
-            # To look for smaller ones behind it would take time for all that are there, again and again.
+            # Searching for smaller messages behind it would visit all of them, again and again.
             reason = f"the next message has {len(payload)} octets, and the link takes {self._largest} at most"
             self._detach(Error(MESSAGE_TOO_LARGE, reason))
             return False
@@ -94,14 +94,14 @@ class EntityReceiver(LinkTaker, Receiver):
         self._link.send(payload, settled=token is None, tag=token.bytes_le if token is not None else None)
         return True
 
-    # What the peer says
+    # From the peer
 
     def on_credit(self) -> None:
         self._use()
         self.credit_changed()
 
     def on_outcomes(self, deliveries: Sequence[Any]) -> None:
-        """Settle what the receiver named, and answer: with the same outcome, or with why it was refused."""
+        """Settle messages with the receiver's outcomes, and answer with the same outcome, or with the refusal."""
         self._use()
         for delivery in deliveries:
             state: Any = delivery.remote_state
@@ -112,46 +112,46 @@ class EntityReceiver(LinkTaker, Receiver):
             except Refused as refusal:
                 state = Rejected(refusal.error)
             else:
-                # An error beside it would say that it could not be done.
+                # An error in it would mean that the settlement failed.
                 state = Rejected() if isinstance(state, Rejected) else state
             if not delivery.local_settled and self._link.attached:
                 self._link.settle(delivery, state)
         self._peer.wake()
 
     def _settle(self, token: UUID, state: Any) -> None:
-        """Let a message have its outcome, at once or when the transaction is committed that it names."""
+        """Settle a message, at once or when the transaction that the state names is committed."""
         if isinstance(state, TransactionalState):
             work = EntityWork(self._peer, state.txn_id, self.entity)
             try:
                 work.settle([token], checked_outcome(state.outcome))
             except Refused as refusal:
-                work.fail(refusal.error)  # its receiver may ask for the commit without waiting for this
+                work.fail(refusal.error)  # the receiver may ask for the commit without waiting for this
                 raise
         else:
             settle(self.entity, token, RELEASED if state is None else checked_outcome(state))
 
     def end(self) -> None:
-        """End the link; what never left is there for others again."""
+        """End the link; messages that were never sent become available to others."""
         self.entity.remove_receiver(self)
         for delivery in self._link.unsettled.values():
             if not delivery.begun and not delivery.local_settled:
                 try:
                     self.entity.release(UUID(bytes_le=delivery.tag))
                 except Refused:
-                    pass  # the lock has ended by itself
+                    pass  # the lock has expired already
 
 
 class SessionLink(EntityReceiver, SessionReceiver):
-    """A link that receives the messages of one session, as long as it lasts and the session's lock holds.
+    """A link that receives the messages of one session, while the link lasts and the session's lock holds.
 
     Attributes:
-        session_id: of the session; None: not known yet.
+        session_id: the id of the session; None: not known yet.
     """
 
     session_id: str | None = None
 
     def ask(self, session_id: str | None, patience: float) -> None:
-        """Ask for a session; the link is attached as soon as it has that. Else as for `Entity.accept`."""
+        """Ask for a session, which attaches the link; see `Entity.accept`."""
         self.entity.accept(self, session_id, patience)
 
     def accepted(self, session_id: str, until: float) -> None:
@@ -161,7 +161,7 @@ class SessionLink(EntityReceiver, SessionReceiver):
         assert remote is not None
         assert isinstance(remote.source, Source)
         asked = (remote.source.filter or {}).get(SESSION_FILTER)
-        # SDKs read the kind that they wrote, and no other.
+        # SDKs expect the type that they wrote.
         said = Described(asked.descriptor, session_id) if isinstance(asked, Described) else session_id
         self._attach({SESSION_FILTER: said}, {_LOCKED_UNTIL: ticks})
         self._peer.wake()

@@ -1,4 +1,4 @@
-"""The rules of a subscription at work: which messages of its topic it gets, and what is changed of them."""
+"""The rules of a subscription: which messages of its topic it gets, and how they are changed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .._messages import EntityMessage
 
 _LONGEST_NAME: Final = 50
-# Descriptors on the wire; filters and the other two differ in a digit.
+# Descriptors on the wire: those of rules and actions, and those of filters, have consecutive numbers.
 _RULE, _NO_ACTION, _ACTION = (ULong(0x0000_0137_0000_0004 + number) for number in range(3))
 _SQL, _TRUE, _FALSE, _CORRELATION = (ULong(0x13_7000_0006 + number) for number in range(4))
 _COMPATIBILITY: Final = Int(20)
@@ -24,16 +24,16 @@ _FIELDS: Final = {"label": "subject", "session_id": "group_id", "reply_to_sessio
 
 
 class ActiveRule:
-    """A rule that messages are compared with; its SQL is parsed once, here.
+    """A rule to compare messages with; its SQL is parsed once.
 
     Attributes:
-        rule: what was configured, or added.
-        created: when it was added, seconds since 1970.
-        matches: returns whether a message passes; raises Incomparable where it compares values of the wrong kinds.
+        rule: the rule as it was configured or added.
+        created: when it was added, in seconds since 1970.
+        matches: returns whether a message passes; raises Incomparable if it compares values of the wrong kinds.
 
     Raises:
-        ValueError: its name is empty or too long, its filter says nothing, or its SQL is not valid; the place in it
-            is said.
+        ValueError: the name is empty or too long, the filter compares nothing, or SQL is invalid, with the place of the
+            error.
     """
 
     __slots__ = ("_changes", "created", "matches", "rule")
@@ -50,7 +50,7 @@ class ActiveRule:
         """Return a copy of a message with the changes of the action.
 
         Raises:
-            Incomparable: it computes with values of the wrong kinds.
+            Incomparable: the action computes with values of the wrong kinds.
         """
         twin = message.twin()
         for change in self._changes:
@@ -58,7 +58,7 @@ class ActiveRule:
         return twin
 
     def described(self) -> Described:
-        """Return it as it is told to clients."""
+        """Return the rule in its form for clients."""
         text = self.rule.action
         action = Described(_ACTION, [text, _COMPATIBILITY]) if text else Described(_NO_ACTION, [])
         return Described(_RULE, [_described(self.rule.filter), action, self.rule.name, timestamp(self.created)])
@@ -103,8 +103,8 @@ def _described(rule_filter: RuleFilter) -> Described:
 
 
 def copies(message: EntityMessage, rules: Iterable[ActiveRule]) -> list[EntityMessage]:
-    """Return what a subscription with these rules gets of a message: one for all rules without actions, one for each
-    with one.
+    """Return the copies of a message for a subscription with these rules: one for all rules without an action, and one
+    for each rule with an action.
 
     Raises:
         Incomparable: a rule compares, or computes with, values of the wrong kinds.
@@ -121,10 +121,10 @@ def copies(message: EntityMessage, rules: Iterable[ActiveRule]) -> list[EntityMe
 
 
 def read_rule(name: str, said: Mapping[Any, Any]) -> Rule:
-    """Read the rule that a client adds.
+    """Return the rule that a client adds.
 
     Raises:
-        ValueError: it makes no sense.
+        ValueError: the rule is invalid.
     """
     action = said.get("sql-rule-action")
     text = action.get("expression") if isinstance(action, dict) else None

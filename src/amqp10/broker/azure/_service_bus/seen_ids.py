@@ -1,4 +1,4 @@
-"""Ids of messages that came a short while ago, by which an entity drops what is sent twice."""
+"""Ids of recent messages, by which an entity drops duplicates."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ if TYPE_CHECKING:
     from ..._queues.journal import Records
 
 SEEN: Final = "i"
-"""What the key of a record of an id begins with."""
+"""The first letter of the key of an id's record."""
 MOST_IDS: Final = 100_000
-"""Ids that an entity remembers, of however short a while."""
+"""The most ids that an entity remembers, however long its window is."""
 
 
 class SeenIds:
-    """The ids that are remembered, each until its own time; in a store they are a record each."""
+    """The remembered ids, each until its own time; in a store each is a record."""
 
     def __init__(self) -> None:
-        self._until: dict[object, float] = {}  # when each is forgotten, in the order of that
+        self._until: dict[object, float] = {}  # when each is forgotten, in ascending order
         self._records: Records | None = None
 
     def restore(self, content: bytes) -> None:
-        """Take back a record, before `keep`.
+        """Restore a record, before `keep`.
 
         Raises:
-            Exception: it makes no sense.
+            Exception: the record is invalid.
         """
         said, until = decode(content)
         self._until[_id_in(said)] = float(until)
 
     def keep(self, records: Records) -> None:
-        """Keep in a store what is remembered and forgotten from now on."""
+        """Record from now on which ids are remembered and forgotten."""
         self._until = dict(sorted(self._until.items(), key=lambda item: item[1]))
         self._records = records
 
@@ -65,7 +65,7 @@ class SeenIds:
 
 
 def _said(identity: object) -> list[Any]:
-    """Return an id as its record has it: of a long one the kind and the hash."""
+    """Return an id as its record has it; of a long one the type and the hash."""
     return [identity[0].__name__, identity[1]] if isinstance(identity, tuple) else ["", identity]
 
 

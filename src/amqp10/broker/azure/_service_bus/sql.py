@@ -1,7 +1,7 @@
 """The SQL of Service Bus: conditions that filter messages, and actions that change them.
 
 Documented at https://learn.microsoft.com/azure/service-bus-messaging/service-bus-messaging-sql-filter and
-.../service-bus-messaging-sql-rule-action. The words, precedences and limits are those of the broker's other selectors.
+.../service-bus-messaging-sql-rule-action. Precedences and limits are those of the broker's other selectors.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from .._messages import EntityMessage
 
 _LONGEST: Final = 1024
-"""Characters of a condition, or of an action."""
+"""The most characters of a condition, or of an action."""
 _MOST_STATEMENTS: Final = 32
 Change = Callable[[Candidate], Callable[["Message"], None]]
-"""Computes from a message, as it came, what to change of it."""
+"""Computes, from a message as it came, the change to make."""
 
 _PROPERTIES: Final = {
     "contenttype": "content_type",
@@ -39,7 +39,7 @@ _PROPERTIES: Final = {
     "subject": "subject",
     "to": "to",
 }
-"""Fields of messages, by their names in small letters."""
+"""Fields of messages, by names in lowercase."""
 _OTHERS: Final[dict[str, Value]] = {
     "timetolive": section_field("header.ttl"),
     "deliverycount": section_field("header.delivery_count"),
@@ -52,7 +52,7 @@ _SCOPE: Final = re.compile(r"(sys|user)\.", re.IGNORECASE)
 
 
 def _split(word: str) -> tuple[bool, str]:
-    """Return whether a word names a field of Service Bus' own, and its name without quotes."""
+    """Return whether a word names a field of Service Bus, and its name without quotes."""
     scope = _SCOPE.match(word)
     name = word if scope is None else word[scope.end() :]
     if name[0] == '"':
@@ -63,7 +63,7 @@ def _split(word: str) -> tuple[bool, str]:
 
 
 def _property(name: Value) -> Value:
-    """Make the function that gives the property of a computed name; unknown where that is no name."""
+    """Return a function that gives the property with a computed name; unknown if the name is invalid."""
 
     def evaluate(candidate: Candidate) -> Any:
         said = name(candidate)
@@ -125,10 +125,10 @@ def candidate_of(message: EntityMessage) -> Candidate:
 
 
 def condition_of(text: str, parameters: Mapping[str, Any]) -> Value:
-    """Parse a condition; computing it raises Incomparable where values are of the wrong kinds.
+    """Return the closure of a condition, which raises Incomparable for values of the wrong kinds.
 
     Args:
-        parameters: what names with "@" before them stand for.
+        parameters: the values of names with "@" before them.
 
     Raises:
         SelectorError: it is not a valid condition, or is too long.
@@ -138,7 +138,7 @@ def condition_of(text: str, parameters: Mapping[str, Any]) -> Value:
 
 
 def changes_of(text: str, parameters: Mapping[str, Any]) -> list[Change]:
-    """Parse an action: SET name = value and REMOVE name, with semicolons between them.
+    """Return the changes of an action: SET name = value and REMOVE name, separated by semicolons.
 
     Args:
         parameters: as for a condition.

@@ -1,4 +1,4 @@
-"""How an entity treats its messages, and the conditions that it refuses by."""
+"""How an entity treats its messages, and the conditions of its refusals."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ NO_MATCHING_SUBSCRIPTION: Final = "com.microsoft:no-matching-subscription"
 NOT_ALLOWED: Final = "amqp:not-allowed"
 
 LONGEST_ID: Final = 128
-"""Characters of the id of a message, and of that of a session."""
+"""The most characters of a message-id, and of a session's id."""
 
 Status = Literal["Active", "Disabled", "SendDisabled", "ReceiveDisabled"]
 
 
 @dataclass(frozen=True, slots=True)
 class EntityTerms:
-    """How an entity treats its messages; times in seconds, None for no limit.
+    """How an entity treats its messages; times are in seconds, None: no limit.
 
     Attributes:
         duplicate_window: how long the id of a message is remembered; None: not at all.
-        requires_session: each message belongs to a session, and is received with the others of that.
-        most_octets: of all messages; what a sender sends beyond that is refused.
-        sendable: senders may send to it.
+        requires_session: whether each message belongs to a session, and is received with it.
+        most_octets: octets of all messages, beyond which messages are refused.
+        sendable: whether senders may send to it.
     """
 
     lock_duration: float = 60.0

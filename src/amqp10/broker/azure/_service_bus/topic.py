@@ -24,10 +24,10 @@ _MOST_RULES: Final = 2000
 
 
 class Subscription:
-    """A subscription of a topic: what it gets is in an entity, from which it is received like from a queue.
+    """A subscription of a topic: its messages are in an entity, from which they are received as from a queue.
 
     Attributes:
-        dead_letters_faults: a message that a rule cannot be computed for becomes a dead letter of the subscription.
+        dead_letters_faults: whether a message becomes a dead letter if a rule cannot be evaluated for it.
         changed: called when its rules have changed.
     """
 
@@ -41,18 +41,18 @@ class Subscription:
         self._rules = {rule.name.casefold(): ActiveRule(rule, clock()) for rule in rules}
 
     def wants(self, message: EntityMessage) -> bool:
-        """Return whether a message would be here if it came to the topic, as a dead letter or otherwise."""
+        """Return whether a message to the topic would come here, possibly as a dead letter."""
         try:
             return bool(copies(message, self._rules.values()))
-        except Exception:  # `take` tells of it
+        except Exception:  # `take` logs it
             return self.dead_letters_faults
 
     def take(self, message: EntityMessage) -> None:
-        """Take a message that came to the topic, if it passes."""
+        """Take a message to the topic, if a rule lets it pass."""
         entity = self.entity
         try:
             found = copies(message, self._rules.values())
-        except Exception as error:  # of this subscription: the sender and the others go on
+        except Exception as error:  # a fault of this subscription must not affect the sender and the others
             if not isinstance(error, Incomparable):
                 report(f"a rule of {entity.name!r} failed", error)
             if self.dead_letters_faults:
@@ -77,7 +77,7 @@ class Subscription:
         """Return a rule.
 
         Raises:
-            Refused: no rule has that name.
+            Refused: there is no rule of that name.
         """
         found = self._rules.get(name.casefold())
         if found is None:
@@ -85,10 +85,10 @@ class Subscription:
         return found
 
     def change(self, rule: Rule) -> None:
-        """Put a rule in the place of that of its name.
+        """Replace the rule of the same name.
 
         Raises:
-            Refused: no rule has that name.
+            Refused: there is no rule of that name.
             ValueError: see `ActiveRule`.
         """
         self._rules[rule.name.casefold()] = ActiveRule(rule, self.find(rule.name).created)
@@ -98,7 +98,7 @@ class Subscription:
         """Add a rule.
 
         Raises:
-            Refused: there is one of that name, or there are too many.
+            Refused: the name is taken, or there are too many rules.
             ValueError: see `ActiveRule`.
         """
         if rule.name.casefold() in self._rules:
@@ -109,7 +109,7 @@ class Subscription:
         self.changed()
 
     def restore(self, rules: Iterable[tuple[Rule, float]]) -> None:
-        """Replace all rules by these, each with when it was added.
+        """Replace all rules; each comes with the time when it was added.
 
         Raises:
             ValueError: see `ActiveRule`.
@@ -120,22 +120,22 @@ class Subscription:
         """Remove a rule.
 
         Raises:
-            Refused: no rule has that name.
+            Refused: there is no rule of that name.
         """
         self.find(name)
         del self._rules[name.casefold()]
         self.changed()
 
     def described(self, skip: int, top: int) -> list[Described]:
-        """Return rules as they are told to clients, `top` at most after the first `skip`."""
+        """Return rules in their form for clients, at most `top` after the first `skip`."""
         return [rule.described() for rule in list(self._rules.values())[skip : skip + top]]
 
 
 def spread(topic: Entity, subscriptions: list[Subscription], *, filters_first: bool) -> None:
-    """Let an entity be a topic with these subscriptions.
+    """Make an entity a topic with these subscriptions.
 
     Args:
-        filters_first: a message that no subscription wants is refused.
+        filters_first: whether to refuse a message that no subscription wants.
     """
 
     def pass_on(source: Entity, message: EntityMessage) -> None:

@@ -1,4 +1,4 @@
-"""What counts with a transaction: outcomes of locked messages, from links and by requests, and scheduled messages."""
+"""The work of transactions in an entity: outcomes of locked messages, and scheduled messages."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ UNKNOWN_ID: Final = "amqp:transaction:unknown-id"
 
 
 class EntityWork:
-    """What one transaction does in one entity.
+    """The work of one transaction in one entity.
 
     Raises:
-        Refused: no transaction of that id is open.
+        Refused: the transaction is not open.
     """
 
     def __init__(self, peer: Peer, txn_id: bytes, entity: Entity) -> None:
@@ -39,12 +39,12 @@ class EntityWork:
         self._entity = entity
 
     def settle(self, tokens: Iterable[UUID], outcome: Outcome) -> None:
-        """Note the outcome of locked messages, which counts when the transaction is committed (§4.4.2).
+        """Record the outcome of locked messages, which applies when the transaction is committed (§4.4.2).
 
-        Until then they stay locked, and nothing else settles them.
+        Until then they stay locked, and nothing else can settle them.
 
         Raises:
-            Refused: a lock is lost, or another transaction has the message; then none is noted.
+            Refused: a lock is lost, or another transaction has the message; then nothing is recorded.
         """
         tokens = list(tokens)
         self._entity.claim(tokens, self._transaction)
@@ -52,11 +52,11 @@ class EntityWork:
             self._transaction.include(token, _Retirement(self._transaction, self._entity, token, outcome))
 
     def fail(self, error: Error) -> None:
-        """Let the transaction be rolled back where it is to be committed: an outcome in it was refused (§4.4.2)."""
+        """Turn the commit of the transaction into a rollback, because an outcome in it was refused (§4.4.2)."""
         self._transaction.failed = error
 
     def schedule(self, messages: Iterable[EntityMessage]) -> list[int]:
-        """Keep numbers and room for messages, which come with the commit; return the numbers."""
+        """Reserve numbers and room for messages that are scheduled at the commit; return the numbers."""
         numbers = []
         for message in messages:
             numbers.append(self._entity.reserve_number(message))
@@ -86,7 +86,7 @@ class _Retirement(Part):
         settle(self.entity, self.token, self.outcome)
 
     def revert(self) -> None:
-        """Let the message be as it was: locked, until it is settled or its lock ends."""
+        """Leave the message locked as before, until it is settled or its lock expires."""
         self.entity.unclaim(self.token)
 
 
