@@ -115,11 +115,11 @@ def test_few_readers_are_written_for_a_flood() -> None:
 def test_a_value_that_comes_to_vary() -> None:
     """A number that grows, or is null at times, is read by the reader that is written next."""
     with quick_shapes():
-        for value in (1, 1, 300, None, "text", 300, b"b", 1, None):
+        for value in (1, 1, 300, None, "text", 300, b"b", [1, {"a": 2}], 1, None):
             for _ in range(2):
                 assert decode(encode({"id": 1, "value": value, "on": True})) == {"id": 1, "value": value, "on": True}
         with without_general_readers():
-            for changed in (5, 3_000, None, "other", b"c"):
+            for changed in (5, 3_000, None, "other", b"c", [{"b": 3}]):
                 assert decode(encode({"id": 2, "value": changed, "on": False}))["value"] == changed
 
 
@@ -148,9 +148,40 @@ def test_maps_within_maps_are_read_once(innermost: bytes) -> None:
     assert len(looks) == 1
 
 
+@pytest.mark.usefixtures("plain")
+@pytest.mark.parametrize("message", [{"in": {"x": Float(1)}}, {"in": {"x": [Float(1)]}}, {"in": [{"x": Float(1)}]}])
+def test_a_shape_with_maps_in_it(message: dict[str, Any]) -> None:
+    """What is in it is read once; if it is malformed, the message is refused in the words of the general reader."""
+    looks = []
+    read = READERS[0x72]
+
+    def noted(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
+        looks.append(at)
+        return read(data, at, room)
+
+    READERS[0x72] = noted  # until `plain` puts back what was there
+    good = encode(message | {"a": 1, "on": True})
+    with quick_shapes():
+        for _ in range(5):
+            decode(good)
+        with without_general_readers():
+            looks.clear()
+            assert decode(good) == message | {"a": 1, "on": True}
+            assert len(looks) == 1
+        for place in range(9, len(good)):
+            for octet in (0x00, 0x41, 0x70, 0xC1, 0xFF):
+                damaged = good[:place] + bytes((octet,)) + good[place + 1 :]
+                looks.clear()
+                expected = read_plainly(damaged)
+                once = len(looks)
+                looks.clear()
+                assert outcome(damaged) == expected
+                assert len(looks) == once
+
+
 @contextmanager
 def without_general_readers() -> Iterator[None]:
-    """Have no map read by the general reader."""
+    """Have no map with more than one entry read by the general reader."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_compounds, "map_shapes", None)  # the general reader notes what it read
         yield
@@ -172,6 +203,7 @@ ROW: dict[Any, Any] = {
     "weight": Int(-3),
     "part": ULong(4),
     "clicks": -5,
+    "nested": {"a": [1, "b"], "c": {"d": 1, "e": "f"}},
     "comment": "",
 }
 MAP = {"a": [1, "b"]}

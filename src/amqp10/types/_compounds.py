@@ -154,10 +154,9 @@ _SHAPE_ENTRIES: Final = 32
 
 
 def _entries_of(data: bytes, at: int, entries: dict[Any, Any]) -> list[Entry] | None:
-    """Return the entries of a map read at `at`; None if a key is not short text, or a value contains values.
+    """Return the entries of a map read at `at`; None if a key is not short text, or a value is described.
 
-    The general reader repeats what a shape's reader gave up on. Nested maps would be read twice at each level: at the
-    30th level, a billion times.
+    Nested maps are passed over: else they would be looked at again for each level above them.
     """
     room = [1 << 30, 1 << 30]  # the map was read within the limits before
     seen: list[Entry] = []
@@ -165,10 +164,14 @@ def _entries_of(data: bytes, at: int, entries: dict[Any, Any]) -> list[Entry] | 
         if type(key) is not str and type(key) is not Symbol:
             return None
         _, stop = KEY_READERS[data[at]](data, at + 1, room)
-        if stop - at > _KEY_OCTETS or data[stop] in CONTAINERS:
+        code = data[stop]
+        if stop - at > _KEY_OCTETS or not code:
             return None
-        seen.append(Entry(data[at:stop] if seen else b"", key, data[stop]))
-        _, at = READERS[data[stop]](data, stop + 1, room)
+        seen.append(Entry(data[at:stop] if seen else b"", key, code))
+        if code not in CONTAINERS:
+            _, at = READERS[code](data, stop + 1, room)
+        else:
+            at = stop + (2 + data[stop + 1] if code & 0x10 == 0 else 5 + unpack_words(data, stop + 1)[0])
     return seen
 
 

@@ -16,6 +16,9 @@ boolean it reads as
 It returns the general reader's result, or None at the first octet that it does not expect. Then the general reader
 starts again, so that irregular and malformed data is judged in one place. The source contains only numbers of what a
 peer sent.
+
+Values that contain values are passed over by their size, and read after all else was as expected. From then on, nothing
+is read again, whatever is wrong in them. So each is read once, however many shapes begin alike at each level.
 """
 
 from __future__ import annotations
@@ -63,14 +66,25 @@ _FIXED: Final = {
     0x83: ("q", "EPOCH + {} * MILLISECOND"),
     0x98: ("16s", "new_uuid({})"),
 }
+_CONTAINERS: Final = {
+    **dict.fromkeys((0xC0, 0xC1, 0xE0), "{there} = {here} + 2 + data[{here} + 1]"),
+    **dict.fromkeys((0xD0, 0xD1, 0xF0), "{there} = {here} + 5 + from_bytes(data[{here} + 1 : {here} + 5], 'big')"),
+}
+"""How values that contain values are passed over, by constructor."""
 _TEXTS: Final = {0xA1: "{}.decode()", 0xA3: "known_symbols.get(raw := {}) or symbol_of(raw)", 0xA0: "{}"}
 _BOOLEANS: Final = {0x41: True, 0x42: False, 0x40: None}
-CONTAINERS: Final = frozenset((0x00, 0xC0, 0xC1, 0xD0, 0xD1, 0xE0, 0xF0))
+CONTAINERS: Final = frozenset((0x00, *_CONTAINERS))
 # The order in which varying constructors are tested.
 _FREQUENT: Final = (0xA1, 0x55, 0x40, 0x81)
 
+
+class _Within(Exception):
+    """A fault inside a value that contains values; all around it was as expected."""
+
+
 _SCOPE: Final[dict[str, Any]] = {
     "EPOCH": EPOCH,
+    "Within": _Within,
     "MILLISECOND": timedelta(milliseconds=1),
     "Int": Int,
     "UInt": UInt,
@@ -78,6 +92,7 @@ _SCOPE: Final[dict[str, Any]] = {
     "booleans": _BOOLEANS,
     "from_bytes": int.from_bytes,
     "known_symbols": known_symbols,
+    "readers": READERS,
     "new_uuid": new_uuid,
     "symbol_of": symbol_of,
     "uint0": UInt(0),
@@ -94,6 +109,7 @@ class _Source:
 
     def __init__(self) -> None:
         self.lines = ["def read(data, at, end, room):"]
+        self.later: list[str] = []  # values that contain values
         self.scope = dict(_SCOPE)
         self._here, self._there = "at", "stop"
         self._parts: list[bytes | tuple[str, str]] = []
@@ -178,6 +194,9 @@ class _Source:
     def one_of(self, name: str, codes: frozenset[int], *, plain: bool) -> None:
         """Read a value whose constructor varies."""
         self.flush()
+        if not codes.isdisjoint(_CONTAINERS):
+            self.later.append(name)
+            self.write(f"at_{name} = 0")
         self.write("code = data[{here}]")
         word = "if"
         for code in sorted(codes, key=lambda each: (each not in _FREQUENT, each)):
@@ -196,6 +215,8 @@ class _Source:
         if code in _TEXTS:
             value = _TEXTS[code].format("data[{here} + 2 : {there}]")
             return ["{there} = {here} + 2 + data[{here} + 1]", f"{name} = {value}"]
+        if code in _CONTAINERS:
+            return [f"{name}, at_{name} = None, {{here}}", _CONTAINERS[code]]
         self.scope[f"read{code}"] = READERS[code]
         return [f"{name}, {{there}} = read{code}(data, {{here}} + 1, room)"]
 
@@ -237,7 +258,18 @@ def write_reader(entries: _Known, absent: Sequence[Any] = (), plain: frozenset[A
     made |= dict.fromkeys(absent, "None")
     source.scope |= {f"k{number}": key for number, key in enumerate(made)}
     pairs = ", ".join(f"k{number}: {value}" for number, value in enumerate(made.values()))
-    source.write("if {here} != end: return None", f"return {{{{{pairs}}}}}")
+    source.write("if {here} != end: return None")
+    if not source.later:
+        source.write(f"return {{{{{pairs}}}}}")
+    else:
+        source.write(f"found = {{{{{pairs}}}}}")
+        later = [(name, f"k{number}") for number, name in enumerate(made.values()) if name in source.later]
+        reads = (
+            f"if at_{name}: found[{key}], _ = readers[data[at_{name}]](data, at_{name} + 1, room)"
+            for name, key in later
+        )
+        source.write("room[0] -= 1", "try:", *("    " + each for each in reads))
+        source.write("except Exception as fault: raise Within(fault) from None", "room[0] += 1", "return found")
     exec("\n".join(source.lines), source.scope)
     read: ShapeReader = source.scope["read"]
     return read
@@ -251,11 +283,17 @@ Readers = dict[bytes, tuple[ShapeReader, ...]]
 
 
 def read_by(readers: Sequence[ShapeReader], data: bytes, at: int, end: int, room: list[int]) -> dict[Any, Any] | None:
-    """Read the value from `at` to `end` by one of `readers`; return None if it fits no reader."""
+    """Read the value from `at` to `end` by one of `readers`; return None if it fits no reader.
+
+    Raises:
+        Exception: from the reader of a value inside it; the general reader would raise the same.
+    """
     for reader in readers:
         try:
             if (found := reader(data, at, end, room)) is not None:
                 return found
+        except _Within as fault:
+            raise fault.args[0] from None
         except _UNEXPECTED:
             continue
     return None
@@ -274,7 +312,14 @@ def read_map(table: Readers, data: bytes, at: int, end: int, room: list[int]) ->
         return None
     first = at + 1 + data[at]
     readers = table.get(data[at - 2 : first])
-    return read_by(readers, data, first, end, room) if readers else None
+    if not readers:
+        return None
+    levels, elements = room
+    try:
+        return read_by(readers, data, first, end, room)
+    except _UNEXPECTED:  # the general reader says what is wrong
+        room[:] = levels, elements
+        return None
 
 
 class _Variant:
@@ -334,7 +379,7 @@ class Shapes:
         self._noted = 0
         self.readers: Readers = {}
         self.simple: Readers = {}
-        """The readers of maps whose keys are strings."""
+        """The readers of maps whose keys are strings, and whose values contain no values."""
         self.symbols: Readers = {}
         """The readers of maps whose keys are symbols."""
 
@@ -386,7 +431,7 @@ def _any(variant: _Variant) -> bool:
 
 
 def _is_simple(variant: _Variant) -> bool:
-    return {str}.issuperset(map(type, variant.keys))
+    return {str}.issuperset(map(type, variant.keys)) and CONTAINERS.isdisjoint(set().union(*variant.codes))
 
 
 def _has_symbols(variant: _Variant) -> bool:
