@@ -1,1 +1,1 @@
-"""What older dialects have and AMQP 1.0 has no word for; users import it as `amqp10.amqp091`, `amqp010`, `amqpfast`."""
+"""What older dialects have and AMQP 1.0 lacks; users import it as `amqp10.amqp091`, `amqp010`, `amqpfast`."""

@@ -1,4 +1,4 @@
-"""What `connection.native` is, by a type that checkers and editors know."""
+"""`connection.native` with a type that checkers and editors know."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ API = TypeVar("API")
 
 
 def typed(connection: Connection, kind: type[API], spoken: str) -> API:
-    """Return `connection.native` if it is one of a kind; `spoken`: the dialects that have this kind, for people.
+    """Return `connection.native` if it is of `kind`; `spoken` names the dialects of this kind, for the error.
 
     Raises:
         Unsupported: the connection speaks another dialect.

@@ -1,4 +1,4 @@
-"""What 0-10 has beyond the topology: looking at bindings, acquiring what was browsed, distributed transactions."""
+"""What 0-10 has beyond the topology: querying bindings, acquiring browsed messages, distributed transactions."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from .xa import XA
 
 
 class Native(Topology):
-    """The connection's own words; `connection.native`.
+    """The native operations of a 0-10 connection: `connection.native`.
 
-    Every method raises, besides what it says:
+    Every method also raises:
 
-    - `RequestRefused`: the server refused; `condition` and `description` say why, `info["reply-code"]` in its numbers.
-      Or this side did not ask, because a name has more than 255 octets (`amqp:invalid-field`);
-    - `SessionEnded`, `ConnectionClosed`, `ConnectionLost`: no answer came, and it may have been done;
-    - `LocalProtocolError`: the request cannot be encoded: no map can have one of its arguments.
+    - `RequestRefused`: the server refused; `condition` and `description` have the reason, `info["reply-code"]` its
+      code.
+      Or the request was not sent, because a name has more than 255 octets (`amqp:invalid-field`);
+    - `SessionEnded`, `ConnectionClosed`, `ConnectionLost`: no answer came, and the request may have been carried out;
+    - `LocalProtocolError`: the request cannot be encoded, because a map cannot hold one of its arguments.
 
-    In 0-10 a request that fails ends its session. To avoid that, what can be known is asked before: whether a queue is
-    there, and in use. If the server refuses all the same, it ends the session of these requests, not that of the links:
-    the next request begins another. With `reconnect`, what was declared and bound here is declared again after
-    a loss (`Reconnect.declare_again`). Any number of tasks may use it at a time.
+    In 0-10 a failed request ends its session. To avoid that, the client first queries whether a queue exists and is in
+    use. If the server refuses nevertheless, only the session of these requests ends, not that of the links, and the
+    next request begins another. With `reconnect`, declarations and bindings made here are repeated after a loss
+    (`Reconnect.declare_again`). Any number of tasks may use it at a time.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -47,7 +48,7 @@ class Native(Topology):
         return await ask(session, request)
 
     async def _declare_queue(self, request: DeclareQueue) -> QueueFacts:
-        # An exclusive queue belongs to the session that made it: senders and receivers have to be on the same.
+        # An exclusive queue belongs to the session that declared it, which senders and receivers must share.
         return await (self._ask_own(request) if request.exclusive else self._ask(request))
 
     async def binding(
@@ -58,7 +59,7 @@ class Native(Topology):
         *,
         arguments: Mapping[str, Any] | None = None,
     ) -> BindingFacts:
-        """Return what there is of a binding; `key` and `arguments` do not matter where they are None.
+        """Return which parts of a binding exist; `key` and `arguments` are not compared if None.
 
         Raises:
             SessionEnded, ConnectionClosed, ConnectionLost, LocalProtocolError: see the class.
@@ -70,14 +71,14 @@ class Native(Topology):
     # Messages
 
     async def acquire(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
-        """Acquire messages that a browser was shown; return those that could be had, which then have to be settled.
+        """Acquire browsed messages; return those that were acquired, which must then be settled.
 
         Args:
-            deliveries: those of one receiver of `Source(queue, distribution_mode="copy")`, not settled yet. Those of
-                `connection.browser()` are settled already.
+            deliveries: unsettled deliveries of one receiver with `Source(queue, distribution_mode="copy")`. Those of
+                `connection.browser()` are already settled.
 
         Raises:
-            LocalProtocolError: they are of several receivers, or settled; nothing was asked. Or see the class.
+            LocalProtocolError: the deliveries are of several receivers, or settled; nothing was sent. Or see the class.
             SessionEnded, ConnectionClosed, ConnectionLost: see the class.
 
         Cancelling: the messages may have been acquired.

@@ -1,4 +1,4 @@
-"""What 0-9-1 and its kin have beyond the topology: bindings of exchanges, getting, recovering, a renewed secret."""
+"""What 0-9-1 and its relatives have beyond the topology: bindings of exchanges, get, recover, update-secret."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from .topology import Topology
 
 
 class Native(Topology):
-    """The connection's own words; `connection.native`.
+    """The native operations of a 0-9-1 connection: `connection.native`.
 
-    Every method raises, besides what it says:
+    Every method also raises:
 
-    - `RequestRefused`: the server refused; `condition` and `description` say why, `info["reply-code"]` in its numbers;
-    - `SessionEnded`, `ConnectionClosed`, `ConnectionLost`: no answer came, and it may have been done;
-    - `LocalProtocolError`: the request cannot be encoded: a name is longer than 255 octets, or no table can have an
-      argument.
+    - `RequestRefused`: the server refused; `condition` and `description` have the reason, `info["reply-code"]` its
+      code;
+    - `SessionEnded`, `ConnectionClosed`, `ConnectionLost`: no answer came, and the request may have been carried out;
+    - `LocalProtocolError`: the request cannot be encoded, because a name is longer than 255 octets, or a table cannot
+      hold an argument.
 
-    With `reconnect`, what was declared and bound here is declared again after a loss (`Reconnect.declare_again`). Any
+    With `reconnect`, declarations and bindings made here are repeated after a loss (`Reconnect.declare_again`). Any
     number of tasks may use it at a time.
     """
 
@@ -34,7 +35,7 @@ class Native(Topology):
         return await self._ask_own(request)
 
     async def _declare_queue(self, request: DeclareQueue) -> QueueFacts:
-        # With `reconnect` a name is made up here, for RabbitMQ refuses to declare a name again that it chose itself.
+        # With `reconnect`, choose the name here, because RabbitMQ refuses to declare a name again that it chose itself.
         return await self._ask(replace(request, name=request.name or new_queue_name(self._connection)))
 
     # Bindings of exchanges
@@ -42,13 +43,13 @@ class Native(Topology):
     async def bind_exchange(
         self, destination: str, source: str, key: str = "", arguments: Mapping[str, Any] | None = None
     ) -> None:
-        """Bind the exchange `destination` to the exchange `source`, which then gives it messages; RabbitMQ's extension.
+        """Bind the exchange `destination` to `source`, which then passes messages to it; RabbitMQ's extension.
 
         Raises:
-            RequestRefused: one of the exchanges is not there (404).
-            ConnectionClosed: the server, such as Qpid, has no such bindings (540).
+            RequestRefused: one of the exchanges does not exist (404).
+            ConnectionClosed: the server, such as Qpid, does not support these bindings (540).
 
-        Cancelling: it may have been done.
+        Cancelling: the binding may have been made.
         """
         await self._ask(Bind(destination, source, key, dict(arguments or {}), "exchange"))
 
@@ -58,51 +59,50 @@ class Native(Topology):
         """Undo `bind_exchange`, with the same arguments.
 
         Raises:
-            RequestRefused: the server refused; `description` says why.
+            RequestRefused: the server refused; `description` has the reason.
 
-        Cancelling: it may have been done.
+        Cancelling: the binding may have been removed.
         """
         await self._ask(Unbind(destination, source, key, dict(arguments or {}), "exchange"))
 
     # Messages
 
     async def get(self, queue: str) -> Message | None:
-        """Take one message from a queue, or None if it is empty; the message is acked when it is here (basic.get).
+        """Take one message from a queue, and acknowledge it on arrival; return None if the queue is empty (basic.get).
 
-        To decide on it, use a receiver: `receiver.add_credit(1)` and `await receiver.drain()` do the same, and the
-        delivery can be rejected.
+        To choose the outcome, use a receiver with `receiver.add_credit(1)` and `await receiver.drain()`.
 
         Raises:
-            RequestRefused: there is no such queue (404).
+            RequestRefused: the queue does not exist (404).
 
-        Cancelling: the message may have been taken, and is gone then.
+        Cancelling: the message may have been taken, and is then lost.
         """
         got = await self._ask(GetMessage(queue))
         return None if got is None else Message.decode(got.payload)
 
     async def qos(self, receiver: Receiver, prefetch: int) -> None:
-        """Let a receiver have at least `prefetch` deliveries without an outcome (basic.qos).
+        """Allow a receiver at least `prefetch` deliveries without an outcome (basic.qos).
 
-        By default the prefetch follows the credit, and is raised when that many deliveries are out.
+        By default the prefetch follows the credit, and is raised when that many deliveries are unsettled.
 
         Raises:
-            ValueError: `prefetch` is not within 1 and 65535.
+            ValueError: `prefetch` is not in 1..65535.
 
-        Cancelling: it may have been done.
+        Cancelling: the prefetch may have been set.
         """
         if not 1 <= prefetch <= 0xFFFF:
             raise ValueError(f"prefetch must be in 1..65535, not {prefetch}")
         await self._ask(LimitUnsettled(self._link(receiver), prefetch))
 
     async def recover(self, receiver: Receiver) -> None:
-        """Ask the server to send again all deliveries that a receiver has without an outcome (basic.recover).
+        """Ask the server to redeliver all unsettled deliveries of a receiver (basic.recover).
 
-        Those deliveries are stale from then on: settling one raises `StaleDelivery`, as after a loss.
+        The old deliveries are then stale: settling one raises `StaleDelivery`, as after a loss.
 
         Raises:
-            RequestRefused: the server refused; `description` says why.
+            RequestRefused: the server refused; `description` has the reason.
 
-        Cancelling: it may have been done.
+        Cancelling: the server may have been asked.
         """
         await self._ask(Recover(self._link(receiver)))
 
@@ -116,15 +116,15 @@ class Native(Topology):
     # The connection
 
     async def update_secret(self, secret: str, reason: str = "") -> None:
-        """Give the server a new secret, such as a token, before the one that it has expires; RabbitMQ's extension.
+        """Give the server a new secret, such as a token, before the old one expires; RabbitMQ's extension.
 
-        A connection that is made again still logs in with what `Connection` was given, which may be of no use by then.
+        After a reconnect, the login still uses the credentials given to `Connection`, which may have expired by then.
 
         Raises:
-            ConnectionClosed: the server does not accept it, or has no such method.
-            LocalProtocolError: it is larger than the server's frames, or the reason longer than 255 octets.
+            ConnectionClosed: the server refuses the secret, or does not support the method.
+            LocalProtocolError: the secret is larger than the server's frames, or the reason longer than 255 octets.
 
-        Cancelling: it may have been done.
+        Cancelling: the secret may have been updated.
         """
         await self._ask(UpdateSecret(secret, reason))
 
@@ -133,6 +133,6 @@ def native(connection: Connection) -> Native:
     """Return `connection.native`, with its methods known to type checkers and editors.
 
     Raises:
-        Unsupported: the connection speaks another dialect than 0-9-1, or its kin.
+        Unsupported: the connection speaks another dialect than 0-9-1 or its relatives.
     """
     return typed(connection, Native, "0-9-1, 0-9 and 0-9-draft")

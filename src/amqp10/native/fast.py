@@ -1,4 +1,4 @@
-"""Looking at a queue by the numbers of its messages (handle-query, handle-index, handle-browse)."""
+"""Browsing a queue by the numbers of its messages (handle-query, handle-index, handle-browse)."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 
 
 class Native:
-    """What AMQP/Fast alone can do on a connection: `connection.native`."""
+    """The native operations of an AMQP/Fast connection: `connection.native`."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     async def list(self, address: str, *, selector: Selector | None = None, after: int = 0) -> Index:
-        """List the messages that wait in a queue, and leave them there.
+        """List the messages in a queue, without taking them.
 
-        The numbers hold for the 16 queues that were looked at last.
+        The numbers stay valid for the 16 most recently listed queues.
 
         Args:
-            address: the queue's.
-            selector: only those that it selects.
-            after: only those after this number, what came meanwhile among them; 0 looks anew, and numbers on.
+            address: the address of the queue.
+            selector: list only messages that pass it.
+            after: list only messages after this number, including new ones; 0 starts a new list with higher numbers.
 
         Raises:
-            RequestRefused: there is no such queue (`amqp:not-found`).
+            RequestRefused: the queue does not exist (`amqp:not-found`).
             LocalProtocolError: the address or the selector is too long, or the number has more than 32 bits.
             SessionEnded, ConnectionClosed, ConnectionLost: no answer came.
 
@@ -40,14 +40,14 @@ class Native:
         return await ask(self._connection, request)
 
     async def show(self, address: str, number: int, *, selector: Selector | None = None) -> Message:
-        """Return one of the messages that were listed last, with that selector; it stays where it is.
+        """Return a message of the last `list` with the same selector, without taking it.
 
         Args:
-            number: from `Index.numbers`.
+            number: the message's number, from `Index.numbers`.
 
         Raises:
-            RequestRefused: it was not among them, or is gone; `info["reply-code"]` is 310 then, and 409 where nothing
-                was listed.
+            RequestRefused: the message was not listed, or is gone (`info["reply-code"]` 310), or nothing was listed
+                (409).
             LocalProtocolError, SessionEnded, ConnectionClosed, ConnectionLost: as for `list`.
 
         Cancelling: the answer is dropped.

@@ -1,4 +1,4 @@
-"""Exchanges, queues and bindings: one set of coroutines for the dialects that declare them by their own methods."""
+"""Exchanges, queues and bindings: coroutines for the dialects that have methods to declare them."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from ..engine import (
 )
 
 ExchangeType = Literal["direct", "fanout", "topic", "headers"]
-"""The types of exchanges that every server has."""
+"""The exchange types that every server has."""
 DEAD_LETTERS = "x-dead-letter-exchange"
 
 
 class Topology(ABC):
-    """Declares, looks at, empties and deletes. Each method raises what its class says, too."""
+    """Declares, queries, purges and deletes. Every method also raises the errors of its class."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     @abstractmethod
     async def _ask(self, request: Request[RequestResult]) -> RequestResult:
-        """Return the answer to a request, from whichever session this dialect asks on."""
+        """Return the answer to a request, on the session that the dialect uses for requests."""
 
     async def _ask_own(self, request: Request[RequestResult]) -> RequestResult:
-        """Return the answer to a request on the session that senders and receivers are on by default."""
+        """Return the answer to a request, on the default session of senders and receivers."""
         return await ask(self._connection, request)
 
     # Exchanges
@@ -57,44 +57,45 @@ class Topology(ABC):
         alternate: str | None = None,
         arguments: Mapping[str, Any] | None = None,
     ) -> None:
-        """Make an exchange, or find it if it is there and the same.
+        """Declare an exchange: create it, or check that it exists with the same settings.
 
         Args:
-            type: how it routes: "direct", "fanout", "topic", "headers", or a type of the server's own.
-            durable: it survives a restart of the server.
-            auto_delete: it goes with its last binding.
-            internal: only other exchanges send to it; 0-10 has no such exchanges.
-            passive: only find it.
+            type: the routing: "direct", "fanout", "topic", "headers", or a type of the server's own.
+            durable: the exchange survives a restart of the server.
+            auto_delete: the exchange is deleted with its last binding.
+            internal: only other exchanges can send to it; 0-10 has no internal exchanges.
+            passive: only check that it exists.
             alternate: the exchange for messages that this one cannot route.
-            arguments: the server's own.
+            arguments: arguments of the server's own.
 
         Raises:
-            RequestRefused: another exchange has that name, or the name is reserved; or, `passive`, it is not there.
-            Unsupported: `internal` in 0-10.
+            RequestRefused: an exchange of that name has other settings, or the name is reserved; with `passive`, it
+                does not exist.
+            Unsupported: `internal` is set in 0-10.
 
-        Cancelling: it may have been done.
+        Cancelling: the exchange may have been declared.
         """
         await self._ask(
             DeclareExchange(name, type, durable, auto_delete, internal, passive, alternate, dict(arguments or {}))
         )
 
     async def exchange(self, name: str) -> ExchangeFacts | None:
-        """Look at an exchange; return None if it is not there. 0-9-1 does not tell the type: it is "" then.
+        """Return facts about an exchange; None if it does not exist. In 0-9-1, which does not tell the type, it is "".
 
         Raises:
-            RequestRefused: the server refused; `description` says why.
+            RequestRefused: the server refused; `description` has the reason.
 
-        Cancelling: nothing was changed.
+        Cancelling: nothing is changed.
         """
         return await self._ask(QueryExchange(name))
 
     async def exchange_exists(self, name: str) -> bool:
-        """Return whether an exchange is there.
+        """Return whether an exchange exists.
 
         Raises:
-            RequestRefused: the server refused; `description` says why.
+            RequestRefused: the server refused; `description` has the reason.
 
-        Cancelling: nothing was changed.
+        Cancelling: nothing is changed.
         """
         return await self.exchange(name) is not None
 
@@ -102,12 +103,12 @@ class Topology(ABC):
         """Delete an exchange and its bindings.
 
         Args:
-            if_unused: only if nothing is bound to it.
+            if_unused: only if it has no bindings.
 
         Raises:
-            RequestRefused: it is in use, or the server's own; in 0-10 also if it is not there.
+            RequestRefused: the exchange is in use, or the server's own; in 0-10 also if it does not exist.
 
-        Cancelling: it may have been done.
+        Cancelling: the exchange may have been deleted.
         """
         await self._ask(DeleteExchange(name, if_unused))
 
@@ -124,22 +125,22 @@ class Topology(ABC):
         alternate: str | None = None,
         arguments: Mapping[str, Any] | None = None,
     ) -> QueueFacts:
-        """Make a queue, or find it if it is there and the same; return its name and what is in it.
+        """Declare a queue: create it, or check that it exists with the same settings; return its name and counts.
 
         Args:
-            name: "" for one that is made up: by the server, or here where it is to be declared again after a loss.
-            durable: it survives a restart of the server.
-            exclusive: it is for this connection only, in 0-10 for the default session, and goes with it.
-            auto_delete: it goes with its last consumer.
-            passive: only find it.
-            alternate: the exchange for messages that are rejected or die otherwise; the same as the argument
-                "x-dead-letter-exchange".
-            arguments: the server's own, such as "x-message-ttl", "x-queue-type" or "qpid.max_count".
+            name: the name; "" to generate one, by the server, or here if the queue must be declared again after a loss.
+            durable: the queue survives a restart of the server.
+            exclusive: the queue is only for this connection, in 0-10 for the default session, and is deleted with it.
+            auto_delete: the queue is deleted with its last consumer.
+            passive: only check that it exists.
+            alternate: the exchange for dead letters, the same as the argument "x-dead-letter-exchange".
+            arguments: arguments of the server's own, such as "x-message-ttl", "x-queue-type" or "qpid.max_count".
 
         Raises:
-            RequestRefused: another queue has that name, or somebody else has it alone; or, `passive`, it is not there.
+            RequestRefused: a queue of that name has other settings, or is exclusive to others; with `passive`, it does
+                not exist.
 
-        Cancelling: it may have been done.
+        Cancelling: the queue may have been declared.
         """
         named = dict(arguments or {}) | ({DEAD_LETTERS: alternate} if alternate else {})
         return await self._declare_queue(DeclareQueue(name, durable, exclusive, auto_delete, passive, False, named))
@@ -148,63 +149,63 @@ class Topology(ABC):
         return await self._ask(request)
 
     async def queue(self, name: str) -> QueueFacts | None:
-        """Look at a queue: how many messages and consumers it has. Return None if it is not there.
+        """Return how many messages and consumers a queue has; None if it does not exist.
 
         Raises:
-            RequestRefused: the server refused; `description` says why.
+            RequestRefused: the server refused; `description` has the reason.
 
-        Cancelling: nothing was changed.
+        Cancelling: nothing is changed.
         """
         return await self._ask(QueryQueue(name))
 
     async def purge_queue(self, name: str) -> int:
-        """Drop what is in a queue and not out for settlement; return how many messages that were.
+        """Drop the messages of a queue, except unsettled ones; return their number.
 
         Raises:
-            RequestRefused: there is no such queue.
+            RequestRefused: the queue does not exist.
 
-        Cancelling: it may have been done.
+        Cancelling: the queue may have been purged.
         """
         return await self._ask(PurgeQueue(name))
 
     async def delete_queue(self, name: str, *, if_unused: bool = False, if_empty: bool = False) -> int:
-        """Delete a queue; return how many messages were in it.
+        """Delete a queue; return how many messages it had.
 
         Args:
-            if_unused: only if nobody receives from it.
-            if_empty: only if nothing is in it.
+            if_unused: only if it has no consumers.
+            if_empty: only if it has no messages.
 
         Raises:
-            RequestRefused: it is in use, or not empty; in 0-10 also if it is not there.
+            RequestRefused: the queue is in use, or not empty; in 0-10 also if it does not exist.
 
-        Cancelling: it may have been done.
+        Cancelling: the queue may have been deleted.
         """
         return await self._ask(DeleteQueue(name, if_unused, if_empty))
 
     # Bindings
 
     async def bind(self, queue: str, exchange: str, key: str = "", arguments: Mapping[str, Any] | None = None) -> None:
-        """Bind a queue to an exchange, which then gives it messages; a binding that is there already is left as it is.
+        """Bind a queue to an exchange, which then routes messages to it. An existing binding stays unchanged.
 
         Args:
             key: the routing key, or for a topic exchange a pattern of routing keys.
-            arguments: for a headers exchange, "x-match" and what has to fit.
+            arguments: for a headers exchange, "x-match" and the headers to match.
 
         Raises:
-            RequestRefused: the queue or the exchange is not there.
+            RequestRefused: the queue or the exchange does not exist.
 
-        Cancelling: it may have been done.
+        Cancelling: the binding may have been made.
         """
         await self._ask(Bind(queue, exchange, key, dict(arguments or {})))
 
     async def unbind(
         self, queue: str, exchange: str, key: str = "", arguments: Mapping[str, Any] | None = None
     ) -> None:
-        """Undo `bind`, with the same arguments; 0-10 finds the binding by its key alone.
+        """Undo `bind`, with the same arguments; 0-10 identifies the binding by its key alone.
 
         Raises:
-            RequestRefused: the server refused; in 0-10 also if there is no such binding.
+            RequestRefused: the server refused; in 0-10 also if the binding does not exist.
 
-        Cancelling: it may have been done.
+        Cancelling: the binding may have been removed.
         """
         await self._ask(Unbind(queue, exchange, key, dict(arguments or {})))

@@ -1,4 +1,4 @@
-"""Distributed transactions: the verbs of X/Open XA, for who coordinates several resources (0-10 §10.4, class dtx)."""
+"""Distributed transactions: the verbs of X/Open XA, to coordinate several resources (0-10 §10.4, class dtx)."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ class XA:
             await xa.prepare(xid)
             await xa.commit(xid)
 
-    What is sent and settled on `session` between `start` and `end` is part of the branch; what is not, is not. Two
-    phases: prepare all branches, then commit all; one phase: `commit(xid, one_phase=True)` without `prepare`.
+    Only what is sent and settled on `session` between `start` and `end` is part of the branch. For two phases, prepare
+    all branches, then commit all; for one phase, call `commit(xid, one_phase=True)` without `prepare`.
 
-    Every method raises `RequestRefused` when the server refuses, which ends the session; `info["reply-code"]` says why
-    in numbers. `SessionEnded`, `ConnectionClosed`, `ConnectionLost`: no answer came, and it may have been done:
-    `recover` on another connection tells which branches are prepared.
+    Every method raises `RequestRefused` if the server refuses, which ends the session; `info["reply-code"]` has the
+    code. After `SessionEnded`, `ConnectionClosed` or `ConnectionLost`, no answer came, and the request may have been
+    carried out: `recover` on another connection returns the prepared branches.
 
     Attributes:
-        session: for senders and receivers of the branches.
+        session: the session for senders and receivers of the branches.
     """
 
     session: Session
@@ -66,7 +66,7 @@ class XA:
         self._connection = connection
 
     async def __aenter__(self) -> Self:
-        """Begin the session, and make it ready for branches.
+        """Begin the session, and select it for branches.
 
         Raises:
             RequestRefused: the server has no distributed transactions.
@@ -86,9 +86,9 @@ class XA:
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """End the session; branches that are not prepared are rolled back with it, though not by Broker-J.
+        """End the session; unprepared branches are then rolled back, except by Broker-J.
 
-        Cancelling: is not noticed; it takes `close_timeout` seconds at most.
+        Cancelling: is not noticed; it takes at most `close_timeout` seconds.
         """
         await self.session.__aexit__(exc_type, exc, traceback)
 
@@ -100,46 +100,47 @@ class XA:
         return XAStatus(result.status)
 
     async def start(self, xid: Xid, *, join: bool = False, resume: bool = False) -> XAStatus:
-        """Work in this branch from now on.
+        """Start work in the branch `xid`.
 
         Args:
-            join: the branch is there already, and others work in it, too: at the embedded broker others of this
-                connection (`Connection.native.xa()` once more), at Broker-J any of the user's.
-            resume: the branch was suspended by `end`.
+            join: join a branch in which other sessions work: at the embedded broker those of this connection (another
+                `Connection.native.xa()`), at Broker-J those of the user.
+            resume: resume a branch suspended by `end`.
 
         Raises:
-            RequestRefused: the branch is there already, or, to join or resume, is not; or one is being worked in.
+            RequestRefused: the branch exists already, or does not exist, to join or resume; or the session already
+                works in a branch.
             SessionEnded, ConnectionClosed, ConnectionLost: see the class.
 
-        Cancelling: it may have been started.
+        Cancelling: the work may have been started.
         """
         return await self._status(DtxStart(xid, join=join, resume=resume))
 
     async def end(self, xid: Xid, *, fail: bool = False, suspend: bool = False) -> XAStatus:
-        """Work in this branch no longer.
+        """End work in the branch `xid`.
 
         Args:
-            fail: it can only be rolled back.
-            suspend: only for a while: `start(resume=True)` goes on.
+            fail: the branch can then only be rolled back.
+            suspend: suspend the work; `start(resume=True)` continues it.
 
         Raises:
-            RequestRefused: it is not being worked in.
+            RequestRefused: the session does not work in the branch.
             SessionEnded, ConnectionClosed, ConnectionLost: see the class.
 
-        Cancelling: it may have been ended.
+        Cancelling: the work may have been ended.
         """
         return await self._status(DtxEnd(xid, fail=fail, suspend=suspend))
 
     async def prepare(self, xid: Xid) -> XAStatus:
-        """Prepare the branch (first phase), so that it can be committed, come what may.
+        """Prepare the branch (first phase), so that it can be committed even after a failure.
 
-        `ROLLED_BACK`: the branch is gone. `READ_ONLY`: there is nothing to commit.
+        `ROLLED_BACK` means that the branch is gone, `READ_ONLY` that there is nothing to commit.
 
         Raises:
-            RequestRefused: there is no such branch, or it is being worked in.
+            RequestRefused: the branch does not exist, or work in it has not ended.
             SessionEnded, ConnectionClosed, ConnectionLost: see the class.
 
-        Cancelling: it may have been prepared.
+        Cancelling: the branch may have been prepared.
         """
         return await self._status(DtxPrepare(xid))
 
@@ -147,10 +148,10 @@ class XA:
         """Commit the branch: the second phase, or the only one.
 
         Raises:
-            RequestRefused: there is no such branch, it is being worked in, or not prepared where there are two phases.
+            RequestRefused: the branch does not exist, work in it has not ended, or for two phases it is not prepared.
             SessionEnded, ConnectionClosed, ConnectionLost: see the class.
 
-        Cancelling: it may have been committed.
+        Cancelling: the branch may have been committed.
         """
         return await self._status(DtxCommit(xid, one_phase=one_phase))
 
@@ -158,15 +159,15 @@ class XA:
         """Roll the branch back.
 
         Raises:
-            RequestRefused: there is no such branch, or it is being worked in.
+            RequestRefused: the branch does not exist, or work in it has not ended.
             SessionEnded, ConnectionClosed, ConnectionLost: see the class.
 
-        Cancelling: it may have been undone.
+        Cancelling: the branch may have been rolled back.
         """
         return await self._status(DtxRollback(xid))
 
     async def recover(self) -> list[Xid]:
-        """Return the branches that are prepared and neither committed nor rolled back.
+        """Return the branches that are prepared, but neither committed nor rolled back.
 
         Raises:
             SessionEnded, ConnectionClosed, ConnectionLost: see the class.
@@ -177,21 +178,21 @@ class XA:
         return [each for each in result.in_doubt if isinstance(each, Xid)]
 
     async def forget(self, xid: Xid) -> None:
-        """Forget a branch that the server completed on its own, by whatever heuristics.
+        """Forget a branch that the server completed on its own, by a heuristic decision.
 
         Raises:
             RequestRefused: the server did not complete the branch on its own.
             SessionEnded, ConnectionClosed, ConnectionLost: see the class.
 
-        Cancelling: it may have been forgotten.
+        Cancelling: the branch may have been forgotten.
         """
         await self._do(DtxForget(xid))
 
     async def timeout(self, xid: Xid) -> int:
-        """Return after how many seconds the branch is rolled back; 0 for never.
+        """Return the seconds after which the branch is rolled back; 0 for never.
 
         Raises:
-            RequestRefused: there is no such branch.
+            RequestRefused: the branch does not exist.
             SessionEnded, ConnectionClosed, ConnectionLost: see the class.
 
         Cancelling: nothing is changed.
@@ -203,9 +204,9 @@ class XA:
         """Roll the branch back after `seconds`; 0 for never.
 
         Raises:
-            RequestRefused: there is no such branch, or it is prepared.
+            RequestRefused: the branch does not exist, or is prepared.
             SessionEnded, ConnectionClosed, ConnectionLost: see the class.
 
-        Cancelling: it may have been set.
+        Cancelling: the time-out may have been set.
         """
         await self._do(DtxSetTimeout(xid, seconds))

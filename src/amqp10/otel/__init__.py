@@ -4,7 +4,7 @@
 
     instrument()    # all connections of the process; or instrument(connection)
 
-Nothing of it is imported, and no step is spent on it, where it is not asked for.
+Without a call of `instrument`, nothing of it is imported, and messages cost no extra steps.
 """
 
 from ._broker import instrument_broker as instrument_broker

@@ -1,4 +1,4 @@
-"""Spans of the embedded broker: what it does with a message that no client sees."""
+"""Spans of the embedded broker, for work that no client sees."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ from ._telemetry import SCHEMA, links_to, readable_payload
 
 
 def instrument_broker(*, tracer_provider: TracerProvider | None = None) -> None:
-    """Let the brokers of this process make a span of each dead letter, with a link to the span that made the message.
+    """Let the brokers of this process make a span for each dead letter, linked to the span that created the message.
 
-    What is sent to a broker and received from it is seen by the spans of its clients. Calling it again replaces what
-    was there.
+    Sending to a broker and receiving from it have the spans of the clients. A second call replaces the first.
 
     Args:
-        tracer_provider: where to; None: OpenTelemetry's global one.
+        tracer_provider: where spans go; None for OpenTelemetry's global provider.
     """
-    from ..broker.internals import dead_letter_observers  # only here: clients need not load the broker
+    from ..broker.internals import dead_letter_observers  # here, so that clients do not load the broker
 
     tracer = trace.get_tracer("amqp10", __version__, tracer_provider, schema_url=SCHEMA)
     dead_letter_observers[:] = [partial(_dead_lettered, tracer)]
 
 
 def uninstrument_broker() -> None:
-    """Let brokers make no more spans."""
+    """Stop the spans of brokers."""
     from ..broker.internals import dead_letter_observers
 
     dead_letter_observers.clear()
@@ -46,7 +45,7 @@ def _dead_lettered(tracer: Tracer, system: str, queue: str, payload: bytes, reas
     if message is not None and message.message_id is not None:
         attributes["messaging.message.id"] = brief(message.message_id)
     made_by = () if message is None else (message,)
-    # It belongs to no trace of the program that runs the broker.
+    # The span belongs to no trace of the program that runs the broker.
     span = tracer.start_span(
         f"dead_letter {brief(queue)}",
         context=Context(),

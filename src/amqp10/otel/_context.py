@@ -1,7 +1,7 @@
-"""The context of a trace in a message: written to application-properties, which are the headers of 0-9-1.
+"""The trace context of a message, written to the application-properties, which are the headers of 0-9-1.
 
-It is read from message-annotations first, where one is that changed it on the way (W3C's draft for AMQP), then from
-application-properties, then from `Diagnostic-Id` as Azure's older libraries write it.
+It is read first from the message-annotations, where an intermediary may have changed it (W3C's draft for AMQP), then
+from the application-properties, then from `Diagnostic-Id`, which Azure's older libraries write.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from ..messaging import Message
 
 _DIAGNOSTIC_ID: Final = "Diagnostic-Id"
 _LONGEST: Final = 8192
-"""Characters of a field that is read: the most that W3C has for any. OpenTelemetry logs longer ones in full."""
+"""The longest field to read, in characters: W3C's limit. OpenTelemetry would log longer fields in full."""
 
 
 def inject(message: Message, context: Context | None = None) -> Message:
-    """Return the message with the context of a span in its application-properties; the message itself stays as it is.
+    """Return a copy of the message with a trace context in its application-properties.
 
-    A message that has a context already, whoever set it, is returned as it is.
+    A message that already has a context is returned unchanged.
 
     Args:
-        context: that to write; None: the current one.
+        context: the context to write; None for the current one.
     """
     if _found(message) is not None:
         return message
@@ -41,13 +41,13 @@ def inject(message: Message, context: Context | None = None) -> Message:
 
 
 def extract(message: Message) -> Context:
-    """Return the context that a message has; an empty one where it has none, or cannot be read."""
+    """Return the trace context of a message; an empty context if it has none, or is malformed."""
     carrier = _found(message)
     return propagate.extract(carrier, Context()) if carrier is not None else Context()
 
 
 def span_context(message: Message) -> trace.SpanContext | None:
-    """Return the span that made a message; None where it names none."""
+    """Return the context of the span that created a message; None if the message has none."""
     found = trace.get_current_span(extract(message)).get_span_context()
     return found if found.is_valid else None
 

@@ -1,4 +1,4 @@
-"""Spans of a process that has no code of its own for them, as `amqp10 broker --otel NAME` has it."""
+"""Exports spans of a process without code of its own for that, for `amqp10 broker --otel NAME`."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import Final
 from ._broker import instrument_broker, uninstrument_broker
 
 PATIENCE: Final = 5.0
-"""Seconds that the exporter has for what waits, when the block is left."""
+"""Seconds that the exporter has to write pending spans when the block is left."""
 
 _log = logging.getLogger("amqp10.broker")
 
 
 @contextmanager
 def exporting_broker(exporter: str) -> Iterator[None]:
-    """Let the brokers of this process make spans in the block, and export them; OpenTelemetry's variables say where to.
+    """Make and export spans of this process's brokers within the block, to where OpenTelemetry's variables point.
 
     Args:
-        exporter: as in `OTEL_TRACES_EXPORTER`: the name that an installed package gave it.
+        exporter: the name of an installed exporter, as in `OTEL_TRACES_EXPORTER`.
 
     Raises:
-        LookupError: no such exporter is installed, or OpenTelemetry's SDK is not.
+        LookupError: the exporter or OpenTelemetry's SDK is not installed.
     """
     try:
         from opentelemetry.sdk.resources import Resource
@@ -49,7 +49,7 @@ def exporting_broker(exporter: str) -> Iterator[None]:
         yield
     finally:
         uninstrument_broker()
-        writing = Thread(target=provider.shutdown, daemon=True)  # writes what waits
+        writing = Thread(target=provider.shutdown, daemon=True)  # writes pending spans
         writing.start()
         writing.join(PATIENCE)
         if writing.is_alive():

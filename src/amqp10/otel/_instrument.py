@@ -1,4 +1,4 @@
-"""Senders, receivers and deliveries that tell of what they do: subclasses of those of the client."""
+"""Instrumented senders, receivers and deliveries: subclasses of the client's."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ def instrument(
     meter_provider: MeterProvider | None = None,
     each_delivery: bool = True,
 ) -> None:
-    """Let the links that are made from now on make spans and metrics.
+    """Let links created from now on make spans and metrics.
 
     Args:
-        connection: those of this one; None: those of all connections of the process, of `amqp10.sync` too.
-        tracer_provider, meter_provider: where to; None: OpenTelemetry's global ones.
-        each_delivery: also make a span of each outcome, and of each block of `with delivery`. False is for what
-            receives large batches: there are the spans of receiving, with links to the messages.
+        connection: instrument only its links; None for all connections of the process, including those of
+            `amqp10.sync`.
+        tracer_provider, meter_provider: where spans and metrics go; None for OpenTelemetry's global providers.
+        each_delivery: also make a span for each outcome, and for each block of `with delivery`. Set it to False for
+            large batches, which keep the spans of receiving, with links to the messages.
     """
     telemetry = Telemetry(tracer_provider, meter_provider)
     types: dict[type, type] = {}
@@ -53,12 +54,12 @@ def instrument(
 
 
 def uninstrument(connection: Connection | None = None) -> None:
-    """Let the links that are made from now on be as they were; those that exist go on as they are."""
+    """Stop instrumenting new links; existing links stay instrumented."""
     set_link_wrapper(connection, None)
 
 
 class TracingSender(Sender):
-    """What a sender does beside sending."""
+    """A sender that makes spans."""
 
     telemetry: Telemetry
 
@@ -79,7 +80,7 @@ class TracingSender(Sender):
 
     async def send_encoded(self, payload: bytes, *, message_format: int = 0, **settings: Any) -> None:
         message = readable_payload(payload)
-        # A batch of Azure has a message in each of its data sections, and each has the context of its own making.
+        # Each data section of an Azure batch is a message with its own context.
         batch = message_format != 0 and message is not None and isinstance(message.body, Data)
         count = len(message.body) if batch and message is not None else 1
         made_by = () if message is None or batch else (message,)
@@ -96,7 +97,7 @@ class TracingSender(Sender):
         self.telemetry.sent(self, "send", count)
 
     def forward(self, payload: bytes, message_format: int, **settings: Any) -> Any:
-        """Hand on a message that came elsewhere, for a bridge: its context is that of its making, and stays."""
+        """Forward a message for a bridge; it keeps the context of its creation."""
         message = readable_payload(payload)
         made_by = () if message is None else (message,)
         with self.telemetry.operation(self, "send", SpanKind.CLIENT, type_="send", message=message, made_by=made_by):
@@ -135,7 +136,7 @@ class TracingSender(Sender):
         def each(source: Iterable[object]) -> Iterator[Message]:
             return map(carrying, source)
 
-        # Its context does not travel: each message has that of its own making.
+        # This span's context is not sent: each message has the context of its own creation.
         with self.telemetry.operation(self, "send", SpanKind.CLIENT, type_="send") as operation:
             error: BaseException | None = None
             try:
@@ -151,7 +152,7 @@ class TracingSender(Sender):
 
 
 class TracingReceiver(Receiver):
-    """What a receiver does beside receiving."""
+    """A receiver that makes spans."""
 
     telemetry: Telemetry
     each_delivery: bool
@@ -193,7 +194,7 @@ class TracingReceiver(Receiver):
 
 
 class TracingRequester(Requester):
-    """What a requester does beside asking, where it asks a management node: an operation of the service.
+    """A requester that makes spans for requests to a management node, which are operations of the service.
 
     Other requests are messages, with the spans of their sender.
     """
@@ -221,7 +222,7 @@ class TracingRequester(Requester):
             return answer
 
     def _take(self, answer: Message, name: str, span: Span) -> None:
-        """Count the messages of an answer, and link to the spans that made them."""
+        """Count the messages of an answer, and link to the spans that created them."""
         payloads = [each.get("message") for each in table(answer).get("messages") or () if isinstance(each, dict)]
         messages = [readable_payload(each) for each in payloads if isinstance(each, bytes)]
         for link in links_to([each for each in messages if each is not None]):
@@ -231,7 +232,7 @@ class TracingRequester(Requester):
 
 
 class TracingDelivery(ReceiverDelivery):
-    """What a delivery does beside being one."""
+    """A delivery that makes spans."""
 
     __slots__ = ()
 
@@ -239,7 +240,7 @@ class TracingDelivery(ReceiverDelivery):
         outcome = state.outcome if isinstance(state, TransactionalState) else state
         receiver: Any = self.link.owner.face  # type: ignore[attr-defined]
         system = system_of(receiver.connection)
-        # An outcome means nothing to an event hub.
+        # Event Hubs ignores outcomes.
         if type(outcome) not in OUTCOMES or self.local_settled or system == "eventhubs":
             super()._settle(state)
             return
@@ -276,7 +277,7 @@ _deliveries: dict[type, type] = {}
 
 
 def tracing_delivery(cls: type) -> type:
-    """Return the class of deliveries that tell of what is done with them."""
+    """Return the subclass of `cls` that makes spans."""
     if cls not in _deliveries:
         _deliveries[cls] = type(cls.__name__, (TracingDelivery, cls), {"__slots__": ("processing",)})
     return _deliveries[cls]

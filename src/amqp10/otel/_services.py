@@ -1,4 +1,4 @@
-"""What the conventions have for single services: names of destinations and operations, and further attributes."""
+"""The conventions for single services: names of destinations and operations, and further attributes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..messaging import Accepted, AmqpValue, Message, Modified, Outcome, Rejecte
 from ..types import Timestamp
 
 LONGEST: Final = 1024
-"""Characters of an attribute that a peer wrote."""
+"""The longest attribute with text from a peer, in characters."""
 NAME: Final = "messaging.destination.name"
 STATUS: Final = "messaging.servicebus.disposition_status"
 
 
 def brief(value: object) -> str:
-    """Return what a message says as an attribute: a peer wrote it, and it can be as long as a message."""
+    """Return a value from a message as a shortened attribute, because the peer chose its length."""
     return str(value[:LONGEST] if isinstance(value, str | bytes) else value)[:LONGEST]
 
 
@@ -26,11 +26,11 @@ def brief(value: object) -> str:
 
 
 def destination(system: str, address: str) -> dict[str, Any]:
-    """Return the attributes that an address stands for, the destination's name among them.
+    """Return the attributes for an address, including the destination's name.
 
     Args:
         system: `messaging.system`.
-        address: of a node.
+        address: the address of a node.
     """
     found = _DESTINATIONS.get(system, _plain)(address)
     return {name: brief(value) for name, value in found.items()}
@@ -41,7 +41,7 @@ def _plain(address: str) -> dict[str, str]:
 
 
 def _rabbitmq(address: str) -> dict[str, str]:
-    """Read `/queues/NAME` and `/exchanges/NAME/KEY`; in older dialects names stand alone."""
+    """Parse `/queues/NAME` and `/exchanges/NAME/KEY`; older dialects have plain names."""
     match address.split("/"):
         case ["", "queues", queue]:
             return {NAME: unquote(queue)}
@@ -81,7 +81,7 @@ _DESTINATIONS: Final[Mapping[str, Callable[[str], dict[str, str]]]] = {
 
 
 def is_management(address: str | None) -> bool:
-    """Return whether a node takes requests about the broker itself, or tokens, and no messages of applications."""
+    """Return whether a node takes requests about the broker, or tokens, instead of application messages."""
     return address in ("$cbs", "/management") or (address is not None and address.endswith("$management"))
 
 
@@ -89,7 +89,7 @@ def is_management(address: str | None) -> bool:
 
 
 def said_of(system: str, message: Message) -> dict[str, Any]:
-    """Return the attributes that a service has for a message that came from it."""
+    """Return the service's attributes for a message received from it."""
     annotations = message.message_annotations
     found: dict[str, Any] = {}
     if system == "rabbitmq" and (key := annotations.get("x-routing-key")):
@@ -106,7 +106,7 @@ def said_of(system: str, message: Message) -> dict[str, Any]:
 
 
 def table(message: Message) -> Mapping[Any, Any]:
-    """Return the map that a request or an answer has as its body; an empty one where it has another body."""
+    """Return the body of a request or answer if it is a map, else an empty map."""
     body = message.body.value if isinstance(message.body, AmqpValue) else message.body
     return body if isinstance(body, dict) else {}
 
@@ -115,7 +115,7 @@ def table(message: Message) -> Mapping[Any, Any]:
 
 
 def settling(system: str, outcome: Outcome) -> tuple[str, dict[str, Any]]:
-    """Return what giving an outcome is called, and its attributes."""
+    """Return the name and attributes of settling with an outcome."""
     if system != "servicebus":
         return _SETTLING[type(outcome)], {}
     if isinstance(outcome, Modified) and outcome.undeliverable_here:
@@ -140,7 +140,7 @@ _SETTLING_THERE: Final[Mapping[type, str]] = {
 
 
 def asked(system: str, request: Message) -> tuple[str, str | None, dict[str, Any]] | None:
-    """Return what a request to a management node asks for: name, type and attributes; None: no operation is named."""
+    """Return name, type and attributes of the operation that a management request asks for; None if it names none."""
     operation = request.application_properties.get("operation")
     if not isinstance(operation, str):
         return None
@@ -155,7 +155,7 @@ def asked(system: str, request: Message) -> tuple[str, str | None, dict[str, Any
 
 
 def refusal(answer: Message) -> tuple[str, str] | None:
-    """Return why an answer says no: its condition and its words; None: it says yes."""
+    """Return condition and description of a refusal; None if the answer is positive."""
     said = answer.application_properties
     status = said.get("statusCode", said.get("status-code"))
     if isinstance(status, int) and 200 <= status < 300:

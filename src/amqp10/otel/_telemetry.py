@@ -29,7 +29,7 @@ SYSTEMS: Final = {
     "service-bus": "servicebus",
     "event-hubs": "eventhubs",
 }
-"""`messaging.system` by the name of a broker's profile; what the conventions have no name for is "amqp"."""
+"""`messaging.system` by the name of a broker's profile; "amqp" for brokers without a name in the conventions."""
 
 BOUNDARIES: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 
@@ -42,14 +42,14 @@ GAUGES: Final[tuple[tuple[str, str, str, Callable[[Health], float | None]], ...]
     ("amqp10.connection.queued", "By", "Bytes that wait to be written", lambda h: h.queued),
     ("amqp10.connection.token.expires_in", "s", "Until the token ends", lambda h: h.token_expires_in),
 )
-"""Gauges of our own: name, unit, description, and where the value is from."""
+"""Gauges beyond the conventions: name, unit, description, and how to read the value."""
 
 
 class Operation:
-    """A span that is the current one in a block.
+    """A span that is current within a block.
 
     Args:
-        ended: told of the seconds that it took, and of the `error.type` that it ended with.
+        ended: called with the seconds that the block took, and its `error.type` if it failed.
     """
 
     def __init__(self, span: Span, ended: Callable[[float, str | None], None]) -> None:
@@ -61,7 +61,7 @@ class Operation:
 
     @property
     def span(self) -> Span:
-        """What is exported when the block ends."""
+        """The span, which is exported when the block ends."""
         return self._span
 
     def __enter__(self) -> Operation:
@@ -69,7 +69,7 @@ class Operation:
         return self
 
     def fail(self, kind: str, description: str) -> None:
-        """Record that it failed, though nothing is raised in the block.
+        """Record a failure for which the block raises nothing.
 
         Args:
             kind: `error.type`.
@@ -81,7 +81,7 @@ class Operation:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        # A block of the synchronous form is entered and left in contexts of their own.
+        # In the synchronous API, a block is entered and left in separate contexts.
         if trace.get_current_span() is self._span:
             context.detach(self._token)
         if exc is not None:
@@ -92,10 +92,10 @@ class Operation:
 
 
 class Telemetry:
-    """What the links of instrumented connections report to.
+    """Makes the spans and metrics of instrumented links.
 
     Args:
-        tracer_provider, meter_provider: None: OpenTelemetry's global ones.
+        tracer_provider, meter_provider: None for OpenTelemetry's global providers.
     """
 
     def __init__(self, tracer_provider: TracerProvider | None, meter_provider: MeterProvider | None) -> None:
@@ -133,7 +133,7 @@ class Telemetry:
                 try:
                     value = read(connection.health())
                 except RuntimeError:
-                    continue  # it changed while it was looked at, from the exporter's thread
+                    continue  # it changed while the exporter's thread read it
                 if value is not None:
                     yield Observation(value, {**_server(connection), "amqp10.container_id": connection.container_id})
 
@@ -152,13 +152,13 @@ class Telemetry:
         made_by: Sequence[Message] = (),
         more: Mapping[str, Any] | None = None,
     ) -> Operation:
-        """Return what makes a span, which is the current one in its block, and measures how long that takes.
+        """Return a block whose span is current within it, and whose duration is measured.
 
         Args:
-            name: of the operation.
-            type_: the conventions' kind of operation; None: they have none for it.
-            message: that it is about.
-            made_by: messages to whose making the span is linked.
+            name: the name of the operation.
+            type_: the operation type of the conventions; None if they have none.
+            message: the message of the operation.
+            made_by: messages to whose creation the span is linked.
             more: further attributes.
         """
         attributes = self._attributes(link, name, type_, message) | dict(more or {})
@@ -168,7 +168,7 @@ class Telemetry:
         return Operation(span, lambda seconds, failure: self._measure(link, attributes, seconds, failure))
 
     def create(self, link: Any, message: Message) -> Message:
-        """Return a message that is sent with others, with the context of a span of its making, unless it has one."""
+        """Return a message of a batch with the context of a new creation span, unless it has a context."""
         if span_context(message) is not None:
             return message
         attributes = self._attributes(link, "create", "create", message)
@@ -179,12 +179,12 @@ class Telemetry:
         return inject(message, trace.set_span_in_context(trace.NonRecordingSpan(span.get_span_context())))
 
     def sent(self, link: Any, name: str, count: int, error: BaseException | None = None) -> None:
-        """Count messages that were sent, or were to be."""
+        """Count messages that were sent, or failed to be sent."""
         failure = None if error is None else error_type(error)
         self._sent.add(count, _for_metrics(link, self._attributes(link, name, "send", None), failure))
 
     def received(self, link: Any, deliveries: Sequence[Any], began_ns: int, *, batch: bool) -> None:
-        """Make the span of a receive that has ended: which messages it brought, is known only now."""
+        """Make the span of a finished receive, whose messages are known only now."""
         messages = [message for each in deliveries if (message := readable(each)) is not None]
         attributes = self._attributes(link, "receive", "receive", None if batch or not messages else messages[0])
         if batch:
@@ -201,7 +201,7 @@ class Telemetry:
         self._consumed.add(len(deliveries), _for_metrics(link, attributes, None))
 
     def receive_failed(self, link: Any, error: Exception, began_ns: int) -> None:
-        """Make the span of a receive that brought nothing but an error."""
+        """Make the span of a failed receive."""
         attributes = self._attributes(link, "receive", "receive", None)
         span = self._tracer.start_span(
             _span_name(link, "receive", attributes), kind=SpanKind.CLIENT, attributes=attributes, start_time=began_ns
@@ -215,7 +215,7 @@ class Telemetry:
         (self._process_duration if process else self._duration).record(seconds, _for_metrics(link, attributes, failure))
 
     def received_there(self, link: Any, name: str, count: int) -> None:
-        """Count messages that the answer to a request brought."""
+        """Count messages in the answer to a request."""
         self._consumed.add(count, _for_metrics(link, self._attributes(link, name, "receive", None), None))
 
     def _attributes(self, link: Any, name: str, type_: str | None, message: Message | None) -> dict[str, Any]:
@@ -246,7 +246,7 @@ class Telemetry:
 
 
 def readable(delivery: Any) -> Message | None:
-    """Return a delivery's message; None where that is not one."""
+    """Return the message of a delivery; None if it is malformed."""
     try:
         message: Message = delivery.message
     except DecodeError:
@@ -255,7 +255,7 @@ def readable(delivery: Any) -> Message | None:
 
 
 def readable_payload(payload: bytes) -> Message | None:
-    """Return the message that is encoded; None where none is."""
+    """Return the message in a payload; None if it is malformed."""
     try:
         message = Message.decode(payload)
     except DecodeError:
@@ -264,7 +264,7 @@ def readable_payload(payload: bytes) -> Message | None:
 
 
 def is_readable(message: Message) -> bool:
-    """Return whether what telemetry says of a message can be read; its sections are read when they are asked for."""
+    """Return whether the sections that telemetry reads are well-formed, since they are decoded only on access."""
     try:
         _ = message.message_annotations, message.application_properties, message.message_id, message.to
     except DecodeError:
@@ -273,25 +273,25 @@ def is_readable(message: Message) -> bool:
 
 
 def error_type(error: BaseException) -> str:
-    """Return what names an error: the condition that AMQP has for it, or else its class."""
+    """Return the AMQP condition of an error, or else its class."""
     condition = getattr(error, "condition", None)
     return brief(condition) if condition is not None else type(error).__qualname__
 
 
 def _fail(span: Span, error: BaseException) -> None:
     span.set_attribute("error.type", error_type(error))
-    if isinstance(error, Exception):  # being cancelled is no fault
+    if isinstance(error, Exception):  # a cancellation is not a failure
         span.set_status(Status(StatusCode.ERROR, brief(str(error))))
 
 
 def links_to(messages: Sequence[Message]) -> list[Link]:
-    """Return links to the spans that made messages."""
+    """Return links to the spans that created messages."""
     found = [span_context(message) for message in messages]
     return [Link(each) for each in found if each is not None]
 
 
 def _has_name(link: Any) -> bool:
-    """Return whether the link leads to one address that lasts: of those of single messages there is no end."""
+    """Return whether the link has one lasting address. Addresses of single messages would be too many values."""
     address, temporary = address_of(link)
     return address is not None and not temporary
 
@@ -303,7 +303,7 @@ def _span_name(link: Any, operation: str, attributes: Mapping[str, Any]) -> str:
 
 
 def _for_metrics(link: Any, attributes: Mapping[str, Any], failure: str | None) -> dict[str, Any]:
-    """Return the attributes that have few values; temporary nodes, and what messages say, have many."""
+    """Return the attributes with few values, without temporary nodes and values from messages."""
     kept = {name: value for name, value in attributes.items() if name in _OF_METRICS}
     if not _has_name(link):
         kept.pop(NAME, None)
@@ -331,7 +331,7 @@ def system_of(connection: Connection) -> str:
     """Return `messaging.system`."""
     try:
         return SYSTEMS.get(connection.profile.name, "amqp")
-    except LocalProtocolError:  # it was never open
+    except LocalProtocolError:  # never opened
         return "amqp"
 
 
@@ -346,7 +346,7 @@ def _server(connection: Connection) -> dict[str, Any]:
 
 
 def address_of(link: Any) -> tuple[str | None, bool]:
-    """Return the address that a link leads to, and whether its name was made up for it."""
+    """Return the address of a link, and whether its name is temporary."""
     terminus = terminus_of(link)
     if terminus is None:
         return None, False

@@ -1,7 +1,4 @@
-"""What `amqp10.cli` uses of telemetry beyond its public names.
-
-It is not for users: any version may change it.
-"""
+"""Names of telemetry for `amqp10.cli` only: any version may change them."""
 
 from __future__ import annotations
 

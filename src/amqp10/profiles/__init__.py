@@ -1,4 +1,4 @@
-"""What each broker wants beyond the specification, as data with a source for each fact."""
+"""The requirements of each broker beyond the specification, as data with a source for each fact."""
 
 from ._brokers import ACTIVEMQ as ACTIVEMQ
 from ._brokers import ARTEMIS as ARTEMIS

@@ -1,4 +1,4 @@
-"""The brokers. What is said of those that this project's tests run was seen there; the rest is from the sources."""
+"""The brokers. Facts about those that this project's tests run were observed; others come from the sources named."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._profile import Fact, Profile, TransactionSupport
 _SEEN: Final = "tests/interop/"
 
 GENERIC: Final = Profile("generic", "AMQP 1.0")
-"""An unknown peer: addresses are names, and the profile states no other facts."""
+"""An unknown peer: addresses are names, and the profile has no other facts."""
 
 EMBEDDED: Final = Profile(
     "embedded",

@@ -1,4 +1,4 @@
-"""A broker's profile: how it spells nodes, and what its answers mean."""
+"""A broker's profile: the form of its addresses, and the meaning of its answers."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ..types import Symbol
 NodeKind = Literal["queue", "topic"]
 
 LONGEST_VERSION: Final = 100
-"""Characters of a version that are looked at."""
+"""The number of characters of a version to parse."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something to know of a broker, and where it is said or was seen.
+    """A fact about a broker, with its source.
 
     Attributes:
-        text: the fact, one sentence or two.
-        source: the page, the issue, or the test of this project that shows it.
+        text: the fact, in one or two sentences.
+        source: the page, the issue, or the test of this project that shows the fact.
     """
 
     text: str
@@ -33,12 +33,13 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class TransactionSupport:
-    """What can be part of a broker's transactions, where that is less, or more, than it lets on (§4).
+    """The work that a broker's transactions support, if it differs from what the broker announces (§4).
 
     Attributes:
-        outcomes: those that it applies when they are given in one: "accepted", "rejected", "released", "modified".
-        acquires: it acquires messages in one (§4.4.3).
-        spans_sessions: links of all sessions of a connection can take part, though the coordinator does not say so.
+        outcomes: the outcomes that it applies in a transaction: "accepted", "rejected", "released", "modified".
+        acquires: it can acquire messages in a transaction (§4.4.3).
+        spans_sessions: links of all sessions of a connection can take part, though the coordinator does not announce
+            it.
     """
 
     outcomes: frozenset[str] = frozenset({"accepted", "rejected", "released", "modified"})
@@ -48,42 +49,44 @@ class TransactionSupport:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What one broker wants.
+    """The requirements of one broker.
 
-    A program that names its nodes by `target` and `source` runs against each of the brokers unchanged:
+    A program that makes its termini by `target` and `source` works unchanged with each broker:
 
         async with connection.sender(connection.profile.target("orders")) as sender: ...
         async with connection.receiver(connection.profile.source("news", "topic")) as receiver: ...
 
     Attributes:
-        name: what `Connection(profile=...)` takes: "rabbitmq", "artemis", ...
+        name: the name for `Connection(profile=...)`: "rabbitmq", "artemis", ...
         title: the product's name.
-        products: it is this broker if the open's property "product" or "platform" begins with one of these (§2.7.1).
-        hosts: or if the host's name ends in one of these.
-        queue, topic: how the address of a node is made of its name: "{}" is the name, "{quoted}" is it
-            percent-encoded. None: the broker has no such node.
-        topic_source: how the address to receive from is made, where it is another; "" if nothing is received there.
-        capabilities: whether the terminus says by its capability, "queue" or "topic", what kind of node it means.
-        aborts: it forgets an aborted delivery and goes on (§2.7.5). On one that does not, a sender that has aborted one
-            goes on with another link, once the outcomes on the old one are known.
-        early_outcomes: it takes an outcome for a delivery that it is still sending (§2.6.12). As most get lost with it,
-            the client says the outcome to others when the delivery is whole, or at the end of the link.
-        unlisted_outcomes: what it applies though its sources do not list it (§3.5.3): "modified", for one.
-        keeps_window: it stops sending where the session's window ends (§2.5.6), in the middle of a message too. For one
-            that does not, the window bounds nothing, and is not held against it.
-        copies: where it answers that it copies, for browsing, messages stay in the queue; one that takes them all the
-            same has them back when the browser is left.
-        transactions: what its transactions can do; None: it has none, and is not asked for any.
-        resumes: it may keep a link's unsettled deliveries without its connection (§2.6.13); one that never does is not
-            asked to.
+        products: the prefixes by which the open's property "product" or "platform" identifies this broker (§2.7.1).
+        hosts: the suffixes of host names that identify it.
+        queue, topic: the pattern of an address: "{}" stands for the node's name, "{quoted}" for the percent-encoded
+            name. None: the broker has no such nodes.
+        topic_source: the pattern of a topic's address to receive from, if it differs; "" if a topic cannot be received
+            from.
+        capabilities: whether a terminus names the kind of its node by the capability "queue" or "topic".
+        aborts: it forgets an aborted delivery and goes on (§2.7.5). If False, a sender that has aborted a delivery goes
+            on with a new link, once the outcomes on the old one are known.
+        early_outcomes: it takes an outcome for a delivery that it is still sending (§2.6.12). Most brokers lose such an
+            outcome, so by default the client sends it when the delivery is complete, or at the end of the link.
+        unlisted_outcomes: outcomes that it applies though its sources do not list them (§3.5.3), such as "modified".
+        keeps_window: it stops sending at the end of the session's window (§2.5.6), even within a message. If False, the
+            client does not enforce the window.
+        copies: if it confirms "copy", for browsing, messages stay in the queue. If False, it takes them nevertheless,
+            and gets them back when the browser is left.
+        transactions: the support for transactions; None if it has none, so that the client does not ask.
+        resumes: it may keep unsettled deliveries of a link after a loss of the connection (§2.6.13). If False, the
+            client does not try to resume.
         timeouts: it keeps a terminus for the timeout that it confirms (§3.5.3).
-        reply_capabilities: what a dynamic source for replies must say, where one is only made on saying so; it is then
+        reply_capabilities: the capabilities that a dynamic source for replies needs at this broker; the link is then
             attached with settle mode "settled".
-        replies_since: the version since which it makes such nodes; "" for always.
-        tokens_since: the version since which it takes a new token for that of the login in 1.0, by `PUT /auth/tokens`;
-            "" for always. None: it does not, and not by connection.update-secret of 0-9-1 either.
-        hints: what an outcome ("released") or an error condition means here; added to the exception as a note.
-        facts: what else there is to know.
+        replies_since: the version since which it creates such nodes; "" for all versions.
+        tokens_since: the version since which it accepts a new token after the login in 1.0, by `PUT /auth/tokens`; ""
+            for all versions. None: it does not, nor by connection.update-secret of 0-9-1.
+        hints: the meaning of an outcome ("released") or an error condition at this broker, added to exceptions as a
+            note.
+        facts: further facts.
     """
 
     name: str
@@ -109,10 +112,10 @@ class Profile:
     facts: tuple[Fact, ...] = ()
 
     def target(self, name: str, kind: NodeKind = "queue", **fields: Any) -> Target:
-        """Return the target that sends to a node, spelled as this broker wants it.
+        """Return the target to send to a node, in this broker's form.
 
         Args:
-            name: the queue's or topic's name, as its administrator knows it.
+            name: the name of the queue or topic, as an administrator knows it.
             fields: further fields of `Target`.
 
         Raises:
@@ -121,26 +124,26 @@ class Profile:
         return Target(self._address(name, kind, self.queue, self.topic), **self._fields(kind, fields))
 
     def source(self, name: str, kind: NodeKind = "queue", **fields: Any) -> Source:
-        """Return the source that receives from a node, spelled as this broker wants it.
+        """Return the source to receive from a node, in this broker's form.
 
         Args:
-            name: the queue's or topic's name, as its administrator knows it.
+            name: the name of the queue or topic, as an administrator knows it.
             fields: further fields of `Source`.
 
         Raises:
-            Unsupported: the broker has no such kind of node, or nobody can receive from it.
+            Unsupported: the broker has no such kind of node, or it cannot be received from.
         """
         topic = self.topic_source if self.topic_source is not None else self.topic
         return Source(self._address(name, kind, self.queue, topic or None), **self._fields(kind, fields))
 
     def require_replies(self, version: str) -> None:
-        """See that the broker makes nodes for replies.
+        """Check that the broker creates nodes for replies.
 
         Args:
-            version: what its open says of it; without one the broker is left to answer.
+            version: the version in the broker's open; "" passes, and leaves the answer to the broker.
 
         Raises:
-            Unsupported: it makes none in this version.
+            Unsupported: the broker does not create them in this version.
         """
         numbers = _numbers(version)
         if self.replies_since and numbers and numbers < _numbers(self.replies_since):
@@ -151,10 +154,10 @@ class Profile:
             )
 
     def takes_tokens(self, version: str) -> bool:
-        """Return whether a new token for that of the login can be told it on a connection in 1.0.
+        """Return whether the broker accepts a new token after the login, in 1.0.
 
         Args:
-            version: what its open says of it.
+            version: the version in the broker's open.
         """
         return self.tokens_since is not None and _numbers(version) >= _numbers(self.tokens_since)
 
@@ -174,7 +177,7 @@ class Profile:
         return fields
 
     def explain(self, error: AmqpError) -> None:
-        """Add what the error means at this broker, if there is something to say, as a note."""
+        """Add the meaning of the error at this broker as a note, if the profile has a hint."""
         hint = self.hints.get(_key(error))
         note = f"{self.title}: {hint}"
         if hint and note not in getattr(error, "__notes__", ()):
@@ -182,7 +185,7 @@ class Profile:
 
 
 def _numbers(version: str) -> list[int]:
-    # A peer says it, of any length: Python makes no number of thousands of digits.
+    # A peer may send a version of any length, and Python refuses to parse thousands of digits.
     return [int(number) for number in re.findall(r"\d+", version[:LONGEST_VERSION])]
 
 

@@ -1,4 +1,4 @@
-"""RabbitMQ's addresses, version 2 (https://www.rabbitmq.com/docs/amqp#addresses): names are percent-encoded in them."""
+"""RabbitMQ's addresses, version 2 (https://www.rabbitmq.com/docs/amqp#addresses), with percent-encoded names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def queue_address(name: str) -> str:
     """Return the address of a queue, to receive from and to send to: `/queues/NAME`.
 
     Raises:
-        ValueError: `name` is "", "." or "..", which no queue can have as its name.
+        ValueError: `name` is "", "." or "..", which cannot be the name of a queue.
     """
     return f"/queues/{escape(name)}"
 

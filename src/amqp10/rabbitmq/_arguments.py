@@ -1,4 +1,4 @@
-"""What queues can be declared with: keyword arguments here, `x-` arguments there (https://www.rabbitmq.com/docs/queues)."""
+"""The arguments of queues: keyword arguments here, `x-` arguments there (https://www.rabbitmq.com/docs/queues)."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any, Final, Literal, TypedDict
 QueueType = Literal["classic", "quorum", "stream"]
 """The types of queues of RabbitMQ."""
 ExchangeType = Literal["direct", "fanout", "topic", "headers", "x-local-random", "x-delayed-message"] | str
-"""The types of exchanges of RabbitMQ; a plugin may bring others."""
+"""The types of exchanges of RabbitMQ; plugins may add others."""
 Overflow = Literal["drop-head", "reject-publish", "reject-publish-dlx"]
-"""What a full queue does with a new message, or with its oldest."""
+"""What a full queue drops or rejects."""
 
 
 class QueueArguments(TypedDict, total=False):
-    """The keyword arguments of `declare_queue` that become `x-` arguments, and which queue types have them."""
+    """The keyword arguments of `declare_queue` that become `x-` arguments, with the queue types that have them."""
 
     max_length: int  # messages [classic, quorum]
     max_length_bytes: int  # [all]
-    overflow: Overflow  # what happens when it is full [classic, quorum]
+    overflow: Overflow  # when the queue is full [classic, quorum]
     message_ttl: timedelta  # [classic, quorum]
-    expires: timedelta  # unused for so long, the queue goes [classic, quorum]
+    expires: timedelta  # deletes the queue after this time without use [classic, quorum]
     dead_letter_exchange: str  # [classic, quorum]
     dead_letter_routing_key: str  # [classic, quorum]
     dead_letter_strategy: Literal[
@@ -32,7 +32,7 @@ class QueueArguments(TypedDict, total=False):
     max_priority: int  # 1..255 [classic]
     delivery_limit: int  # failed deliveries before a message is dead-lettered [quorum]
     initial_group_size: int  # replicas [quorum, stream]
-    target_group_size: int  # replicas to be kept up [quorum]
+    target_group_size: int  # replicas to maintain [quorum]
     leader_locator: Literal["client-local", "balanced"]  # [all]
     max_age: timedelta  # whole seconds [stream]
     max_segment_size_bytes: int  # [stream]
@@ -43,7 +43,7 @@ def _on(name: str, *types: str) -> dict[str, str]:
     return dict.fromkeys(types, name)
 
 
-# RabbitMQ's name of each, by the types of queue that have it.
+# RabbitMQ's name of each argument, by the queue types that have it.
 _NAMES: Final = {
     "max_length": _on("x-max-length", "classic", "quorum"),
     "max_length_bytes": _on("x-max-length-bytes", "classic", "quorum", "stream"),
@@ -69,8 +69,8 @@ def queue_arguments(queue_type: QueueType, said: Mapping[str, Any], more: Mappin
     """Return the `x-` arguments of a queue.
 
     Args:
-        said: see `QueueArguments`.
-        more: arguments by RabbitMQ's names; they override those in `said`.
+        said: arguments of `QueueArguments`.
+        more: arguments by RabbitMQ's names, which override those in `said`.
 
     Raises:
         TypeError: an argument in `said` does not exist.
@@ -89,5 +89,5 @@ def queue_arguments(queue_type: QueueType, said: Mapping[str, Any], more: Mappin
 def _spelled(name: str, value: Any) -> Any:
     if not isinstance(value, timedelta):
         return value
-    # The age of a stream is a text with a unit, all other times are numbers of milliseconds.
+    # The age of a stream is text with a unit; all other times are numbers of milliseconds.
     return f"{ceil(value.total_seconds())}s" if name == "max_age" else ceil(value / timedelta(milliseconds=1))

@@ -29,20 +29,20 @@ T = TypeVar("T")
 NODE: Final = "/management"
 PAIRED: Final = {Symbol("paired"): True}
 ME: Final = "$me"
-"""The reply-to that means the other link of the pair."""
+"""The reply-to for the other link of the pair."""
 LINK_PAIR: Final = "LINK_PAIR_V1_0"
 """The capability of a peer that pairs links (AMQP Request-Response Messaging with Link Pairing 1.0)."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """A queue, as RabbitMQ tells of it.
+    """The state of a queue.
 
     Attributes:
-        messages: those that are ready, without those that are out on links and unsettled.
-        consumers: links that receive from it.
-        leader, replicas: the nodes of the cluster that have it.
-        arguments: those of its declaration.
+        messages: the number of ready messages, without unsettled ones.
+        consumers: the number of links that receive from it.
+        leader, replicas: the nodes of the cluster that hold it.
+        arguments: the arguments of its declaration.
     """
 
     name: str
@@ -69,11 +69,11 @@ class Binding:
 
 
 def management(links: Connection | Session) -> Management:
-    """Make RabbitMQ's management, to be opened by `async with`.
+    """Return RabbitMQ's management, to be opened by `async with`.
 
     Args:
-        links: a connection, on which it has a session of its own, for RabbitMQ ends the session over a request that it
-            does not know or that the user may not do; or the session to use.
+        links: a connection, on which it begins its own session, because RabbitMQ ends the session after an unknown or
+            forbidden request; or the session to use.
     """
     own = links.session() if isinstance(links, Connection) else None
     session = own if own is not None else links
@@ -88,21 +88,22 @@ def management(links: Connection | Session) -> Management:
 
 
 class Management:
-    """Declares, looks at, empties and deletes queues, exchanges and bindings; made by `management()`.
+    """Declares, queries, purges and deletes queues, exchanges and bindings; made by `management()`.
 
-    Any number of tasks may use it at a time. Every method raises, besides what it says:
+    Any number of tasks may use it at a time. Every method also raises:
 
-        ManagementError: RabbitMQ's answer is no: `status` 404 for what is asked after and not there, 400 or 404 for
-            what is worked on and not there, 409 for what is there with other arguments, 403 for a reserved name;
-            `description` says it in its words.
-        SessionEnded: the user may not do this; this management is over.
-        RemoteProtocolError: the answer is of no form that RabbitMQ's have; the management goes on.
+         ManagementError: RabbitMQ refused: `status` 404 if a queried object does not exist, 400 or 404 if the object to
+         work
+             on does not exist, 409 if it exists with other arguments, 403 for a reserved name; `description` has its
+             reason.
+         SessionEnded: the user lacks the permission; this management is over.
+         RemoteProtocolError: the answer has an unknown form; the management can be used further.
         LinkDetached, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: see `Requester.request`.
 
-    Cancelling any of them: the operation may have been carried out.
+    Cancelling any method: the operation may have been carried out.
 
     Attributes:
-        requester: what it stands on.
+        requester: the requester that sends the requests.
     """
 
     def __init__(self, requester: Requester, session: Session | None = None) -> None:
@@ -113,8 +114,8 @@ class Management:
         """Attach the pair of links.
 
         Raises:
-            Unsupported: the peer offers no pairs of links: it is no RabbitMQ 4.
-            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the peer refuses them, or is gone.
+            Unsupported: the peer offers no pairs of links, so it is not RabbitMQ 4.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the peer refuses the links, or is gone.
 
         Cancelling: the links are detached, and the session is ended.
         """
@@ -140,18 +141,18 @@ class Management:
         arguments: Mapping[str, Any] | None = None,
         **typed: Unpack[QueueArguments],
     ) -> QueueInfo:
-        """Make a queue, or find it as it is declared here; return what it is.
+        """Declare a queue: create it, or check that it exists with the same settings; return its state.
 
         Args:
             queue_type: "quorum" (replicated), "classic", or "stream" (an append-only log).
-            durable: it outlives the broker's restart; quorum queues and streams always do.
-            exclusive: for this connection only, with which it ends.
-            auto_delete: it goes when its last consumer does.
+            durable: the queue survives a restart of the broker; quorum queues and streams always do.
+            exclusive: the queue is only for this connection, and is deleted with it.
+            auto_delete: the queue is deleted with its last consumer.
             arguments: further arguments, by RabbitMQ's names.
-            typed: its arguments by name, see `QueueArguments`; times are `timedelta`.
+            typed: arguments of `QueueArguments`; times are `timedelta`.
 
         Raises:
-            ValueError: no queue can have that name, or a queue of this type has no such argument.
+            ValueError: a queue cannot have this name, or a queue of this type lacks an argument.
 
         Cancelling: see the class.
         """
@@ -164,30 +165,30 @@ class Management:
         return _read(_queue, await self.request("PUT", queue_address(name), body))
 
     async def queue(self, name: str) -> QueueInfo:
-        """Return what a queue is, and how many messages and consumers it has.
+        """Return the state of a queue, including its numbers of messages and consumers.
 
         Raises:
-            ManagementError: with status 404, it does not exist.
+            ManagementError: with status 404, the queue does not exist.
 
         Cancelling: see the class.
         """
         return _read(_queue, await self.request("GET", queue_address(name)))
 
     async def purge_queue(self, name: str) -> int:
-        """Drop all messages that are ready in a queue; return how many.
+        """Drop all ready messages of a queue; return their number.
 
         Raises:
-            ManagementError: with status 400 or 404, there is no such queue.
+            ManagementError: with status 400 or 404, the queue does not exist.
 
         Cancelling: see the class.
         """
         return _read(_count, await self.request("DELETE", f"{queue_address(name)}/messages"))
 
     async def delete_queue(self, name: str) -> int:
-        """Delete a queue, if it is there, with its messages; return how many it had.
+        """Delete a queue with its messages, if it exists; return how many messages it had.
 
         Raises:
-            ManagementError: it is another connection's exclusive queue, or this user may not.
+            ManagementError: the queue is exclusive to another connection, or the user lacks the permission.
 
         Cancelling: see the class.
         """
@@ -205,16 +206,16 @@ class Management:
         internal: bool = False,
         arguments: Mapping[str, Any] | None = None,
     ) -> None:
-        """Make an exchange, or find it as it is declared here.
+        """Declare an exchange: create it, or check that it exists with the same settings.
 
         Args:
             exchange_type: "direct", "fanout", "topic", "headers", or that of a plugin.
             internal: only other exchanges may send to it.
-            arguments: by RabbitMQ's names, `alternate-exchange` for one.
+            arguments: arguments by RabbitMQ's names, such as `alternate-exchange`.
 
         Raises:
-            ManagementError: with status 409, it is there, and is another.
-            ValueError: no exchange can have that name.
+            ManagementError: with status 409, the exchange exists with other settings.
+            ValueError: an exchange cannot have this name.
 
         Cancelling: see the class.
         """
@@ -228,10 +229,10 @@ class Management:
         await self.request("PUT", f"/exchanges/{escape(name)}", body)
 
     async def delete_exchange(self, name: str) -> None:
-        """Delete an exchange, if it is there, with its bindings.
+        """Delete an exchange with its bindings, if it exists.
 
         Raises:
-            ManagementError: it is one of RabbitMQ's own.
+            ManagementError: the exchange is one of RabbitMQ's own.
 
         Cancelling: see the class.
         """
@@ -248,17 +249,17 @@ class Management:
         key: str = "",
         arguments: Mapping[str, Any] | None = None,
     ) -> None:
-        """Bind a queue, or another exchange, to an exchange, which then sends on to it.
+        """Bind a queue, or another exchange, to an exchange, which then routes messages to it.
 
         Args:
-            source: the exchange.
-            queue, exchange: one of them, where messages go.
-            key: the binding key; what it means is the exchange type's business.
-            arguments: those that a headers exchange compares, for instance.
+            source: the exchange to bind to.
+            queue, exchange: the destination: one of them.
+            key: the binding key, whose meaning depends on the exchange type.
+            arguments: arguments of the binding, such as the headers that a headers exchange compares.
 
         Raises:
-            ManagementError: with status 400 or 404, one of the two is not there.
-            ValueError: neither queue nor exchange, or both.
+            ManagementError: with status 400 or 404, the source or the destination does not exist.
+            ValueError: neither `queue` nor `exchange` is given, or both.
 
         Cancelling: see the class.
         """
@@ -272,7 +273,7 @@ class Management:
         """Return the bindings of a queue or exchange to an exchange with a key: one for each set of arguments.
 
         Raises:
-            ValueError: neither queue nor exchange, or both.
+            ValueError: neither `queue` nor `exchange` is given, or both.
 
         Cancelling: see the class.
         """
@@ -287,10 +288,10 @@ class Management:
         key: str = "",
         arguments: Mapping[str, Any] | None = None,
     ) -> None:
-        """Take a binding away, if it is there: the one with just these arguments.
+        """Remove the binding with exactly these arguments, if it exists.
 
         Raises:
-            ValueError: neither queue nor exchange, or both.
+            ValueError: neither `queue` nor `exchange` is given, or both.
 
         Cancelling: see the class.
         """
@@ -299,7 +300,7 @@ class Management:
                 await self.request("DELETE", location)
 
     async def _found(self, source: str, queue: str | None, exchange: str | None, key: str) -> list[tuple[Binding, str]]:
-        """Return what binds the two, and by which path each binding is deleted."""
+        """Return the bindings between source and destination, and the path to delete each."""
         kind, name = _destination(queue, exchange)
         words = {"src": source, f"dst{kind[0]}": name, "key": key}
         query = "&".join(f"{word}={quote(value, safe='')}" for word, value in words.items())
@@ -308,14 +309,14 @@ class Management:
     # Anything
 
     async def request(self, method: str, path: str, body: object = None) -> Message:
-        """Make any other request; return the response, if its status is 2xx.
+        """Send any other request; return the response if its status is 2xx.
 
         Args:
             method: "GET", "PUT", "POST" or "DELETE".
-            path: with its query; names in it percent-encoded.
+            path: the path with its query, and with percent-encoded names.
 
         Raises:
-            ManagementError: the status is another; see the class for the rest.
+            ManagementError: the response has another status. For other errors, see the class.
 
         Cancelling: see the class.
         """
@@ -333,7 +334,7 @@ class Management:
     ) -> None:
         """Detach the pair of links. Exclusive queues stay until the connection closes.
 
-        Cancelling: is not noticed; it takes `close_timeout` seconds at most.
+        Cancelling: is not noticed; it takes at most `close_timeout` seconds.
         """
         await self._opened.__aexit__(exc_type, exc, traceback)
 
@@ -345,10 +346,10 @@ def _destination(queue: str | None, exchange: str | None) -> tuple[str, str]:
 
 
 def _read(reader: Callable[[Any], T], response: Message) -> T:
-    """Return what the body of a response says.
+    """Return the result of `reader` on the body of a response.
 
     Raises:
-        RemoteProtocolError: it is not of the form that RabbitMQ's responses have.
+        RemoteProtocolError: the body does not have the form of RabbitMQ's responses.
     """
     try:
         return reader(response.body)

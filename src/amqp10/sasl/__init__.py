@@ -1,4 +1,4 @@
-"""SASL mechanisms (Part 5, and the RFC of each), client and server: pure challenge and response, no frames."""
+"""SASL mechanisms (Part 5, and the RFC of each) of client and server: only challenge and response, no frames."""
 
 from ._authenticator import Authenticator as Authenticator
 from ._choose import bind_channel as bind_channel

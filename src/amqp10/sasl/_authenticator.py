@@ -1,4 +1,4 @@
-"""The server's rules: who may come in, and by which mechanism."""
+"""The server's rules: who may log in, and by which mechanism."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from ._scram import DIGESTS, PLUS, SERVER_ITERATIONS, ScramKeys, ScramServer
 from ._stored import StoredKeys
 
 _LONGEST_MECHANISM: Final = 20
-"""Characters of a mechanism's name (RFC 4422, 3.1)."""
+"""The longest name of a mechanism, in characters (RFC 4422, 3.1)."""
 
 LoginFailed = Callable[[str, str | None, str | None], None]
-"""Told of a login that failed: the mechanism, the name that was claimed, and why, as far as the peer was told."""
+"""Called for each failed login with the mechanism, the claimed name, and the reason as far as the peer was told."""
 
 TokenRenewal = Callable[[str], str | None]
-"""Takes a token that is to count in place of the login's; returns why not, or None."""
+"""Takes a token to replace that of the login; returns the reason of a refusal, or None."""
 
 
 class Users:
-    """Names and passwords, prepared (RFC 4013), or the keys that are kept of these.
+    """Names with prepared passwords (RFC 4013), or with stored keys.
 
-    Whether a user is there is not to be found out, neither by the answers nor by what they cost. All keys are derived
-    here; a stranger gets made-up ones, the same salt at each try, and nothing is derived for either. Where PLAIN has to
-    derive keys to compare, for somebody whose password is not known, it does so once for everybody.
+    A client cannot find out whether a user exists, neither by the answers nor by their timing. All keys are derived in
+    advance; an unknown user gets made-up keys, with the same salt at each try. If PLAIN must derive keys, because only
+    keys are stored, it does so for unknown users, too.
 
     Raises:
-        ValueError: a name is empty, or a name or a password has characters that no login may have.
+         ValueError: a name is empty, or a name or a password has characters that SASLprep prohibits.
     """
 
     def __init__(self, users: Mapping[str, str | StoredKeys], iterations: int = SERVER_ITERATIONS) -> None:
         self._secret = secrets.token_bytes(32)
-        self._users: dict[str, tuple[str, bytes | None, StoredKeys]] = {}  # name, digest of a known password, keys
+        self._users: dict[str, tuple[str, bytes | None, StoredKeys]] = {}  # name, digest of the password if known, keys
         for name, password in users.items():
             try:
                 prepared = prepare(name)
@@ -52,7 +52,7 @@ class Users:
             if not prepared:
                 raise ValueError("the user name must not be empty")
             self._users[prepared] = name, digest, keys
-        # What strangers' keys are made up to look like, and whether they have to look so after a restart, too.
+        # Models for made-up keys, and whether these must stay the same after a restart.
         self._kinds = [(keys, digest is None) for _, digest, keys in self._users.values()]
         lasting = [keys.keys["SCRAM-SHA-256"].server_key for keys, lasts in self._kinds if lasts]
         self._lasting_secret = hmac.digest(b"strangers", b"".join(lasting), "sha256")
@@ -63,19 +63,19 @@ class Users:
         return bool(self._users)
 
     def check(self, user: str, password: str) -> str | None:
-        """Return the user's name as it was given here, if that is the password; else None."""
+        """Return the user's original name if the password is right, else None."""
         try:
             user, password = prepare(user), prepare(password)
         except ValueError:
             return None
         name, right, keys = self._users.get(user, (None, self._stranger, self._like(user)[0]))
         fits = keys.fits(password) if self._derives else False
-        # Digests are compared, all of one length, so that the time tells nothing of the password's.
+        # Digests have one length, so the time of comparing them reveals nothing of the password's length.
         same = hmac.compare_digest(self._digest(f"password {password}"), right if right is not None else self._stranger)
         return name if (same if right is not None else fits) else None
 
     def keys(self, mechanism: str, user: str) -> tuple[str | None, ScramKeys]:
-        """Name and keys of a user by its prepared name; None and keys that fit no password for a stranger."""
+        """Return name and keys of a user by the prepared name; None and made-up keys for an unknown user."""
         kind, lasts = self._like(user)
         like, secret = kind.keys[mechanism], self._lasting_secret if lasts else self._secret
         salt, stored, server = (
@@ -90,7 +90,7 @@ class Users:
         return None, ScramKeys(salt, like.iterations, b"", (stored + server)[:size], (server + stored)[:size])
 
     def _like(self, user: str) -> tuple[StoredKeys, bool]:
-        """Keys of some user, always the same for that stranger, and whether they outlast this process."""
+        """Return the constant model for an unknown user's keys, and whether they must outlast this process."""
         picked = hmac.digest(self._lasting_secret, f"like {user}".encode(), "sha256")
         return self._kinds[int.from_bytes(picked[:8], "big") % len(self._kinds)]
 
@@ -99,7 +99,7 @@ class Users:
 
 
 class _Watched(ServerExchange):
-    """An exchange whose failure somebody is told of."""
+    """An exchange that reports its failure to a callback."""
 
     def __init__(self, exchange: ServerExchange, mechanism: str, failed: LoginFailed) -> None:
         self._exchange = exchange
@@ -109,7 +109,7 @@ class _Watched(ServerExchange):
 
     def step(self, response: bytes | None) -> Step:
         step = self._exchange.step(response)
-        if isinstance(step, Refusal):  # told at once, for the peer may go without an answer to it
+        if isinstance(step, Refusal):  # reported at once, because the peer may leave without answering
             self._refused = True
             self._failed(self._mechanism, self._exchange.claimed, step.reason)
         elif isinstance(step, Failure) and not self._refused:
@@ -118,19 +118,20 @@ class _Watched(ServerExchange):
 
 
 class Authenticator:
-    """Who may come in. One for a server; `for_connection` binds it to what is known of one connection.
+    """Decides who may log in. A server has one; `for_connection` adapts it to one connection.
 
     Args:
-        users: name -> password, or the keys of one, for PLAIN and SCRAM; taken as they are now.
-        anonymous: offer ANONYMOUS, and answer the bare AMQP header without SASL.
-        external: let in by EXTERNAL whom TLS has verified.
-        tokens: checks access tokens, for XOAUTH2 and OAUTHBEARER; None for neither.
-        allow_insecure: offer PLAIN and tokens on a transport that shows them, too.
-        cbs: offer ANONYMOUS as MSSBCBS, too, for tokens at `$cbs` say who a peer is: Azure's .NET SDKs take no other.
-        iterations: of the keys that are derived of passwords here.
+        users: passwords or stored keys by name, for PLAIN and SCRAM; copied now.
+        anonymous: offer ANONYMOUS, and accept the AMQP header without SASL.
+        external: accept clients by EXTERNAL whose certificate TLS has verified.
+        tokens: verifies access tokens, for XOAUTH2 and OAUTHBEARER; None to offer neither.
+        allow_insecure: offer PLAIN and tokens even on an insecure transport, where others could read them.
+        cbs: offer ANONYMOUS also as MSSBCBS, which Azure's .NET SDKs require; the peer then identifies itself at
+            `$cbs`.
+        iterations: the number of iterations for keys derived from passwords here.
 
     Raises:
-        ValueError: a name is empty, or a name or a password has characters that no login may have.
+        ValueError: a name is empty, or a name or a password has characters that SASLprep prohibits.
     """
 
     def __init__(
@@ -172,13 +173,13 @@ class Authenticator:
         """Return the same rules for one connection.
 
         Args:
-            secure: secrets may cross the transport as they are: TLS, loopback or a Unix socket.
-            external_identity: whose certificate TLS has verified.
-            end_point: the hash of our own certificate in it, to which SCRAM-PLUS binds a login; None: no SCRAM-PLUS.
-            failed: told of each login that fails.
-            tokens: checks this connection's access tokens, also those that PLAIN sends as the password.
-            keys: checks names and keys that PLAIN sends, of those that are no users.
-            renew: takes a token after the login, for that of the login.
+            secure: whether secrets may cross the transport in the clear: TLS, loopback or a Unix socket.
+            external_identity: the user named by the client certificate that TLS has verified.
+            end_point: the hash of the server's certificate, to which SCRAM-PLUS binds a login; None for no SCRAM-PLUS.
+            failed: called for each failed login.
+            tokens: verifies access tokens of this connection, including those that PLAIN sends as the password.
+            keys: verifies names and keys that PLAIN sends for names that are not users.
+            renew: takes a token after the login, to replace the login's.
         """
         bound = copy(self)
         bound._secure = secure
@@ -192,9 +193,9 @@ class Authenticator:
         return bound
 
     def renew(self, secret: bytes) -> str | None:
-        """Take a new secret of the client's after the login; return why it is refused, or None.
+        """Take a client's new secret after the login; return the reason of a refusal, or None.
 
-        Where no tokens are taken any is: what the client proved at its login counts as long as the transport lasts.
+        Without tokens every secret is accepted, because the login counts as long as the transport lasts.
         """
         if self._renew is None:
             return None
@@ -204,7 +205,7 @@ class Authenticator:
             return "the secret is not UTF-8"
 
     def _check_password(self, user: str, password: str) -> str | None:
-        """Return who a user with this password is, which may be an access token; None for nobody."""
+        """Return the identity of a user with this password, which may be an access token; None if it is wrong."""
         found = self._users.check(user, password) if self._users else None
         if found is None and self._plain_tokens and self._tokens is not None:
             found = self._tokens(user, password)
@@ -214,14 +215,11 @@ class Authenticator:
 
     @property
     def anonymous_allowed(self) -> bool:
-        """A peer may leave SASL out."""
+        """Whether a peer may omit SASL."""
         return self._anonymous
 
     def mechanisms(self) -> list[str]:
-        """Return what is offered to this connection, strongest first.
-
-        Never nothing, for an offer may not be empty (§5.3.3.1).
-        """
+        """Return the mechanisms to offer to this connection, strongest first; never empty (§5.3.3.1)."""
         names = []
         readable = self._secure or self._allow_insecure
         if self._external and self._external_identity is not None:
@@ -236,13 +234,13 @@ class Authenticator:
             names.append("PLAIN")
         if self._anonymous:
             names += ["ANONYMOUS", "MSSBCBS"] if self._cbs else ["ANONYMOUS"]
-        return names or ["EXTERNAL"]  # which fails then, for nothing external says who it is
+        return names or ["EXTERNAL"]  # an offer that always fails, because no certificate was verified
 
     def exchange(self, name: str) -> ServerExchange:
-        """Begin one try of a mechanism that was offered.
+        """Begin one try of an offered mechanism.
 
         Raises:
-            ValueError: it was not.
+            ValueError: the mechanism was not offered.
         """
         if name not in self.mechanisms():
             self.refuse(name)
@@ -251,7 +249,7 @@ class Authenticator:
         return exchange if self._failed is None else _Watched(exchange, name, self._failed)
 
     def refuse(self, name: str) -> None:
-        """Count a try of a mechanism that was not offered as a login that failed."""
+        """Report a try of a mechanism that was not offered as a failed login."""
         if self._failed is not None:
             self._failed(ascii(name[:_LONGEST_MECHANISM]), None, "that mechanism was not offered")
 

@@ -1,4 +1,4 @@
-"""Which mechanism: the strongest that the server offers, the credentials allow and the transport may carry."""
+"""Chooses the mechanism: the strongest that the server offers, the credentials allow and the transport may carry."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ._scram import SCRAM_MECHANISMS, ScramPlus
 
 
 def from_credentials(user: str | None, password: str | None, *, allow_insecure: bool = False) -> tuple[Mechanism, ...]:
-    """Return what a URL's user and password allow, strongest first; ANONYMOUS only without a user.
+    """Return the mechanisms for a URL's user and password, strongest first; ANONYMOUS only without a user.
 
     Args:
-        allow_insecure: the password may cross any transport readable, where PLAIN is all that the server offers.
+        allow_insecure: let PLAIN send the password over any transport, if the server offers nothing better.
 
     Raises:
-        ValueError: the user is empty, or missing beside a password, or no login may have such characters.
+        ValueError: the user is empty, a password has no user, or SASLprep prohibits a character.
     """
     if user is None and password is None:
         return (Anonymous(),)
@@ -31,10 +31,10 @@ def from_credentials(user: str | None, password: str | None, *, allow_insecure: 
 
 
 def bind_channel(mechanisms: Sequence[Mechanism], end_point: bytes | None) -> tuple[Mechanism, ...]:
-    """Return the logins for one connection: those by SCRAM-PLUS are bound to its TLS, or left out if that cannot be.
+    """Return the mechanisms for one connection, with SCRAM-PLUS bound to its TLS, or omitted if that is impossible.
 
     Args:
-        end_point: the hash of the server's certificate; None: the connection has no TLS, or no certificate.
+        end_point: the hash of the server's certificate; None without TLS or a certificate.
     """
     if end_point is None:
         return tuple(one for one in mechanisms if not isinstance(one, ScramPlus)) or tuple(mechanisms)
@@ -45,14 +45,14 @@ def choose(offered: Iterable[str], mechanisms: Sequence[Mechanism], *, secure: b
     """Return the strongest of `mechanisms` that is offered.
 
     Args:
-        offered: names, as the server gave them.
-        mechanisms: what the credentials allow.
-        secure: secrets may cross the transport as they are: TLS with a server that was checked, loopback or a Unix
+        offered: the names that the server offers.
+        mechanisms: the mechanisms that the credentials allow.
+        secure: whether secrets may cross the transport in the clear: TLS with a verified server, loopback or a Unix
             socket.
 
     Raises:
-        AuthenticationFailed: none is offered; the message names both lists.
-        InsecureTransport: the transport would show the secret, and nothing else that proves who we are is offered.
+        AuthenticationFailed: none of `mechanisms` is offered; the message has both lists.
+        InsecureTransport: the only mechanisms in common that prove an identity would expose the secret.
     """
     names = set(offered)
     fitting = sorted((one for one in mechanisms if one.name in names), key=lambda one: -one.strength)
@@ -78,7 +78,7 @@ def choose(offered: Iterable[str], mechanisms: Sequence[Mechanism], *, secure: b
     for one in fitting:
         if one.needs_tls and not secure:
             refused = refused or one
-        elif refused is None or one.strength > 0:  # who has credentials is not let in as nobody
+        elif refused is None or one.strength > 0:  # credentials are never dropped in favor of ANONYMOUS
             return one
     assert refused is not None
     raise InsecureTransport(

@@ -1,4 +1,4 @@
-"""One login, from either side: which mechanism, then rounds of challenge and response; the frames are a dialect's."""
+"""One login, from either side: a mechanism, then rounds of challenge and response; dialects supply the frames."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from ._authenticator import Authenticator
 
 MAX_ROUNDS: Final = 10
-"""Responses in one login; no mechanism needs more than three."""
+"""The limit of responses in one login; no mechanism needs more than three."""
 
 
 class _Handshake:
-    """What both sides share.
+    """The part of a login that both sides share.
 
     Attributes:
         mechanism: the name of the mechanism; "" before the client has chosen.
@@ -36,9 +36,9 @@ class ClientHandshake(_Handshake):
     """The client's side.
 
     Args:
-        mechanisms: what the credentials allow.
+        mechanisms: the mechanisms that the credentials allow.
         hostname: the server's name, as the user knows it.
-        secure: secrets may cross the transport as they are.
+        secure: whether secrets may cross the transport in the clear.
     """
 
     mechanism: str
@@ -50,7 +50,7 @@ class ClientHandshake(_Handshake):
         self._exchange: ClientExchange | None = None
 
     def start(self, offered: Iterable[str]) -> bytes | None:
-        """Choose one of the mechanisms that the server offers; return the initial response, None for none.
+        """Choose one of the mechanisms that the server offers; return the initial response, or None.
 
         Raises:
             AuthenticationFailed, InsecureTransport: see `choose`.
@@ -65,7 +65,7 @@ class ClientHandshake(_Handshake):
 
         Raises:
             AuthenticationFailed: see `ClientExchange.respond`.
-            RemoteProtocolError: nothing was chosen yet, or it is one challenge too many.
+            RemoteProtocolError: no mechanism was chosen yet, or the server sends too many challenges.
         """
         if self._exchange is None:
             raise RemoteProtocolError("a challenge before a mechanism was chosen", "amqp:illegal-state")
@@ -73,11 +73,11 @@ class ClientHandshake(_Handshake):
         return self._exchange.respond(challenge)
 
     def finish(self, additional: bytes | None) -> None:
-        """Take the server's word that the login succeeded.
+        """Take the server's report that the login succeeded.
 
         Raises:
-            AuthenticationFailed: it could not prove itself.
-            RemoteProtocolError: nothing was chosen yet.
+            AuthenticationFailed: the server could not prove its identity.
+            RemoteProtocolError: no mechanism was chosen yet.
         """
         if self._exchange is None:
             raise RemoteProtocolError("the server sent an outcome before a login began", "amqp:illegal-state")
@@ -88,13 +88,14 @@ class ServerHandshake(_Handshake):
     """The server's side.
 
     Args:
-        authenticator: whose rules decide.
-        last_word: a success has no place for the server's last word, so that this goes out as one more challenge.
+        authenticator: decides who may log in.
+        last_word: whether the mechanism's final data is sent as another challenge, because the dialect's success has no
+            field for it.
 
     Attributes:
-        offered: names of mechanisms.
-        was_offered: the client chose one of these.
-        refusal: why the client is not let in, for this side to know; "" unless it was refused.
+        offered: the names of the offered mechanisms.
+        was_offered: whether the client chose an offered mechanism.
+        refusal: the reason of a refusal, for this side only; "" unless the client was refused.
     """
 
     def __init__(self, authenticator: Authenticator, *, last_word: bool = False) -> None:
@@ -103,7 +104,7 @@ class ServerHandshake(_Handshake):
         self.refusal: str = ""
         self._authenticator = authenticator
         self._last_word = last_word
-        self._proved: Success | None = None  # the last word is out, and to be answered
+        self._proved: Success | None = None  # set once the final data is sent as a challenge
         self._exchange: ServerExchange | None = None
 
     def start(self, mechanism: str, response: bytes | None) -> Step:
@@ -125,7 +126,7 @@ class ServerHandshake(_Handshake):
         """Take a response.
 
         Raises:
-            RemoteProtocolError: nothing was chosen yet, or it is one response too many.
+            RemoteProtocolError: no mechanism was chosen yet, or the client sends too many responses.
         """
         if self._proved is not None:
             return self._proved

@@ -1,6 +1,6 @@
-"""The interface: a mechanism is a login that can be tried any number of times, an exchange is one try (RFC 4422).
+"""The interface of mechanisms: a mechanism is a login that can be tried repeatedly, an exchange is one try (RFC 4422).
 
-Pure challenge and response: no frames, no sockets. Secrets never show in a `repr` or an error.
+It has no frames and no sockets. Secrets never appear in a `repr` or an error.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ class ClientExchange(ABC):
 
     @abstractmethod
     def initial(self) -> bytes | None:
-        """Return the initial response; None where the server speaks first."""
+        """Return the initial response; None if the server speaks first."""
 
     def respond(self, challenge: bytes) -> bytes:
         """Return the answer to a challenge.
 
         Raises:
-            AuthenticationFailed: the challenge is not one of this mechanism's, or the server could not prove itself.
+            AuthenticationFailed: the challenge is invalid, or the server could not prove its identity.
         """
         return b""
 
-    def finish(self, additional: bytes | None) -> None:  # noqa: B027  # most servers prove nothing
-        """Check the server's last word: it says that the login succeeded.
+    def finish(self, additional: bytes | None) -> None:  # noqa: B027  # most mechanisms prove nothing of the server
+        """Check the server's final data, after it reported that the login succeeded.
 
         Raises:
-            AuthenticationFailed: the server could not prove itself.
+            AuthenticationFailed: the server could not prove its identity.
         """
 
 
@@ -38,10 +38,10 @@ class Mechanism(ABC):
 
     Attributes:
         name: as registered with IANA.
-        strength: the strongest that is offered is used. 0: it proves nobody (ANONYMOUS), and is not used in place of
-            one that is refused for want of TLS; 10: the password crosses as it is (PLAIN); 20 to 40: it does not
-            (SCRAM, by length of digest), 42 to 44: bound to TLS, too; 45, 46: a token; 50: a certificate (EXTERNAL).
-        needs_tls: a secret crosses the wire as it is, so the transport must be secure.
+        strength: the strongest offered mechanism is used. 0: no identity (ANONYMOUS), and no substitute for a mechanism
+            that needs TLS; 10: the password in the clear (PLAIN); 20 to 40: SCRAM, by the length of the digest; 42 to
+            44: SCRAM bound to TLS; 45, 46: a token; 50: a certificate (EXTERNAL).
+        needs_tls: whether a secret crosses the wire in the clear, so that the transport must be secure.
     """
 
     name: ClassVar[str]
@@ -61,21 +61,21 @@ class Mechanism(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """The server asks on."""
+    """The server's next challenge."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal(Challenge):
-    """The server says why the client is not let in; whatever is answered, `Failure` follows."""
+    """A challenge with the reason of a refusal; `Failure` follows, whatever the client answers."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Success:
-    """The client is who it says. `identity` None: nobody in particular (ANONYMOUS)."""
+    """The client has proved its `identity`; None for ANONYMOUS."""
 
     identity: str | None
     additional: bytes | None = None
@@ -83,7 +83,7 @@ class Success:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The client is not let in; it is never told why."""
+    """The client is refused, and never told why."""
 
 
 Step = Challenge | Success | Failure
@@ -93,11 +93,11 @@ class ServerExchange(ABC):
     """One try, from the server's side.
 
     Attributes:
-        claimed: who the client says it is, as far as it said so; nothing of it is proved.
+        claimed: the identity that the client claims, unproved; None if it has named none.
     """
 
     claimed: str | None = None
 
     @abstractmethod
     def step(self, response: bytes | None) -> Step:
-        """Take a response (None: an init without an initial one). Never raises for what the client sends."""
+        """Take a response; None for an init without an initial response. Never raises, whatever the client sends."""

@@ -1,4 +1,4 @@
-"""XOAUTH2 and OAUTHBEARER (RFC 7628): an access token as login."""
+"""XOAUTH2 and OAUTHBEARER (RFC 7628): login by an access token."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from ._prepare import encode
 _log = logging.getLogger("amqp10.sasl")
 
 TokenVerifier = Callable[[str | None, str], str | None]
-"""(user or None, token) -> who it is for, None to refuse; an exception refuses too. Must be quick: the server waits."""
+"""Takes the user, or None, and the token; returns the identity, or None to refuse. An exception also refuses.
+
+It must be quick, because the server waits.
+"""
 
 
 class _Bearer(ClientExchange):
@@ -28,7 +31,7 @@ class _Bearer(ClientExchange):
     def respond(self, challenge: bytes) -> bytes:
         if not challenge:  # a server that ignored the initial response asks for it with an empty challenge
             return self._message
-        # It says why it refuses; the answer only lets the outcome come (RFC 7628, section 3.2.3).
+        # The challenge has the reason of the refusal; the answer only triggers the outcome (RFC 7628, section 3.2.3).
         self._refused = True
         return self._acknowledgment
 
@@ -38,10 +41,10 @@ class _Bearer(ClientExchange):
 
 
 class XOAuth2(Mechanism):
-    """User and access token, as Google and Microsoft take them. The token crosses the wire readable.
+    """Login by user and access token, for Google and Microsoft. The token crosses the wire in the clear.
 
     Raises:
-        ValueError: the user is empty, or something has control characters.
+        ValueError: the user is empty, or an argument has control characters.
     """
 
     name = "XOAUTH2"
@@ -67,13 +70,13 @@ class XOAuth2(Mechanism):
 
 
 class OAuthBearer(Mechanism):
-    """An access token (RFC 7628), for a user if one is named. The token crosses the wire readable.
+    """Login by an access token (RFC 7628), optionally for a user. The token crosses the wire in the clear.
 
     Args:
-        host, port: told to the server if it wants to know them; the host is the connection's when None.
+        host, port: the server's address, to send with the token; None for the connection's host, and no port.
 
     Raises:
-        ValueError: something has control characters.
+        ValueError: an argument has control characters.
     """
 
     name = "OAUTHBEARER"
@@ -121,7 +124,7 @@ def _check(*texts: str) -> None:
 
 
 class _BearerServer(ServerExchange):
-    """What both share: a refusal is told as JSON, acknowledged by the client, and only then the end."""
+    """The part that both mechanisms share. A refusal is sent as JSON, and fails once the client has acknowledged it."""
 
     def __init__(self, verify: TokenVerifier) -> None:
         self._verify = verify
@@ -139,7 +142,7 @@ class _BearerServer(ServerExchange):
         try:
             identity = self._verify(user, token)
         except Exception as error:
-            # Only the kind: what it says may quote the token.
+            # Only the class, because the message may quote the token.
             _log.warning("the token verifier failed with %s", type(error).__name__)
             identity = None
         if identity is not None:
@@ -148,11 +151,11 @@ class _BearerServer(ServerExchange):
         return Challenge(json.dumps({"status": "invalid_token"}).encode())
 
     def _parse(self, message: str) -> tuple[str | None, str]:
-        """User and token; ValueError where the message is not one."""
+        """Return user and token; raise ValueError if the message is invalid."""
         raise ValueError(message)
 
     def _pairs(self, parts: list[str]) -> dict[str, str]:
-        """Write `key=value` between control characters, two of them at the end."""
+        """Parse `key=value` pairs between control characters; two control characters end the message."""
         if parts[-2:] != ["", ""]:
             raise ValueError("not ended")
         return {key: value for key, _, value in (part.partition("=") for part in parts[:-2])}

@@ -23,10 +23,10 @@ class _Once(ClientExchange):
 
 
 class Anonymous(Mechanism):
-    """Nobody in particular. `trace` is what the server may log.
+    """Login without an identity. The server may log `trace`.
 
     Raises:
-        ValueError: the trace has a NUL.
+        ValueError: `trace` has a NUL.
     """
 
     name = "ANONYMOUS"
@@ -40,13 +40,13 @@ class Anonymous(Mechanism):
 
 
 class Mssbcbs(Anonymous):
-    """ANONYMOUS by the name that Azure's services have for it: whoever comes puts tokens at `$cbs` then."""
+    """ANONYMOUS under the name of Azure's services, which identify the client by tokens at `$cbs`."""
 
     name = "MSSBCBS"
 
 
 class External(Mechanism):
-    """Whoever the layer below says: the client certificate of the TLS connection. `authzid`: act as somebody else.
+    """Login by the client certificate of the TLS connection. `authzid`: act as another user.
 
     Raises:
         ValueError: `authzid` has a NUL.
@@ -63,10 +63,10 @@ class External(Mechanism):
 
 
 class Plain(Mechanism):
-    """User and password, readable: over TLS that checks the server, to loopback, or with `allow_insecure=True`.
+    """Login by user and password in the clear: over verified TLS, on loopback, or with `allow_insecure=True`.
 
     Raises:
-        ValueError: the user is empty, or something has a NUL.
+        ValueError: the user is empty, or an argument has a NUL.
     """
 
     name = "PLAIN"
@@ -99,7 +99,7 @@ class AnonymousServer(ServerExchange):
 
 
 class ExternalServer(ServerExchange):
-    """`identity` is the certificate's, None without one; only that one may be acted as."""
+    """The server side of EXTERNAL. The client may only act as `identity`, that of its certificate; None without one."""
 
     def __init__(self, identity: str | None) -> None:
         self._identity = identity
@@ -113,7 +113,7 @@ class ExternalServer(ServerExchange):
 
 
 class PlainServer(ServerExchange):
-    """`check` says who that user with that password is; None for nobody."""
+    """The server side of PLAIN. `check` returns the identity of a user with a password; None to refuse."""
 
     def __init__(self, check: Callable[[str, str], str | None]) -> None:
         self._check = check

@@ -1,4 +1,4 @@
-"""SASLprep (RFC 4013): the one form in which user names and passwords are compared."""
+"""SASLprep (RFC 4013): the form in which user names and passwords are compared."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _PROHIBITED = (
 
 
 def prepare(text: str) -> str:
-    """Return the prepared form; ASCII without control characters stays as it is.
+    """Return the prepared form of `text`; ASCII without control characters stays unchanged.
 
-    Characters that Unicode 3.2 did not know yet (an emoji, say) are let through, as in a "query" of RFC 3454.
+    Characters newer than Unicode 3.2, such as an emoji, are allowed, as in a "query" of RFC 3454.
 
     Raises:
-        ValueError: it has characters that no login may have; the message does not quote it.
+        ValueError: SASLprep prohibits a character; the message does not quote `text`.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -45,12 +45,12 @@ def prepare(text: str) -> str:
 
 
 def encode(text: str) -> bytes:
-    """Encode as UTF-8 without a NUL, which none of the mechanisms can carry.
+    """Encode `text` as UTF-8, which must have no NUL, since no mechanism can carry one.
 
     Raises:
-        ValueError: a NUL, or what is no character; neither the message nor its cause quotes the text.
+        ValueError: `text` has a NUL or a surrogate; neither the message nor its cause quotes it.
     """
-    # Not left to `str.encode`: its error keeps the whole text, which may be a password.
+    # The error of `str.encode` would keep the whole text, which may be a password.
     if any(char == "\0" or "\ud800" <= char <= "\udfff" for char in text):
         raise ValueError("a user name or password must not have NUL or lone surrogates")
     return text.encode()

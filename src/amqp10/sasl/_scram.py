@@ -6,14 +6,14 @@
     c=biws,r=<nonce><more>,p=<proof>     ──>
                                          <──      v=<signature>      (a challenge, or the outcome's additional data)
 
-The password never crosses the wire, and the server proves that it knows the user too. Deriving the keys is slow on
-purpose, and blocks: a millisecond for the usual 4096 iterations, half a second for the most that is accepted.
+The password never crosses the wire, and the server proves that it knows the user, too. Deriving the keys is slow on
+purpose, and blocks: a millisecond for the usual 4096 iterations, half a second for the accepted maximum.
 
-Each of them has a -PLUS, by which both sides prove which server certificate they see, too ("p=..." in place of "n", and
-its hash in the proof): whoever ends TLS in between shows another. A client that could do so, and was not offered it,
-may say "y": a server that did offer it knows then that its offer was changed on the way, and refuses. This server does
-so. This client says "n", for Broker-J refuses all else, and whoever changes the offer may as well leave PLAIN as all of
-it; naming a -PLUS is what helps.
+Each mechanism has a -PLUS variant, by which both sides also prove which server certificate they see ("p=..." in place
+of "n", and the certificate's hash in the proof): an attacker who terminates TLS in between shows another certificate. A
+client that supports -PLUS but was not offered it may send "y". A server that did offer it then knows that its offer was
+changed on the way, and refuses, as this server does. This client sends "n", because Broker-J refuses all else, and
+because an attacker who changes the offer may as well leave only PLAIN. What helps is to name a -PLUS mechanism.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from ..errors import AuthenticationFailed, InsecureTransport
 from ._mechanism import Challenge, ClientExchange, Failure, Mechanism, Refusal, ServerExchange, Step, Success
 from ._prepare import prepare
 
-MIN_ITERATIONS = 4096  # RFC 7677, section 4; a server that asks for less wants to guess the password
-MAX_ITERATIONS = 1_000_000  # beyond that a server could keep us busy for minutes
-SERVER_ITERATIONS = 10_000  # some 10 ms for a client of SCRAM-SHA-512, at each new connection
+MIN_ITERATIONS = 4096  # RFC 7677, section 4; fewer iterations would help the server to guess the password
+MAX_ITERATIONS = 1_000_000  # with more, a server could keep us busy for minutes
+SERVER_ITERATIONS = 10_000  # about 10 ms for a client of SCRAM-SHA-512, at each new connection
 
-# What the header of a client's first message says of channel binding (RFC 5802 §7); no authorization identity.
+# Channel binding in the header of a client's first message (RFC 5802 §7), without an authorization identity.
 _UNBOUND: Final = "n"
 _NOT_OFFERED: Final = "y"
-_BOUND: Final = "p=tls-server-end-point"  # RFC 5929 §4; Python has no tls-exporter, and tls-unique is not safe
+_BOUND: Final = "p=tls-server-end-point"  # RFC 5929 §4; Python lacks tls-exporter, and tls-unique is unsafe
 
 _OTHER_TYPE: Final = "unsupported-channel-binding-type"
 _NOT_HERE: Final = "channel-binding-not-supported"
@@ -56,7 +56,7 @@ _ERRORS: Final = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ScramKeys:
-    """What a side keeps of a password for one digest."""
+    """The keys of a password for one digest."""
 
     salt: bytes
     iterations: int
@@ -78,7 +78,7 @@ def _xor(left: bytes, right: bytes) -> bytes:
 
 
 def _fields(message: str) -> dict[str, str]:
-    """Read `a=b,c=d` as a mapping; the first of each name counts."""
+    """Parse `a=b,c=d` as a mapping; the first value of each name counts."""
     found: dict[str, str] = {}
     for part in message.split(","):
         name, equals, value = part.partition("=")
@@ -92,7 +92,7 @@ def _base64(data: bytes) -> str:
 
 
 def _number(digits: str) -> int:
-    """Read a number, more strictly than `int`, which takes underscores, signs and digits of all scripts."""
+    """Parse a number, more strictly than `int`, which takes underscores, signs and digits of all scripts."""
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 10):
         raise ValueError("not a count")
     return int(digits)
@@ -103,12 +103,12 @@ def _nonce() -> str:
 
 
 class ScramClient(ClientExchange):
-    """One try.
+    """One try of a client.
 
     Args:
-        keys_of: (salt, iterations) -> the user's keys.
-        nonce: given in tests only.
-        end_point: what the login is bound to; empty: nothing.
+        keys_of: returns the user's keys for a salt and a number of iterations.
+        nonce: set only by tests.
+        end_point: the certificate hash that the login is bound to; b"" for no binding.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class ScramClient(ClientExchange):
         return (self._header + self._first).encode()
 
     def respond(self, challenge: bytes) -> bytes:
-        # A server that sends its last word as a challenge, which it may do at once where it refuses.
+        # A server may send its final data as a challenge, and a refusal at once.
         if self._server_signature is not None or challenge.startswith(b"e="):
             self._verify(challenge)
             return b""
@@ -184,7 +184,7 @@ class ScramClient(ClientExchange):
 
 
 class Scram(Mechanism):
-    """User and password; the password does not cross the wire.
+    """Login by user and password; the password does not cross the wire.
 
     Raises:
         ValueError: the user is empty, or SASLprep prohibits a character (RFC 4013).
@@ -199,14 +199,14 @@ class Scram(Mechanism):
         self.user = user
         self._prepared = prepared
         self._password = prepare(password)
-        self._keys: list[ScramKeys] = []  # the last ones, for all that `for_channel` gives, too
+        self._keys: list[ScramKeys] = []  # the last keys, shared with copies from `for_channel`
         self._end_point = b""
 
     def exchange(self, hostname: str | None = None) -> ClientExchange:
         return ScramClient(self.digest, self._prepared, self._keys_of, end_point=self._end_point)
 
     def _keys_of(self, salt: bytes, iterations: int) -> ScramKeys:
-        """Kept for the next try, for a user's salt stays: reconnecting shall not cost what guessing does."""
+        """Return the keys, cached for the next try, so that reconnecting costs no derivation: a user's salt stays."""
         for keys in self._keys:
             if keys.salt == salt and keys.iterations == iterations:
                 return keys
@@ -243,14 +243,14 @@ class ScramSha512(Scram):
 
 
 class ScramPlus(Scram):
-    """The login is bound to the certificate that TLS has shown (RFC 5929 §4): nobody in between can pass it on.
+    """Login bound to the server's TLS certificate (RFC 5929 §4), so that nobody in between can pass it on.
 
     Raises:
         ValueError: the user is empty, or SASLprep prohibits a character (RFC 4013).
     """
 
     def for_channel(self, end_point: bytes) -> Self:
-        """Return the same login, bound to the certificate that one connection's TLS has shown."""
+        """Return the same login, bound to the server certificate of one connection."""
         one = copy(self)
         one._end_point = end_point
         return one
@@ -268,7 +268,7 @@ class ScramSha1Plus(ScramPlus):
     """SCRAM-SHA-1-PLUS (RFC 5802)."""
 
     name = "SCRAM-SHA-1-PLUS"
-    strength = 42  # more than the longest digest without: see `from_credentials`
+    strength = 42  # above the longest digest without binding: see `from_credentials`
     digest = "sha1"
 
 
@@ -289,7 +289,7 @@ class ScramSha512Plus(ScramPlus):
 
 
 SCRAM_MECHANISMS: Final = (ScramSha512Plus, ScramSha256Plus, ScramSha1Plus, ScramSha512, ScramSha256, ScramSha1)
-"""All of them, strongest first."""
+"""All SCRAM mechanisms, strongest first."""
 
 PLUS: Final = "-PLUS"
 DIGESTS = {mechanism.name: mechanism.digest for mechanism in (ScramSha512, ScramSha256, ScramSha1)}
@@ -302,11 +302,11 @@ class ScramServer(ServerExchange):
     """One try, from the server's side.
 
     Args:
-        keys_of: prepared user name -> the user's own name and keys; for a user that is not there None and made-up
-            keys, so that a client cannot tell the two apart.
-        nonce: given in tests only.
-        plus: it is the mechanism's -PLUS.
-        end_point: what a login can be bound to; None where -PLUS is not offered.
+        keys_of: returns the original name and keys for a prepared user name; None and made-up keys for an unknown user,
+            so that a client cannot tell the two apart.
+        nonce: set only by tests.
+        plus: whether this is the -PLUS variant.
+        end_point: the certificate hash to bind logins to; None if -PLUS is not offered.
     """
 
     def __init__(
@@ -365,7 +365,7 @@ class ScramServer(ServerExchange):
         return Challenge(challenge.encode())
 
     def _judge(self, flag: str) -> Step | None:
-        """Refuse what the client says of channel binding, if it is not right here (RFC 5802 §6)."""
+        """Return a refusal if the client's channel-binding flag does not fit (RFC 5802 §6), else None."""
         if flag.startswith("p="):
             if not self._plus:
                 return self._refuse(_NOT_HERE)

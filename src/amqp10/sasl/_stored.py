@@ -1,7 +1,7 @@
-"""What a server keeps of a password: keys for SCRAM, from which the password cannot be read (RFC 5802 §3, RFC 5803).
+"""Stored passwords of a server: SCRAM keys, from which the password cannot be read (RFC 5802 §3, RFC 5803).
 
-A thief of the keys can try passwords, more slowly the more iterations they were made with, and can pose as the server.
-The keys, or what was sent in a login, do not suffice to log in as the user by SCRAM.
+A thief of the keys can try passwords, the slower the more iterations they have, and can pose as the server. The keys,
+or a recorded login, do not suffice to log in as the user by SCRAM.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ _ENTRY: Final = re.compile(r"(SCRAM-SHA-\d+)\$(\d{1,7}):([\w+/=]+)\$([\w+/=]+):(
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StoredKeys:
-    """The keys of one password, for each of the SCRAM mechanisms; `str` and `parse` are for a file of them.
+    """The keys of one password for each SCRAM mechanism; `str` and `parse` convert them for a file.
 
     Attributes:
-        keys: by mechanism.
+        keys: the keys by mechanism.
     """
 
     keys: Mapping[str, ScramKeys]
 
     @classmethod
     def from_password(cls, password: str, *, iterations: int = SERVER_ITERATIONS, salt: bytes | None = None) -> Self:
-        """Derive the keys of a password, which takes a while on purpose: some 25 ms for the usual 10,000 iterations.
+        """Derive the keys of a password. This is slow on purpose: about 25 ms for the usual 10,000 iterations.
 
         Args:
-            iterations: how slow trying a password is, for a thief of the keys and for each login.
+            iterations: makes trying a password slower, for a thief of the keys and for each login.
             salt: 16 octets; None for random ones.
 
         Raises:
-            ValueError: the password has characters that no login may have, or `iterations` is out of range.
+            ValueError: SASLprep prohibits a character of the password, or `iterations` is out of range.
         """
         if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
             raise ValueError(f"iterations must be in {MIN_ITERATIONS}..{MAX_ITERATIONS}, not {iterations}")
@@ -48,10 +48,10 @@ class StoredKeys:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read what `str` gave.
+        """Parse the result of `str`.
 
         Raises:
-            ValueError: it is nothing of that kind, or lacks one of the mechanisms.
+            ValueError: `text` is invalid, or lacks one of the mechanisms.
         """
         keys = {}
         for entry in text.split(","):
@@ -67,7 +67,7 @@ class StoredKeys:
         return cls(keys)
 
     def fits(self, password: str) -> bool:
-        """Return whether they are those of a prepared password; as slow as deriving keys."""
+        """Return whether these are the keys of a prepared password. As slow as deriving keys."""
         mine = self.keys["SCRAM-SHA-256"]
         derived = derive_keys("sha256", password, mine.salt, mine.iterations)
         return hmac.compare_digest(derived.stored_key, mine.stored_key)

@@ -2166,21 +2166,22 @@ class Management(Facade):
 
 
 class RabbitManagement(Facade):
-    """Declares, looks at, empties and deletes queues, exchanges and bindings; made by `management()`.
+    """Declares, queries, purges and deletes queues, exchanges and bindings; made by `management()`.
 
-    Any number of tasks may use it at a time. Every method raises, besides what it says:
+    Any number of tasks may use it at a time. Every method also raises:
 
-        ManagementError: RabbitMQ's answer is no: `status` 404 for what is asked after and not there, 400 or 404 for
-            what is worked on and not there, 409 for what is there with other arguments, 403 for a reserved name;
-            `description` says it in its words.
-        SessionEnded: the user may not do this; this management is over.
-        RemoteProtocolError: the answer is of no form that RabbitMQ's have; the management goes on.
+         ManagementError: RabbitMQ refused: `status` 404 if a queried object does not exist, 400 or 404 if the object to
+         work
+             on does not exist, 409 if it exists with other arguments, 403 for a reserved name; `description` has its
+             reason.
+         SessionEnded: the user lacks the permission; this management is over.
+         RemoteProtocolError: the answer has an unknown form; the management can be used further.
         LinkDetached, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: see `Requester.request`.
 
-    Cancelling any of them: the operation may have been carried out.
+    Cancelling any method: the operation may have been carried out.
 
     Attributes:
-        requester: what it stands on.
+        requester: the requester that sends the requests.
     """
 
     __slots__ = ()
@@ -2189,8 +2190,8 @@ class RabbitManagement(Facade):
         """Attach the pair of links.
 
         Raises:
-            Unsupported: the peer offers no pairs of links: it is no RabbitMQ 4.
-            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the peer refuses them, or is gone.
+            Unsupported: the peer offers no pairs of links, so it is not RabbitMQ 4.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the peer refuses the links, or is gone.
 
         Timeout: the links are detached, and the session is ended.
         """
@@ -2201,7 +2202,7 @@ class RabbitManagement(Facade):
     ) -> None:
         """Detach the pair of links. Exclusive queues stay until the connection closes.
 
-        Timeout: is not noticed; it takes `close_timeout` seconds at most.
+        Timeout: is not noticed; it takes at most `close_timeout` seconds.
         """
         self._leave(exc_type, exc, traceback)
 
@@ -2215,17 +2216,17 @@ class RabbitManagement(Facade):
         arguments: Mapping[str, Any] | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Bind a queue, or another exchange, to an exchange, which then sends on to it.
+        """Bind a queue, or another exchange, to an exchange, which then routes messages to it.
 
         Args:
-            source: the exchange.
-            queue, exchange: one of them, where messages go.
-            key: the binding key; what it means is the exchange type's business.
-            arguments: those that a headers exchange compares, for instance.
+            source: the exchange to bind to.
+            queue, exchange: the destination: one of them.
+            key: the binding key, whose meaning depends on the exchange type.
+            arguments: arguments of the binding, such as the headers that a headers exchange compares.
 
         Raises:
-            ManagementError: with status 400 or 404, one of the two is not there.
-            ValueError: neither queue nor exchange, or both.
+            ManagementError: with status 400 or 404, the source or the destination does not exist.
+            ValueError: neither `queue` nor `exchange` is given, or both.
 
         Timeout: see the class.
         """
@@ -2243,7 +2244,7 @@ class RabbitManagement(Facade):
         """Return the bindings of a queue or exchange to an exchange with a key: one for each set of arguments.
 
         Raises:
-            ValueError: neither queue nor exchange, or both.
+            ValueError: neither `queue` nor `exchange` is given, or both.
 
         Timeout: see the class.
         """
@@ -2261,16 +2262,16 @@ class RabbitManagement(Facade):
         arguments: Mapping[str, Any] | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Make an exchange, or find it as it is declared here.
+        """Declare an exchange: create it, or check that it exists with the same settings.
 
         Args:
             exchange_type: "direct", "fanout", "topic", "headers", or that of a plugin.
             internal: only other exchanges may send to it.
-            arguments: by RabbitMQ's names, `alternate-exchange` for one.
+            arguments: arguments by RabbitMQ's names, such as `alternate-exchange`.
 
         Raises:
-            ManagementError: with status 409, it is there, and is another.
-            ValueError: no exchange can have that name.
+            ManagementError: with status 409, the exchange exists with other settings.
+            ValueError: an exchange cannot have this name.
 
         Timeout: see the class.
         """
@@ -2297,18 +2298,18 @@ class RabbitManagement(Facade):
         timeout: float | None = None,
         **typed: Unpack[QueueArguments],
     ) -> QueueInfo:
-        """Make a queue, or find it as it is declared here; return what it is.
+        """Declare a queue: create it, or check that it exists with the same settings; return its state.
 
         Args:
             queue_type: "quorum" (replicated), "classic", or "stream" (an append-only log).
-            durable: it outlives the broker's restart; quorum queues and streams always do.
-            exclusive: for this connection only, with which it ends.
-            auto_delete: it goes when its last consumer does.
+            durable: the queue survives a restart of the broker; quorum queues and streams always do.
+            exclusive: the queue is only for this connection, and is deleted with it.
+            auto_delete: the queue is deleted with its last consumer.
             arguments: further arguments, by RabbitMQ's names.
-            typed: its arguments by name, see `QueueArguments`; times are `timedelta`.
+            typed: arguments of `QueueArguments`; times are `timedelta`.
 
         Raises:
-            ValueError: no queue can have that name, or a queue of this type has no such argument.
+            ValueError: a queue cannot have this name, or a queue of this type lacks an argument.
 
         Timeout: see the class.
         """
@@ -2326,20 +2327,20 @@ class RabbitManagement(Facade):
         return result
 
     def delete_exchange(self, name: str, *, timeout: float | None = None) -> None:
-        """Delete an exchange, if it is there, with its bindings.
+        """Delete an exchange with its bindings, if it exists.
 
         Raises:
-            ManagementError: it is one of RabbitMQ's own.
+            ManagementError: the exchange is one of RabbitMQ's own.
 
         Timeout: see the class.
         """
         self._wait(timeout, "delete_exchange", name)
 
     def delete_queue(self, name: str, *, timeout: float | None = None) -> int:
-        """Delete a queue, if it is there, with its messages; return how many it had.
+        """Delete a queue with its messages, if it exists; return how many messages it had.
 
         Raises:
-            ManagementError: it is another connection's exclusive queue, or this user may not.
+            ManagementError: the queue is exclusive to another connection, or the user lacks the permission.
 
         Timeout: see the class.
         """
@@ -2347,10 +2348,10 @@ class RabbitManagement(Facade):
         return result
 
     def purge_queue(self, name: str, *, timeout: float | None = None) -> int:
-        """Drop all messages that are ready in a queue; return how many.
+        """Drop all ready messages of a queue; return their number.
 
         Raises:
-            ManagementError: with status 400 or 404, there is no such queue.
+            ManagementError: with status 400 or 404, the queue does not exist.
 
         Timeout: see the class.
         """
@@ -2358,10 +2359,10 @@ class RabbitManagement(Facade):
         return result
 
     def queue(self, name: str, *, timeout: float | None = None) -> QueueInfo:
-        """Return what a queue is, and how many messages and consumers it has.
+        """Return the state of a queue, including its numbers of messages and consumers.
 
         Raises:
-            ManagementError: with status 404, it does not exist.
+            ManagementError: with status 404, the queue does not exist.
 
         Timeout: see the class.
         """
@@ -2369,14 +2370,14 @@ class RabbitManagement(Facade):
         return result
 
     def request(self, method: str, path: str, body: object = None, *, timeout: float | None = None) -> Message:
-        """Make any other request; return the response, if its status is 2xx.
+        """Send any other request; return the response if its status is 2xx.
 
         Args:
             method: "GET", "PUT", "POST" or "DELETE".
-            path: with its query; names in it percent-encoded.
+            path: the path with its query, and with percent-encoded names.
 
         Raises:
-            ManagementError: the status is another; see the class for the rest.
+            ManagementError: the response has another status. For other errors, see the class.
 
         Timeout: see the class.
         """
@@ -2393,10 +2394,10 @@ class RabbitManagement(Facade):
         arguments: Mapping[str, Any] | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Take a binding away, if it is there: the one with just these arguments.
+        """Remove the binding with exactly these arguments, if it exists.
 
         Raises:
-            ValueError: neither queue nor exchange, or both.
+            ValueError: neither `queue` nor `exchange` is given, or both.
 
         Timeout: see the class.
         """

@@ -1,17 +1,17 @@
-"""The test kit: peers that follow a script, engines back to back, strategies, fixtures.
+"""The test kit: scripted peers, engine pairs, Hypothesis strategies, pytest fixtures.
 
-- `BackgroundBroker`: the embedded broker in a thread of its own, for tests that anyio's plugin does not run;
-- `BackgroundServiceBus`: the same as an emulator of Azure Service Bus, for Microsoft's SDKs;
-- `BackgroundEventHubs`: the same of Azure Event Hubs;
-- `ScriptedPeer`: a peer over TCP or an in-memory stream that says what the script says, however wrong;
-- `FaultProxy`: a TCP proxy that cuts, stalls, delays and splits what goes through it;
-- `EngineScript`: the same against one engine, without I/O;
+- `BackgroundBroker`: the embedded broker in its own thread, for tests that anyio's plugin does not run;
+- `BackgroundServiceBus`: an emulator of Azure Service Bus in its own thread, for Microsoft's SDKs;
+- `BackgroundEventHubs`: an emulator of Azure Event Hubs in its own thread;
+- `ScriptedPeer`: a peer over TCP or an in-memory stream that follows a script, however wrong;
+- `FaultProxy`: a TCP proxy that cuts, stalls, delays and splits connections;
+- `EngineScript`: a scripted peer of one engine, without I/O;
 - `EnginePair`: a client and a server engine back to back, without I/O;
-- `CertificateAuthority`: certificates for TLS tests, made on the spot;
-- the performatives of AMQP 1.0, for scripts to expect and to send.
+- `CertificateAuthority`: certificates for TLS tests, created on demand;
+- the performatives of AMQP 1.0, for scripts to expect and send.
 
-Hypothesis strategies for values and messages are in `amqp10.testing.strategies`; they alone need hypothesis. The
-pytest fixtures `amqp_broker`, `service_bus`, `event_hubs` and `amqp_peer` are in the plugin `pytest_amqp10`, which
+Hypothesis strategies for values and messages are in `amqp10.testing.strategies`, the only module that needs hypothesis.
+The pytest fixtures `amqp_broker`, `service_bus`, `event_hubs` and `amqp_peer` are in the plugin `pytest_amqp10`, which
 pytest finds by itself.
 """
 

@@ -1,4 +1,4 @@
-"""A broker for programs and tests that are no coroutines of anyio's: it runs in a thread of its own."""
+"""A broker in its own thread, for programs and tests that do not use anyio."""
 
 from __future__ import annotations
 
@@ -19,18 +19,16 @@ if TYPE_CHECKING:
 
 
 class BackgroundBroker(AbstractContextManager["BackgroundBroker"]):
-    """A `Broker` in a thread of its own, with an event loop of its own; begun and ended by `with`.
+    """A `Broker` in its own thread and event loop, started and stopped by `with`.
 
         with BackgroundBroker(queues=["orders"]) as broker:
-            ...  # any client, in whatever event loop or in none: broker.url
+            ...  # any client, with or without an event loop: broker.url
             assert broker.queue("orders").depth == 1
 
-    It is reached by its URL only: `Broker.connect` and `Broker.open_stream` are for the broker's own event loop.
+    Connect by its URL: `Broker.connect` and `Broker.open_stream` work only in the broker's own event loop.
 
     Args:
-        settings: as for `Broker`.
-
-    Raises:
+        settings: as for `Broker`. Raises:
         ValueError, Unsupported: as for `Broker`.
     """
 
@@ -55,12 +53,12 @@ class BackgroundBroker(AbstractContextManager["BackgroundBroker"]):
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Close all connections, and end; takes the broker's `close_timeout` seconds at most."""
+        """Close all connections and stop, within the broker's `close_timeout` seconds."""
         self._stack.close()
 
     @property
     def url(self) -> str:
-        """Return where to connect to: see `Broker.url`."""
+        """Return the URL to connect to: see `Broker.url`."""
         return self._broker.url
 
     @property
@@ -70,31 +68,31 @@ class BackgroundBroker(AbstractContextManager["BackgroundBroker"]):
 
     @property
     def websocket_url(self) -> str:
-        """Return where WebSockets connect to: see `Broker.websocket_url`."""
+        """Return the URL for WebSockets: see `Broker.websocket_url`."""
         return self._broker.websocket_url
 
     @property
     def connections(self) -> int:
-        """Return how many peers have opened and are still there."""
+        """Return the number of open connections."""
         return self._portal.call(lambda: self._broker.connections)
 
     @property
     def queues(self) -> tuple[QueueFacts, ...]:
-        """Return all queues as they are now."""
+        """Return the current state of all queues."""
         return self._portal.call(lambda: self._broker.queues)
 
     @property
     def topics(self) -> tuple[TopicFacts, ...]:
-        """Return all topics as they are now."""
+        """Return the current state of all topics."""
         return self._portal.call(lambda: self._broker.topics)
 
     @property
     def exchanges(self) -> tuple[ExchangeFacts, ...]:
-        """Return all exchanges as they are now."""
+        """Return the current state of all exchanges."""
         return self._portal.call(lambda: self._broker.exchanges)
 
     def queue(self, name: str) -> QueueFacts:
-        """Return the queue of that name as it is now.
+        """Return the current state of the queue `name`.
 
         Raises:
             KeyError: there is no such queue.
@@ -102,7 +100,7 @@ class BackgroundBroker(AbstractContextManager["BackgroundBroker"]):
         return self._portal.call(self._broker.queue, name)
 
     def topic(self, name: str) -> TopicFacts:
-        """Return the topic of that name as it is now.
+        """Return the current state of the topic `name`.
 
         Raises:
             KeyError: there is no such topic.
@@ -110,7 +108,7 @@ class BackgroundBroker(AbstractContextManager["BackgroundBroker"]):
         return self._portal.call(self._broker.topic, name)
 
     def exchange(self, name: str) -> ExchangeFacts:
-        """Return the exchange of that name as it is now.
+        """Return the current state of the exchange `name`.
 
         Raises:
             KeyError: there is no such exchange.
@@ -118,7 +116,7 @@ class BackgroundBroker(AbstractContextManager["BackgroundBroker"]):
         return self._portal.call(self._broker.exchange, name)
 
     def block(self, reason: str = "blocked") -> None:
-        """Take no messages from now on: see `Broker.block`."""
+        """Stop taking messages: see `Broker.block`."""
         self._portal.call(self._broker.block, reason)
 
     def unblock(self) -> None:
@@ -127,11 +125,11 @@ class BackgroundBroker(AbstractContextManager["BackgroundBroker"]):
 
 
 class BackgroundAzure(BackgroundBroker):
-    """The emulator of Azure in a thread of its own, for Microsoft's SDKs.
+    """The emulator of Azure in its own thread, for Microsoft's SDKs.
 
     Args:
-        config: its entities.
-        settings: as for `Broker`; without `tokens` it takes those by the key of Microsoft's emulator.
+        config: the entities.
+        settings: as for `Broker`. By default, `tokens` accepts tokens signed with the key of Microsoft's emulator.
 
     Raises:
         ValueError, Unsupported: as for `Broker`.
@@ -142,12 +140,12 @@ class BackgroundAzure(BackgroundBroker):
 
     @property
     def connection_string(self) -> str:
-        """Return what SDKs connect by."""
+        """Return the connection string for SDKs."""
         return connection_string(self.url)
 
     @contextmanager
     def administration(self, port: int = 0, *, tls: TLSSettings | None = None) -> Iterator[str]:
-        """Answer the administration clients of SDKs while the block lasts; see `ServiceBus.administration`.
+        """Serve the administration clients of SDKs within the block; see `ServiceBus.administration`.
 
         Raises:
             OSError: the port cannot be listened on.
@@ -161,15 +159,15 @@ class BackgroundAzure(BackgroundBroker):
         return self._portal.call(self._broker.azure.clock)
 
     def advance(self, seconds: float) -> None:
-        """Move the clock by this time, at once; see `AzureControls.advance`.
+        """Move the clock forward at once; see `AzureControls.advance`.
 
         Raises:
-            ValueError: time does not go back.
+            ValueError: `seconds` is negative.
         """
         self._portal.call(self._broker.azure.advance, seconds)
 
     def detach_links(self, address: str | None = None, condition: str = "amqp:link:detach-forced") -> int:
-        """Detach all links to an entity, or to any; return how many there were. See `AzureControls.detach_links`.
+        """Detach all links to an entity, or to all entities; return their number. See `AzureControls.detach_links`.
 
         Raises:
             KeyError: there is no such entity.
@@ -177,7 +175,7 @@ class BackgroundAzure(BackgroundBroker):
         return self._portal.call(self._broker.azure.detach_links, address, condition)
 
     def expire_tokens(self) -> None:
-        """Let all tokens end that clients have put; links that they allowed are detached."""
+        """Expire all tokens that clients have put, and detach the links that they allowed."""
         self._portal.call(self._broker.azure.expire_tokens)
 
     def refuse_next(self, address: str, count: int = 1) -> None:
@@ -185,13 +183,13 @@ class BackgroundAzure(BackgroundBroker):
 
         Raises:
             KeyError: there is no such entity.
-            ValueError: the count is less than 0.
+            ValueError: `count` is negative.
         """
         self._portal.call(self._broker.azure.refuse_next, address, count)
 
 
 class BackgroundServiceBus(BackgroundAzure):
-    """The emulator of Azure Service Bus in a thread of its own, for Microsoft's SDKs: the fixture `service_bus`.
+    """The emulator of Azure Service Bus in its own thread, for Microsoft's SDKs: the fixture `service_bus`.
 
         with BackgroundServiceBus(AzureConfig(["orders"])) as service_bus:
             client = ServiceBusClient.from_connection_string(service_bus.connection_string)
@@ -200,7 +198,7 @@ class BackgroundServiceBus(BackgroundAzure):
     """
 
     def lose_locks(self, address: str) -> int:
-        """Let all locks of an entity end now, those of sessions too; return how many there were.
+        """Expire all locks of an entity, including session locks; return their number.
 
         Raises:
             KeyError: there is no such entity.
@@ -209,7 +207,7 @@ class BackgroundServiceBus(BackgroundAzure):
 
 
 class BackgroundEventHubs(BackgroundAzure):
-    """The emulator of Azure Event Hubs in a thread of its own, for Microsoft's SDKs: the fixture `event_hubs`.
+    """The emulator of Azure Event Hubs in its own thread, for Microsoft's SDKs: the fixture `event_hubs`.
 
         with BackgroundEventHubs(AzureConfig(event_hubs=["telemetry"])) as event_hubs:
             client = EventHubProducerClient.from_connection_string(event_hubs.of("telemetry"))
@@ -218,5 +216,5 @@ class BackgroundEventHubs(BackgroundAzure):
     """
 
     def of(self, hub: str) -> str:
-        """Return what SDKs connect by to one event hub: the connection string with its name."""
+        """Return the connection string of one event hub, for SDKs."""
         return connection_string(self.url, entity=hub)

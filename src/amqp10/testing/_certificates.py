@@ -1,4 +1,4 @@
-"""A certificate authority for tests: certificates of an hour, made in milliseconds, in the files that TLS wants."""
+"""A certificate authority for tests, which creates certificate files in milliseconds, valid for an hour."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class CertificateFiles:
 
     Attributes:
         certificate, key: PEM files.
-        pkcs12: both and the authority's certificate in one PKCS#12 file.
-        password: of the PKCS#12 file; the PEM key has none.
+        pkcs12: a PKCS#12 file with both and the authority's certificate.
+        password: the password of the PKCS#12 file; the PEM key is not encrypted.
     """
 
     certificate: Path
@@ -38,13 +38,13 @@ class CertificateFiles:
 
 
 class CertificateAuthority:
-    """Signs certificates into files below a directory.
+    """Creates signed certificates as files in a directory.
 
     Args:
-        directory: where the files go; it must exist.
+        directory: an existing directory for the files.
         name: the authority's common name.
-        lifetime: how long every certificate is valid.
-        password: of every PKCS#12 file.
+        lifetime: how long each certificate is valid.
+        password: the password of each PKCS#12 file.
 
     Attributes:
         ca: the PEM file of the authority's own certificate, for `TLS(ca=...)`.
@@ -100,12 +100,12 @@ class CertificateAuthority:
         )
 
     def server(self, *hosts: str) -> CertificateFiles:
-        """Make a server's certificate for names and addresses, by default localhost and the loopback."""
+        """Create a server certificate for names and addresses, by default localhost and the loopback addresses."""
         names = hosts or ("localhost", "127.0.0.1", "::1")
         return self._issue(names[0], names, ExtendedKeyUsageOID.SERVER_AUTH)
 
     def client(self, name: str) -> CertificateFiles:
-        """Make a client's certificate; `name` is its common name, and so the user of SASL EXTERNAL."""
+        """Create a client certificate; `name` is its common name, and so the user of SASL EXTERNAL."""
         return self._issue(name, (), ExtendedKeyUsageOID.CLIENT_AUTH)
 
     def _issue(self, name: str, hosts: tuple[str, ...], usage: x509.ObjectIdentifier) -> CertificateFiles:

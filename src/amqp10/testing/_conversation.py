@@ -1,7 +1,7 @@
-"""What a scripted AMQP 1.0 peer hears and says, over a real or an in-memory stream.
+"""The frames that a scripted AMQP 1.0 peer reads and writes, over a real or an in-memory stream.
 
-It holds no protocol state beyond the channel and the frame that came last. Nothing is read but by `expect`, so a peer
-that expects nothing is one that has fallen silent and lets the other side's writes pile up.
+It keeps no protocol state except the last channel and frame. It reads only in `expect`, so a peer that expects nothing
+acts like a silent peer, which lets the other side's writes pile up.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ class Conversation:
         self._tls = tls
         self._listener: SocketListener | None = None
         self._waiting: list[ByteStream] = []
-        self._connecting: anyio.Event | None = None  # set by `connect`, where nothing comes by a port
+        self._connecting: anyio.Event | None = None  # set by `connect`, for connections without a port
         self._stream: ByteStream | None = None
         self._chunk: int | None = None
         self._stalled: bytearray | None = None
 
     @classmethod
     def over(cls, stream: ByteStream, *, patience: float = 60.0) -> Self:
-        """Make a peer at this end of an existing stream; it listens nowhere."""
+        """Make a peer on an existing stream, without listening."""
         peer = cls(patience=patience)
         peer._stream = stream
         return peer
 
-    # Its life
+    # Life cycle
 
     async def __aenter__(self) -> Self:
-        """Listen on a free port of the loopback, unless the peer plays over a given stream."""
+        """Listen on a free port of the loopback, unless the peer has a stream."""
         if self._stream is None:
             listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
             (found,) = listener.listeners
@@ -62,7 +62,7 @@ class Conversation:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Close every stream and the port. Cancelling: they are closed."""
+        """Close all streams and the port. Cancelling: they are closed."""
         with anyio.CancelScope(shield=True):
             for stream in self._waiting:
                 await anyio.aclose_forcefully(stream)
@@ -73,7 +73,7 @@ class Conversation:
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
+        """The port that the peer listens on."""
         if self._listener is None:
             raise RuntimeError("the peer listens only inside `async with`")
         port: int = self._listener.extra(SocketAttribute.local_port)
@@ -81,11 +81,11 @@ class Conversation:
 
     @property
     def url(self) -> str:
-        """Where a client finds it; ANONYMOUS is what `accept_connection` offers."""
+        """The URL for clients; they log in by ANONYMOUS, which `accept_connection` offers."""
         return f"{'amqps' if self._tls else 'amqp'}://127.0.0.1:{self.port}"
 
     def connect(self) -> MemoryStream:
-        """Return the other end of a new in-memory stream to this peer, for `Connection.over`."""
+        """Return the client's end of a new in-memory stream to this peer, for `Connection.over`."""
         mine, theirs = memory_streams()
         self._waiting.append(mine)
         if self._connecting is not None:
@@ -95,12 +95,12 @@ class Conversation:
     # Connections
 
     async def accept(self) -> None:
-        """Take the next connection; a former one is closed, and the conversation starts anew.
+        """Accept the next connection, close the one before, and start a new conversation.
 
-        Every expectation does so by itself while there was no connection at all.
+        The first expectation accepts the first connection by itself.
 
         Raises:
-            PeerMismatch: none came in time.
+             PeerMismatch: no connection came in time.
 
         Cancelling: no connection is lost.
         """
@@ -131,18 +131,18 @@ class Conversation:
         assert self._stream is not None
         return self._stream
 
-    # What the other side does
+    # Expectations
 
     async def expect(self, kind: type[P], *, channel: int | None = None, **fields: Any) -> P:
-        """Return the next frame, which must be of this kind, with these fields. Empty frames are skipped.
+        """Return the next performative, which must be of `kind` with `fields`; skip empty frames.
 
         Args:
             kind: the performative's class.
-            channel: the channel that it must be on; any when None.
-            fields: what its fields must be: a value, or a function that judges the value.
+            channel: the required channel; None for any.
+            fields: for each field the required value, or a function that returns whether a value is right.
 
         Raises:
-            PeerMismatch: it is another frame, nothing came in time, or the other side hung up.
+            PeerMismatch: another frame came, nothing came in time, or the other side hung up.
 
         Cancelling: nothing is lost.
         """
@@ -157,10 +157,10 @@ class Conversation:
         return performative
 
     async def expect_any(self, *kinds: type[P], skip: type[Composite] | tuple[type[Composite], ...] = ()) -> P:
-        """Return the next frame, which must be of one of these kinds; those in `skip`, and empty ones, are skipped.
+        """Return the next performative, which must be one of `kinds`; skip those in `skip` and empty frames.
 
         Raises:
-            PeerMismatch: it is another frame, nothing came in time, or the other side hung up.
+            PeerMismatch: another frame came, nothing came in time, or the other side hung up.
 
         Cancelling: nothing is lost.
         """
@@ -180,14 +180,14 @@ class Conversation:
 
     @property
     def payload(self) -> bytes:
-        """What followed the performative that was expected last."""
+        """The payload after the last expected performative."""
         return self.frame.payload if self.frame is not None else b""
 
     async def expect_header(self, header: bytes | None = None) -> bytes:
-        """Return the protocol header (§2.2) that the next bytes must be.
+        """Return the protocol header (§2.2) that must come next: `header`, or any if None.
 
         Raises:
-            PeerMismatch: they are no header or not this one, nothing came in time, or the other side hung up.
+            PeerMismatch: another header or no header came, nothing came in time, or the other side hung up.
 
         Cancelling: nothing is lost.
         """
@@ -198,10 +198,10 @@ class Conversation:
         return item
 
     async def expect_empty(self) -> None:
-        """Read the next frame, which must be empty: a sign of life (§2.4.5).
+        """Read the next frame, which must be empty: a heartbeat (§2.4.5).
 
         Raises:
-            PeerMismatch: it is not, nothing came in time, or the other side hung up.
+            PeerMismatch: another frame came, nothing came in time, or the other side hung up.
 
         Cancelling: nothing is lost.
         """
@@ -210,10 +210,10 @@ class Conversation:
             raise self.transcript.unexpected("an empty frame", item)
 
     async def expect_end(self) -> None:
-        """Wait until the other side hangs up; whatever it sends before that is a failure.
+        """Wait until the other side hangs up, and fail if it sends anything before.
 
         Raises:
-            PeerMismatch: something else came, or nothing in time.
+            PeerMismatch: something came, or the other side did not hang up in time.
 
         Cancelling: nothing is lost.
         """
@@ -222,7 +222,7 @@ class Conversation:
             raise self.transcript.unexpected("the end of the stream", item)
 
     async def _item(self, what: str, *, ends: bool = False) -> Frame | bytes | None:
-        """Return the next header or frame; None for the end, where the end is allowed."""
+        """Return the next header or frame; None for the end, if `ends` allows it."""
         stream = await self._connected()
         transcript = self.transcript
         with anyio.move_on_after(self.patience):
@@ -240,11 +240,12 @@ class Conversation:
                 transcript.feed(data)
         raise transcript.mismatch(f"expected {what}, but nothing came within {self.patience} s")
 
-    # What the script does
+    # Actions
 
     async def send(self, performative: Composite, payload: bytes = b"", *, channel: int | None = None) -> None:
-        """Send a frame as it is, on `channel`; None: open and close on 0, where they belong, and anything else on this
-        side's channel of the session that was heard of last.
+        """Send a frame unchecked, on `channel`.
+
+        By default, open and close go on channel 0, other frames on this side's channel of the session heard of last.
 
         Raises:
             EncodeError: a field of the performative has no encoding.
@@ -261,7 +262,7 @@ class Conversation:
         await self._write(data)
 
     async def reply(self, performative: Composite, payload: bytes = b"") -> None:
-        """Answer the frame expected last: on its channel, and for a begin with `remote_channel` set to it.
+        """Answer the last expected frame on its channel; a begin gets that channel as `remote_channel`.
 
         Raises:
             EncodeError: a field of the performative has no encoding.
@@ -274,17 +275,17 @@ class Conversation:
         await self.send(performative, payload)
 
     async def send_empty(self) -> None:
-        """Send an empty frame: a sign of life (§2.4.5). Cancelling: a part of it may have been sent."""
+        """Send an empty frame, a heartbeat (§2.4.5). Cancelling: a part of it may have been sent."""
         self.transcript.said(Frame(0, None))
         await self._write(Frame(0, None).encode())
 
     async def send_bytes(self, data: bytes) -> None:
-        """Send bytes, whatever they are. Cancelling: a part of them may have been sent."""
+        """Send any bytes. Cancelling: a part of them may have been sent."""
         self.transcript.said(f"{len(data)} bytes: {data[:32].hex(' ')}{' ...' if len(data) > 32 else ''}")
         await self._write(data)
 
     async def send_garbage(self, size: int = 64, seed: int = 0) -> None:
-        """Send bytes without sense, the same ones for the same seed. Cancelling: a part of them may have been sent."""
+        """Send random bytes, the same for the same seed. Cancelling: a part of them may have been sent."""
         await self.send_bytes(garbage(size, seed))
 
     async def _write(self, data: bytes) -> None:
@@ -296,30 +297,30 @@ class Conversation:
         for start in range(0, len(data), size):
             await stream.send(data[start : start + size])
 
-    # Misbehaving below the protocol
+    # Faults below the protocol
 
     def chunk(self, size: int | None) -> None:
-        """Send bytes in portions of `size` from now on; None sends them as they are."""
+        """Send bytes in portions of `size` from now on; None for whole writes."""
         self._chunk = size
 
     def stall(self) -> None:
-        """Hold back what is sent from now on until `resume`, as a network that hangs."""
+        """Hold back further output until `resume`, like a network that hangs."""
         self.transcript.said("(stall)")
         if self._stalled is None:
             self._stalled = bytearray()
 
     async def resume(self) -> None:
-        """Send at once what was sent since `stall`. Cancelling: a part of it may have been sent."""
+        """Send the output held back since `stall`. Cancelling: a part of it may have been sent."""
         self.transcript.said("(resume)")
         held, self._stalled = self._stalled, None
         if held:
             await self._write(bytes(held))
 
     async def drop(self, *, reset: bool = False) -> None:
-        """Cut the transport, without a word of AMQP. Cancelling: it is cut.
+        """Cut the transport without closing AMQP. Cancelling: it is cut.
 
         Args:
-            reset: with a TCP reset where there is TCP: what was sent before may be lost too.
+            reset: over TCP, reset the connection; earlier output may be lost, too.
         """
         stream = await self._connected()
         self.transcript.said("(reset)" if reset else "(drop)")
@@ -329,5 +330,5 @@ class Conversation:
         await anyio.aclose_forcefully(stream)
 
     def trace(self) -> str:
-        """Describe the conversation of this connection so far; secrets of SASL are left out."""
+        """Return the conversation on this connection so far as text, without SASL secrets."""
         return str(self.transcript)

@@ -1,7 +1,7 @@
 """Hypothesis strategies for messages, outcomes and termini (Part 3).
 
-Everything made here is what decoding gives, so that it comes back from a round trip with the same types.
-`exact_message` makes two messages comparable by the types of what is in them.
+Generated values have the types that decoding returns, so that they survive a round trip unchanged. `exact_message`
+makes messages comparable by value and type.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ MESSAGE_FIELDS: tuple[str, ...] = tuple(MessageFields.__annotations__)
 
 
 def exact_message(message: Message) -> dict[str, Any]:
-    """Describe all of a message by field and AMQP type, equal only for messages of the same values and types."""
+    """Return a message as a dict by field, equal only for messages of the same values and AMQP types."""
     return {name: _exact_field(getattr(message, name)) for name in MESSAGE_FIELDS} | {"body": exact_body(message.body)}
 
 
@@ -64,7 +64,7 @@ def _exact_field(value: Any) -> Any:
 
 
 def exact_body(body: Any) -> tuple[str, Any]:
-    """Describe the form of a body and its content by AMQP type."""
+    """Return the form of a body, and its content with AMQP types."""
     match body:
         case bytes():
             return "data", (body,)
@@ -87,17 +87,17 @@ def message_ids() -> st.SearchStrategy[MessageId]:
 
 
 def annotation_maps(values: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy[dict[Any, Any]]:
-    """Annotations or a footer: symbols and ulongs to values of any type (§3.2.10)."""
+    """Generate annotations or a footer: symbols and ulongs to values of any type (§3.2.10)."""
     return st.dictionaries(symbols(20) | ulongs(), amqp_values(4) if values is None else values, max_size=4)
 
 
 def application_properties() -> st.SearchStrategy[dict[str, Any]]:
-    """Strings to values of simple types (§3.2.5)."""
+    """Generate application-properties: strings to values of simple types (§3.2.5)."""
     return st.dictionaries(strings(20), scalars(), max_size=5)
 
 
 def headers() -> st.SearchStrategy[dict[str, Any]]:
-    """Generate any fields of the header (§3.2.1)."""
+    """Generate fields of the header (§3.2.1)."""
     uint = st.integers(0, 0xFFFF_FFFF)
     return st.fixed_dictionaries(
         {},
@@ -112,7 +112,7 @@ def headers() -> st.SearchStrategy[dict[str, Any]]:
 
 
 def properties() -> st.SearchStrategy[dict[str, Any]]:
-    """Generate any fields of the properties (§3.2.4)."""
+    """Generate fields of the properties (§3.2.4)."""
     return st.fixed_dictionaries(
         {},
         optional={
@@ -136,7 +136,7 @@ def properties() -> st.SearchStrategy[dict[str, Any]]:
 def bodies(values: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy[Any]:
     """Generate bodies of each form: bytes, `Data` of several sections, `AmqpSequence`, plain values, `AmqpValue`.
 
-    `values` are what sequences and amqp-values hold, any AMQP value if not said otherwise.
+    `values` generates the contents of sequences and amqp-values, by default any AMQP value.
     """
     values = amqp_values(6) if values is None else values
     sequences = st.lists(lists(values, 3), min_size=1, max_size=3)
@@ -151,7 +151,7 @@ def bodies(values: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy[An
 def messages(
     body: st.SearchStrategy[Any] | None = None, values: st.SearchStrategy[Any] | None = None
 ) -> st.SearchStrategy[Message]:
-    """Generate messages with any fields and any body; `values` are those of annotations, footer and body."""
+    """Generate messages with any fields and body; `values` generates the values in annotations, footer and body."""
     sections: dict[str, st.SearchStrategy[Any]] = {
         "delivery_annotations": annotation_maps(values),
         "message_annotations": annotation_maps(values),
@@ -173,7 +173,7 @@ def messages(
 
 def fields_maps() -> st.SearchStrategy[dict[Symbol, Any]]:
     """Generate maps of the type `fields`: symbols to values (§2.8.13)."""
-    # No floating point, for composites are compared by ==, and NaN is not equal to itself.
+    # No floating point: composites are compared by ==, and NaN is not equal to itself.
     return st.dictionaries(
         symbols(20), st.one_of(ulongs(), strings(20), symbols(20), uuids(), timestamps()), max_size=3
     )

@@ -1,4 +1,4 @@
-"""Two engines back to back: a client and a server connected in memory, no I/O, no task, no clock."""
+"""Two engines back to back: a client and a server connected in memory, without I/O, tasks or a clock."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ class EnginePair:
         pair.run()
         receiver.incoming.popleft().payload
 
-    Nothing moves but in `run`, which the shortcuts call. Both owners are the test: events gather in `client_events`
-    and `server_events`, and whatever the shortcuts do not answer, the test answers.
+    Bytes move only in `run`, which the shortcuts call. The test owns both engines: events gather in `client_events` and
+    `server_events`, and the test answers those that the shortcuts do not.
 
     Args:
-        client: what the client says in its open.
-        server: what the server says in its open.
+        client: the terms of the client's open.
+        server: the terms of the server's open.
         mechanisms: the client's SASL mechanisms; None for no SASL layer.
-        authenticator: who the server lets in; anybody when None.
-        chunk: bytes cross in portions of this size; None for as they are written.
-        dialect: the protocol that both speak.
+        authenticator: the server's authenticator; None to let anybody in.
+        chunk: the size of portions in which bytes are carried; None for whole writes.
+        dialect: the dialect of both engines.
     """
 
     def __init__(
@@ -77,10 +77,10 @@ class EnginePair:
     # Moving bytes
 
     def run(self, chunk: int | None = None) -> None:
-        """Carry bytes both ways until neither side writes any more.
+        """Carry bytes both ways until neither side writes.
 
         Args:
-            chunk: the size of a portion, instead of the pair's own.
+            chunk: the size of a portion, in place of the pair's own.
         """
         chunk = chunk if chunk is not None else self.chunk
         while True:
@@ -99,7 +99,7 @@ class EnginePair:
         return bool(data)
 
     def lose(self, side: Side | None = None) -> None:
-        """Lose the transport: what was not carried is gone, and the end comes to that side, or to both."""
+        """Lose the transport with all uncarried bytes, and report its end to `side`, or to both sides."""
         for name, engine in (("client", self.client), ("server", self.server)):
             engine.data_to_send()
             if side in (None, name):
@@ -107,7 +107,7 @@ class EnginePair:
         self.run()
 
     def take(self, side: Side) -> list[Event]:
-        """Take the events of that side since the last call, in order."""
+        """Return the events of `side` since the last call, in order."""
         self.run()
         mine = self.client_events if side == "client" else self.server_events
         taken = list(mine)
@@ -130,10 +130,10 @@ class EnginePair:
     def begin(
         self, client: SessionTerms | None = None, server: SessionTerms | None = None, *, by: Side = "client"
     ) -> tuple[Session, Session]:
-        """Begin a session; return the client's end and the server's.
+        """Begin a session; return the client's and the server's end.
 
         Args:
-            client, server: what each says in its begin.
+            client, server: the terms of each begin.
             by: the side that begins; the other side answers.
         """
         starter, (mine, theirs) = (self.client, (client, server)) if by == "client" else (self.server, (server, client))
@@ -156,15 +156,15 @@ class EnginePair:
         terms: LinkTerms | None = None,
         answer: LinkTerms | None = None,
     ) -> tuple[SenderLink, ReceiverLink]:
-        """Attach a link, on the client's initiative; the sending end and the receiving end, whichever side has them.
+        """Attach a link by the client; return the sending end and the receiving end.
 
         Args:
-            address: of both termini, where `terms` does not say.
-            credit: what the receiver grants; None for nothing.
-            sender: which side sends.
-            session: the client's end of the session; the last one begun by this, or a new one, when None.
-            terms: the client's word; its name must be new.
-            answer: the server's word; the client's termini and modes when None.
+            address: the address of both termini, unless `terms` sets them.
+            credit: the credit that the receiver grants; None for no credit.
+            sender: the side that sends.
+            session: the client's end of the session; None for the last one begun here, or a new one.
+            terms: the client's terms, whose name must be new.
+            answer: the server's terms; None for the client's termini and modes.
         """
         if session is None:
             session = self.session if self.session is not None and self.session.begun else self.begin()[0]
@@ -190,6 +190,6 @@ class EnginePair:
         return sending, receiving
 
     def _answered(self, *done: Event) -> None:
-        """Drop the events that a shortcut has acted on; the others stay for the test."""
+        """Drop the events that a shortcut has handled, and keep the others for the test."""
         for events in (self.client_events, self.server_events):
             events[:] = [event for event in events if event not in done]

@@ -1,4 +1,4 @@
-"""A scripted AMQP 1.0 peer: it says what the script says, however wrong, and knows how conversations usually begin."""
+"""A scripted AMQP 1.0 peer, which sends any frames, however wrong, with shortcuts for the usual beginning."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class ScriptedPeer(Conversation):
             await peer.expect(Transfer, handle=attach.handle, settled=None)
             await peer.drop()
 
-    As a server it listens on a free port of the loopback (`url`), and takes connections without a port (`connect`) too.
-    `ScriptedPeer.over(stream)` plays over a stream that exists, as either side; `open_connection` and its like begin.
+    As a server it listens on a free port of the loopback (`url`), and accepts in-memory connections (`connect`).
+    `ScriptedPeer.over(stream)` plays either side over an existing stream; as the client, begin with `open_connection`.
 
     Args:
-        tls: a server-side context: connections to the port are wrapped in it.
-        patience: seconds that an expectation waits before it fails.
+        tls: a server-side context, for TLS on connections to the port.
+        patience: seconds after which an expectation fails.
     """
 
     channel: int
@@ -49,12 +49,12 @@ class ScriptedPeer(Conversation):
     async def accept_connection(
         self, *, mechanisms: tuple[str, ...] = ("ANONYMOUS",), outcome: int = 0, **fields: Any
     ) -> Open:
-        """Take a connection through protocol headers, SASL if the client begins with it, and opens.
+        """Accept a connection: exchange protocol headers, SASL if the client begins with it, and opens.
 
         Args:
-            mechanisms: what is offered; whatever the client then says gets `outcome`, without any further challenge.
-            outcome: the code of the SASL outcome (§5.3.3.6); unless 0, this returns what an empty open is.
-            fields: of the peer's open; its container-id is "peer".
+            mechanisms: the mechanisms to offer. The client's response gets `outcome`, without a challenge.
+            outcome: the code of the SASL outcome (§5.3.3.6). Unless it is 0, this returns an empty open.
+            fields: fields of the peer's open; its default container-id is "peer".
 
         Returns:
             The client's open.
@@ -79,10 +79,10 @@ class ScriptedPeer(Conversation):
         return opened
 
     async def accept_session(self, **fields: Any) -> Begin:
-        """Expect a begin and answer it, on the same channel; the client's begin.
+        """Expect a begin and answer it on the same channel; return the client's begin.
 
         Args:
-            fields: of the peer's begin; ids from 0, windows of 2048 frames, unless said.
+            fields: fields of the peer's begin; by default ids begin at 0, and windows are 2048 frames.
 
         Raises:
             PeerMismatch: the client did something else.
@@ -92,12 +92,12 @@ class ScriptedPeer(Conversation):
         return begun
 
     async def accept_link(self, *, credit: int | None = None, handle: int | None = None, **fields: Any) -> Attach:
-        """Expect an attach and answer it with the same termini and modes; the client's attach.
+        """Expect an attach and answer it with the same termini and modes; return the client's attach.
 
         Args:
-            credit: granted at once when the client is the sender; None for nothing.
-            handle: the peer's handle; the client's own number when None.
-            fields: of the peer's attach, in place of what the client's says.
+            credit: the credit to grant at once if the client is the sender; None for no credit.
+            handle: the peer's handle; None for the client's number.
+            fields: fields of the peer's attach, in place of the client's.
 
         Raises:
             PeerMismatch: the client did something else.
@@ -112,22 +112,22 @@ class ScriptedPeer(Conversation):
         """Send a flow for a link on which this peer receives.
 
         Args:
-            credit: deliveries that may come.
+            credit: the number of deliveries that may come.
             handle: the peer's handle of the link.
-            delivery_count: the deliveries that this peer has seen, as it says.
-            fields: of the flow, in place of a session state of id 0 and windows of 2048.
+            delivery_count: the delivery-count to send.
+            fields: fields of the flow; by default ids are 0, and windows 2048 frames.
         """
         session = {"next_incoming_id": 0, "incoming_window": 2048, "next_outgoing_id": 0, "outgoing_window": 2048}
         link = {"handle": handle, "link_credit": credit, "delivery_count": delivery_count}
         await self.send(Flow(**(session | link | fields)))
 
     async def accept_close(self) -> None:
-        """Answer drains, detaches and ends as they come, then the close, and wait for the other side to hang up.
+        """Answer drains, detaches, ends and finally the close, then wait until the other side hangs up.
 
-        Handles are taken to be the same numbers on both sides, as `accept_link` makes them.
+        Both sides must use the same handles, as after `accept_link`.
 
         Raises:
-            PeerMismatch: the client said something else than flows, dispositions and ends of things.
+            PeerMismatch: the client sent something other than flows, dispositions, detaches, ends or the close.
         """
         while True:
             item = await self._item("detach, end or close")
@@ -150,7 +150,7 @@ class ScriptedPeer(Conversation):
     # The usual beginning, as the client
 
     async def open_connection(self, **fields: Any) -> Open:
-        """Send the AMQP header and an open, without SASL, and expect both; the server's open.
+        """Exchange the AMQP header and opens, without SASL; return the server's open.
 
         Raises:
             PeerMismatch: the server did something else.
@@ -161,7 +161,7 @@ class ScriptedPeer(Conversation):
         return await self.expect(Open)
 
     async def begin_session(self, channel: int = 0, **fields: Any) -> Begin:
-        """Begin a session on a channel and expect the answer; the server's begin.
+        """Begin a session on a channel; return the server's begin.
 
         Raises:
             PeerMismatch: the server did something else.
@@ -172,7 +172,7 @@ class ScriptedPeer(Conversation):
         return begun
 
     async def attach_link(self, name: str, *, role: bool, handle: int = 0, **fields: Any) -> Attach:
-        """Attach a link and expect the answer; the server's attach. `role` is True to receive.
+        """Attach a link; return the server's attach. `role` is True to receive.
 
         Raises:
             PeerMismatch: the server did something else.
@@ -184,7 +184,7 @@ class ScriptedPeer(Conversation):
 
 
 def _drained(flow: Flow) -> Flow:
-    """Return the answer to a flow with `drain` of a sender that has nothing to send (§2.6.7)."""
+    """Return the answer of a sender without messages to a flow with `drain` (§2.6.7)."""
     return Flow(
         next_incoming_id=flow.next_outgoing_id,
         incoming_window=2048,

@@ -1,4 +1,4 @@
-"""A TCP proxy that breaks what goes through it: for tests of what a program does when the network fails it.
+"""A TCP proxy that breaks connections, to test how a program handles network failures.
 
 client ──up──> FaultProxy ──up──> server
        <─down─            <─down─
@@ -23,7 +23,7 @@ from ..net import describe
 
 Way = Literal["up", "down"]
 WAYS: Final[tuple[Way, Way]] = ("up", "down")
-"""From the client to the server, and back."""
+"""The ways: from the client to the server, and back."""
 
 _log = logging.getLogger("amqp10.testing")
 _BROKEN = (OSError, anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
@@ -31,26 +31,25 @@ _RESET = struct.pack("ii", 1, 0)
 
 
 class FaultProxy:
-    """A proxy in front of a server, on a free port of the loopback; begun and ended by `async with`.
+    """A proxy to a server, on a free port of the loopback, within `async with`.
 
         async with FaultProxy(broker.url) as proxy, Connection(proxy.url) as connection:
             proxy.cut_after(1000, "up")
 
-    A setting applies from then on, to the present connections and to later ones. TLS passes through as bytes, without
-    being decrypted.
+    Settings apply at once, to present and later connections. TLS passes through undecrypted.
 
     Args:
-        url: of the server. `proxy.url` is the same with the proxy's port.
+        url: the URL of the server. `proxy.url` is the same URL with the proxy's host and port.
 
     Attributes:
-        delay: seconds that each read is held before it is passed on.
-        piece: bytes that are written at a time; None for all there are.
-        refusing: new connections are closed as soon as they are accepted.
-        accepted: connections that came so far.
-        failures: those of them that were closed at once because the server could not be reached. The logger
+        delay: seconds to hold each read before it is passed on.
+        piece: the most bytes to write at a time; None for no limit.
+        refusing: close new connections as soon as they are accepted.
+        accepted: the number of connections so far.
+        failures: the number of connections closed at once because the server could not be reached. The logger
             `amqp10.testing` has the reasons.
-        cuts: connections that the proxy cut so far.
-        passed: bytes that were passed on so far, by way.
+        cuts: the number of connections that the proxy has cut.
+        passed: the number of bytes passed on, by way.
     """
 
     _tasks: TaskGroup
@@ -72,7 +71,7 @@ class FaultProxy:
         self._relays: dict[Relay, None] = {}
         self._limits: dict[Way, float] = dict.fromkeys(WAYS, math.inf)
         self._reset = False
-        self._open_gates: dict[Way, anyio.Event | None] = dict.fromkeys(WAYS)  # None: nothing is held
+        self._open_gates: dict[Way, anyio.Event | None] = dict.fromkeys(WAYS)  # None: not stalled
         self._was_cut: anyio.Event | None = None
 
     async def __aenter__(self) -> Self:
@@ -96,31 +95,31 @@ class FaultProxy:
 
     @property
     def url(self) -> str:
-        """Where to connect to: the server's URL, credentials and all, with the proxy's host and port."""
+        """The server's URL, including credentials, with the proxy's host and port."""
         login, at, _ = self._parts.netloc.rpartition("@")
         return self._parts._replace(netloc=f"{login}{at}127.0.0.1:{self._port}").geturl()
 
     @property
     def connections(self) -> int:
-        """Connections that are there now."""
+        """The number of present connections."""
         return len(self._relays)
 
-    # Breaking things
+    # Faults
 
     def cut(self, *, reset: bool = False) -> None:
-        """Cut every connection now, in both ways.
+        """Cut every connection now, both ways.
 
         Args:
-            reset: with a TCP reset, which discards what the other end has not read; else as a process that ends does.
+            reset: send a TCP reset, which discards unread bytes, instead of an orderly end.
         """
         for relay in list(self._relays):
             self._cut(relay, reset)
 
     def cut_after(self, count: float, way: Way, *, reset: bool = False) -> None:
-        """Cut one connection as soon as `count` more bytes have passed in a way, and not one more. Once.
+        """Cut one connection, once, when exactly `count` more bytes have passed one way.
 
         Args:
-            count: bytes from now on, of all connections together; `math.inf` to cut none after all.
+            count: bytes of all connections together, counted from now; `math.inf` cancels the cut.
             reset: see `cut`.
         """
         self._limits[way] = self.passed[way] + count
@@ -136,22 +135,22 @@ class FaultProxy:
         await self._was_cut.wait()
 
     def stall(self, *ways: Way) -> None:
-        """Pass nothing on, in these ways (none given: both), until `resume`. Nothing is lost: it waits."""
+        """Hold back all bytes in `ways` (both if none is given) until `resume`."""
         for way in ways or WAYS:
             if self._open_gates[way] is None:
                 self._open_gates[way] = anyio.Event()
 
     def resume(self) -> None:
-        """Pass on what was stalled."""
+        """Pass on the bytes held back by `stall`."""
         for way in WAYS:
             gate, self._open_gates[way] = self._open_gates[way], None
             if gate is not None:
                 gate.set()
 
     async def half_close(self, way: Way) -> None:
-        """End one way of every connection, as a peer that has finished writing does; the other goes on.
+        """End one way of every connection, like a peer that has finished writing; the other way goes on.
 
-        What is still to be written in that way breaks the connection.
+        Further bytes in the ended way break the connection.
 
         Cancelling: some connections may be half closed, others not.
         """
@@ -184,7 +183,7 @@ class FaultProxy:
                 del self._relays[relay]
 
     async def _pass(self, relay: Relay, way: Way) -> None:
-        """Pass on one way of a connection, to its end."""
+        """Pass on the bytes of one way of a connection until its end."""
         source = relay.sources[way]
         try:
             while True:
@@ -207,7 +206,7 @@ class FaultProxy:
             await gate.wait()
 
     async def _forward(self, data: bytes, relay: Relay, way: Way) -> None:
-        """Write data in its pieces, up to where it is to be cut."""
+        """Write data in pieces, up to the cut."""
         size = self.piece or len(data)
         for at in range(0, len(data), size):
             await self._opened(way)
@@ -215,10 +214,10 @@ class FaultProxy:
             piece = data[at : at + int(min(size, left))]
             self.passed[way] += len(piece)
             last = self.passed[way] >= self._limits[way]
-            if last:  # of this connection: one that writes at the same time goes on
+            if last:  # of this connection; others that write at the same time go on
                 self._limits[way] = math.inf
             if piece and way in relay.shut:
-                raise anyio.BrokenResourceError  # as a socket does
+                raise anyio.BrokenResourceError  # like a socket
             if piece:
                 await relay.sinks[way].send(piece)
             if last:
@@ -227,7 +226,7 @@ class FaultProxy:
 
     def _cut(self, relay: Relay, reset: bool) -> None:
         if relay.scope.cancel_called:
-            return  # it is going already, and its sockets may be closed
+            return  # already ending; its sockets may be closed
         self.cuts += 1
         if reset:
             for stream in (relay.client, relay.server):
@@ -242,7 +241,7 @@ class FaultProxy:
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stop listening, and drop what is there.
+        """Stop listening, and drop all connections.
 
         Cancelling: is not noticed; it takes no time.
         """

@@ -1,4 +1,4 @@
-"""A script played against one engine, without I/O: the exact way to test what an engine answers to a frame."""
+"""A script against one engine, without I/O, to test an engine's answer to each frame."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ E = TypeVar("E", bound=Event)
 
 
 class EngineScript:
-    """Plays the peer of one AMQP 1.0 engine by hand: any frame, in any order, however wrong.
+    """Plays the peer of one AMQP 1.0 engine: any frames, in any order, however wrong.
 
         script = EngineScript(engine)
         script.open()                                   # headers and opens
         script.send(Begin(next_outgoing_id=0, incoming_window=10, outgoing_window=10))
         script.expect(End, error=lambda e: e.condition == "amqp:...")
 
-    The events of the engine gather in `events`; nothing answers them but the test.
+    The engine's events gather in `events`; only the test answers them.
 
     Args:
-        engine: a fresh engine of either role; it is started here.
+        engine: a fresh engine of either role, which is started here.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -54,10 +54,9 @@ class EngineScript:
     # The script's side
 
     def send(self, performative: Composite, payload: bytes = b"", channel: int | None = None) -> None:
-        """Give the engine a frame, on the named channel.
+        """Give the engine a frame on `channel`.
 
-        Without a name, open and close are on 0, where they belong, and anything else is on the script's channel of the
-        session that was heard of last.
+        By default, open and close are on channel 0, other frames on the script's channel of the session heard of last.
 
         Raises:
             EncodeError: a field of the performative has no encoding.
@@ -77,12 +76,12 @@ class EngineScript:
         self._give(data)
 
     def send_bytes(self, data: bytes) -> None:
-        """Give the engine bytes, whatever they are."""
+        """Give the engine any bytes."""
         self.transcript.said(f"{len(data)} bytes: {data[:32].hex(' ')}{' ...' if len(data) > 32 else ''}")
         self._give(data)
 
     def send_empty(self) -> None:
-        """Give the engine an empty frame, a sign of life (§2.4.5)."""
+        """Give the engine an empty frame, a heartbeat (§2.4.5)."""
         self.send_bytes(Frame(0, None).encode())
 
     def end_of_stream(self) -> None:
@@ -101,16 +100,16 @@ class EngineScript:
     # The engine's side
 
     def read(self) -> Frame | bytes | None:
-        """Return the next frame or protocol header that the engine wrote; None if it wrote nothing more."""
+        """Return the next frame or protocol header of the engine; None if there is no more output."""
         self.transcript.feed(self.engine.data_to_send())
         return self.transcript.take()
 
     def expect(self, kind: type[P], *, channel: int | None = None, **fields: Any) -> P:
-        """Return the engine's next frame, which must be of this kind, with these fields.
+        """Return the engine's next performative, which must be of `kind` with `fields`.
 
         Args:
             kind: the performative's class.
-            fields: what its fields must be: a value, or a function that judges the value.
+            fields: for each field the required value, or a function that returns whether a value is right.
 
         Raises:
             PeerMismatch: the engine wrote another frame, or nothing.
@@ -118,7 +117,7 @@ class EngineScript:
         return self.expect_payload(kind, channel=channel, **fields)[0]
 
     def expect_payload(self, kind: type[P], *, channel: int | None = None, **fields: Any) -> tuple[P, bytes]:
-        """Return the same as `expect`, with the payload that follows the performative."""
+        """Return the same as `expect`, and the payload after the performative."""
         item = self.read()
         performative = self.transcript.check(item, kind, channel, fields)
         assert isinstance(item, Frame)
@@ -126,7 +125,7 @@ class EngineScript:
         return performative, item.payload
 
     def expect_header(self, header: bytes = AMQP_HEADER) -> None:
-        """Check that the engine's next bytes are this protocol header (§2.2).
+        """Check that the engine's next output is the protocol header `header` (§2.2).
 
         Raises:
             PeerMismatch: they are not.
@@ -137,7 +136,7 @@ class EngineScript:
             raise self.transcript.unexpected(f"the protocol header {header!r}", item)
 
     def expect_empty(self) -> None:
-        """Check that the engine's next frame is empty: a sign of life (§2.4.5).
+        """Check that the engine's next frame is empty, a heartbeat (§2.4.5).
 
         Raises:
             PeerMismatch: the engine wrote another frame, or nothing.
@@ -147,7 +146,7 @@ class EngineScript:
             raise self.transcript.unexpected("an empty frame", item)
 
     def expect_nothing(self) -> None:
-        """Check that the engine has written nothing more.
+        """Check that the engine has no more output.
 
         Raises:
             PeerMismatch: it has.
@@ -157,10 +156,10 @@ class EngineScript:
             raise self.transcript.unexpected("nothing", item)
 
     def expect_event(self, kind: type[E]) -> E:
-        """Return the next event of this kind; drop the events before it.
+        """Return the next event of `kind`; drop the events before it.
 
         Raises:
-            PeerMismatch: no event of this kind is waiting.
+            PeerMismatch: there is no such event.
         """
         for number, event in enumerate(self.events):
             if isinstance(event, kind):
@@ -169,7 +168,7 @@ class EngineScript:
         raise self.transcript.mismatch(f"expected {kind.__name__}, the events are {self.events}")
 
     def take_events(self) -> list[Event]:
-        """Take the events since the last call."""
+        """Return the events since the last call."""
         self.events += self.engine.events()
         events, self.events = self.events, []
         return events
@@ -177,10 +176,10 @@ class EngineScript:
     # The usual beginning
 
     def open(self, **fields: Any) -> Open:
-        """Exchange protocol headers and opens, as the other role than the engine's; the engine's open.
+        """Exchange protocol headers and opens, in the role opposite to the engine's; return the engine's open.
 
         Args:
-            fields: of the script's open; its container-id is "script".
+            fields: fields of the script's open; its default container-id is "script".
         """
         fields.setdefault("container_id", "script")
         if self.engine.role is Role.CLIENT:
@@ -193,11 +192,11 @@ class EngineScript:
         return self.expect(Open)
 
     def begin(self, channel: int = 0, **fields: Any) -> None:
-        """Begin a session as the script's own; the engine's owner has to answer `SessionBegun`."""
+        """Begin a session from the script; the engine's owner must answer `SessionBegun`."""
         self.send(Begin(**self._begin_fields(fields)), channel=channel)
 
     def answer_begin(self, channel: int | None = None, **fields: Any) -> Begin:
-        """Expect a begin and answer it, on the same channel number or the named one."""
+        """Expect a begin and answer it, on the same channel number or on `channel`."""
         begun = self.expect(Begin)
         if channel is not None:
             self._channels[self.channel] = channel
@@ -219,7 +218,7 @@ class EngineScript:
 
         Args:
             terms: the terms of the engine.
-            fields: of the script's begin; `channel` is the script's channel.
+            fields: fields of the script's begin; `channel` is the script's channel.
         """
         session = self.engine.begin(terms)
         self.answer_begin(**fields)
@@ -269,22 +268,22 @@ class EngineScript:
         return LinkTerms(f"link-{next(self._names)}", Source("queue"), Target("queue"))
 
     def flow(self, **fields: Any) -> None:
-        """Send a flow; ids are 0 and windows 100 frames unless said."""
+        """Send a flow; by default ids are 0 and windows 100 frames."""
         state = {"next_incoming_id": 0, "incoming_window": 100, "next_outgoing_id": 0, "outgoing_window": 100}
         self.send(Flow(**(state | fields)))
 
     def transfer(self, number: int, payload: bytes = b"\x00\x53\x75\xa0\x01x", **fields: Any) -> None:
-        """Send a transfer, the first or only one of a delivery of this number, with a tag made of it, for handle 0."""
+        """Send the first transfer of the delivery `number`, with a tag made from the number, by default on handle 0."""
         usual: dict[str, Any] = {"handle": 0, "delivery_id": number, "delivery_tag": number.to_bytes(4, "big")}
         self.send(Transfer(**(usual | fields)), payload)
 
     def trace(self) -> str:
-        """Describe the conversation so far."""
+        """Return the conversation so far as text."""
         return str(self.transcript)
 
 
 def answer_to(attach: Attach, handle: int | None, fields: dict[str, Any]) -> Attach:
-    """Return the attach that accepts another as it is, in the other role, with `fields` replaced."""
+    """Return an attach that accepts `attach` in the opposite role, with `fields` replaced."""
     answer: dict[str, Any] = {
         "name": attach.name,
         "handle": attach.handle if handle is None else handle,

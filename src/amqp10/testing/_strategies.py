@@ -1,7 +1,7 @@
-"""Hypothesis strategies for AMQP values: one for each type of Part 1, and `amqp_values` for all of them together.
+"""Hypothesis strategies for AMQP values: one for each type of Part 1, and `amqp_values` for all types.
 
-Every value made here is what `decode` would give, so that it comes back from a round trip with the same types.
-`exact` makes two values comparable by type: `UInt(1)`, `1` and `True` are equal in Python, `exact` of them is not.
+Generated values have the types that `decode` returns, so that they survive a round trip unchanged. `exact` makes values
+comparable by type: `UInt(1)`, `1` and `True` are equal in Python, but not their `exact`.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ _NAMES: dict[type, str] = {
 
 
 def exact(value: Any) -> Any:
-    """Describe a value as nested tuples of type names and plain values, equal only for the same value and types.
+    """Return a value as nested tuples of type names and plain values, equal only for the same value and types.
 
-    NaN equals NaN there, 0.0 does not equal -0.0, and maps are equal only in the same order.
+    In this form NaN equals NaN, 0.0 differs from -0.0, and maps are equal only in the same order.
     """
     python = type(value)
     if python in _NAMES:
@@ -171,32 +171,32 @@ def ints() -> Values:
 
 
 def longs() -> Values:
-    """Plain `int` of 64 bits."""
+    """Generate plain `int` of 64 bits."""
     return _integers(int, 64, signed=True)
 
 
 def floats() -> Values:
-    """Generate `Float`, infinite and NaN too."""
+    """Generate `Float`, including infinities and NaN."""
     return st.floats(width=32).map(Float)
 
 
 def doubles() -> Values:
-    """Plain `float`, infinite and NaN too."""
+    """Generate plain `float`, including infinities and NaN."""
     return st.floats()
 
 
 def decimal32s() -> Values:
-    """Generate `Decimal32`: numbers of every exponent, zeros of both signs, infinities, NaN with or without payload."""
+    """Generate `Decimal32`: numbers of all exponents, zeros of both signs, infinities, NaN with and without payload."""
     return _decimals(Decimal32, 7, -101, 90)
 
 
 def decimal64s() -> Values:
-    """Generate `Decimal64`, of the same kinds."""
+    """Generate `Decimal64`, like `decimal32s`."""
     return _decimals(Decimal64, 16, -398, 369)
 
 
 def decimal128s() -> Values:
-    """Generate `Decimal128`, of the same kinds."""
+    """Generate `Decimal128`, like `decimal32s`."""
     return _decimals(Decimal128, 34, -6176, 6111)
 
 
@@ -206,7 +206,7 @@ def chars() -> Values:
 
 
 def timestamps() -> Values:
-    """Aware `datetime` in ms, and `Timestamp` where a datetime cannot hold the moment."""
+    """Generate aware `datetime` in ms, and `Timestamp` for moments that a datetime cannot hold."""
     return st.one_of(st.integers(*_MS_OF_DATETIME), st.integers(-(1 << 63), (1 << 63) - 1)).map(_timestamp)
 
 
@@ -216,12 +216,12 @@ def uuids() -> Values:
 
 
 def binaries(max_size: int = 300) -> Values:
-    """Generate `bytes`, of both widths of the size field."""
+    """Generate `bytes`, for both widths of the size field."""
     return st.binary(max_size=max_size)
 
 
 def strings(max_size: int = 100) -> Values:
-    """Generate `str`, now and then longer than the narrow size field counts."""
+    """Generate `str`, sometimes too long for the narrow size field."""
     return st.one_of(st.text(_UNICODE, max_size=max_size), st.text("aé€😀", min_size=60, max_size=300))
 
 
@@ -284,7 +284,7 @@ def lists(values: Values | None = None, max_size: int = 6) -> Values:
 
 
 def descriptors() -> Values:
-    """Generate descriptors as the specification has them: `ULong` or `Symbol`."""
+    """Generate descriptors: `ULong` or `Symbol`."""
     return st.one_of(ulongs(), symbols(max_size=20))
 
 
@@ -294,9 +294,9 @@ def described(values: Values | None = None) -> Values:
 
 
 def arrays(values: Values | None = None, max_size: int = 6, max_descriptors: int = 2) -> Values:
-    """Generate `Array` of every type; `values` are what lists and maps in it contain.
+    """Generate `Array` of every type; `values` generates the contents of its lists and maps.
 
-    The elements may be described, by up to `max_descriptors` descriptors of one another.
+    The elements may be described, by up to `max_descriptors` nested descriptors.
     """
     inner = scalars() if values is None else values
 
@@ -310,11 +310,11 @@ def arrays(values: Values | None = None, max_size: int = 6, max_descriptors: int
 
 
 def amqp_values(max_leaves: int = 12, max_descriptors: int = 2) -> Values:
-    """Generate AMQP values of every type, nested in every way, with about `max_leaves` scalars at most."""
+    """Generate AMQP values of every type, nested in every way, with roughly up to `max_leaves` scalars."""
     return _amqp_values(max_leaves, max_descriptors)
 
 
-@cache  # a tenth of a second each, and asked for by all that holds values
+@cache  # takes a tenth of a second, and is used by most strategies
 def _amqp_values(max_leaves: int, max_descriptors: int) -> Values:
     def containers(inner: Values) -> Values:
         return st.one_of(

@@ -1,8 +1,7 @@
-"""What crossed the wire, both ways, frame by frame: the part that scripted peers with and without I/O share.
+"""The conversation on the wire, frame by frame: shared by scripted peers with and without I/O.
 
-Bytes of the side under test are cut into items (protocol headers and frames), and everything is kept, so that a
-failure shows the conversation that led to it. Frames are read and written by the codec alone: no state machine
-stands in the way of a script that breaks the rules.
+Bytes from the side under test are split into protocol headers and frames. Everything is kept, so that a failure shows
+the conversation that led to it. Only the codec reads and writes frames, so that a script may break every rule.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from ..dialects.v1_0.wire.trace import HEADERS, SASL, describe
 from ..errors import AmqpError
 from ..types import Composite
 
-# How much of a conversation a failure shows.
+# The number of lines of a conversation that a failure shows.
 _SHOWN = 40
 
 P = TypeVar("P", bound=Composite)
@@ -33,9 +32,9 @@ class Frame:
     """A frame (§2.3).
 
     Attributes:
-        channel: its channel; 0 for a SASL frame.
-        performative: its body; None for an empty frame, which only shows life (§2.4.5).
-        payload: what follows the performative, b"" but for transfers.
+        channel: the channel; 0 for a SASL frame.
+        performative: the performative; None for an empty frame, a heartbeat (§2.4.5).
+        payload: the bytes after the performative; b"" except for transfers.
     """
 
     channel: int
@@ -62,7 +61,7 @@ class Frame:
 
 
 def garbage(size: int, seed: int = 0) -> bytes:
-    """Make `size` bytes without meaning, the same ones for the same seed."""
+    """Return `size` random bytes, the same for the same seed."""
     return random.Random(seed).randbytes(size)
 
 
@@ -70,7 +69,7 @@ class Transcript:
     """The conversation between a script and the side under test.
 
     Attributes:
-        lines: it, in words: "< " before what the side under test wrote, "> " before what the script did.
+        lines: the conversation as text: "< " for the side under test, "> " for the script.
     """
 
     def __init__(self) -> None:
@@ -79,13 +78,13 @@ class Transcript:
         self._header_due = True
         self._items: deque[bytes | Frame] = deque()
 
-    # What the side under test wrote
+    # From the side under test
 
     def feed(self, data: bytes) -> None:
         """Take bytes that the side under test wrote.
 
         Raises:
-            PeerMismatch: they are no protocol header where one is due, or no frames.
+            PeerMismatch: the bytes are not frames, or not the protocol header that is due.
         """
         self._reader.feed(data)
         try:
@@ -108,7 +107,7 @@ class Transcript:
         kind, channel, performative, payload = frame
         if kind not in (FRAME_AMQP, FRAME_SASL):
             raise self.mismatch(f"a frame of type {kind}")
-        self._header_due = type(performative) is SaslOutcome  # what follows is a header, perhaps in the same bytes
+        self._header_due = type(performative) is SaslOutcome  # a header follows, perhaps in the same bytes
         return Frame(channel, performative, bytes(payload))
 
     def expect_header(self) -> None:
@@ -118,34 +117,34 @@ class Transcript:
         self.feed(b"")
 
     def take(self) -> bytes | Frame | None:
-        """Take the next header or frame, if it is there."""
+        """Return the next header or frame; None if there is no more."""
         return self._items.popleft() if self._items else None
 
-    # What the script wrote
+    # From the script
 
     def said(self, what: object) -> None:
-        """Note what the script did."""
+        """Record what the script did."""
         self.lines.append(f"> {what}")
 
     def heard(self, what: object) -> None:
-        """Note what happened at the other end, besides bytes."""
+        """Record what the other end did, besides writing bytes."""
         self.lines.append(f"< {what}")
 
     # Judging
 
     def unexpected(self, wanted: str, item: bytes | Frame | None) -> PeerMismatch:
-        """Return the failure for an item other than the wanted one; None stands for no item at all."""
+        """Return the failure for an unexpected item; None means no item."""
         if isinstance(item, bytes):
             return self.mismatch(f"expected {wanted}, got the protocol header {item!r}")
         return self.mismatch(f"expected {wanted}, got {item if item is not None else 'nothing'}")
 
     def check(self, frame: bytes | Frame | None, kind: type[P], channel: int | None, wanted: dict[str, Any]) -> P:
-        """Return the frame's performative if it is of that kind and its fields are as wanted.
+        """Return the frame's performative if it is of `kind` and its fields are as `wanted`.
 
-        A wanted value that is callable judges the field's value, any other must equal it.
+        A callable in `wanted` returns whether the field's value is right; any other value must equal it.
 
         Raises:
-            PeerMismatch: with the fields that differ, and the conversation.
+            PeerMismatch: the frame differs; the message names the fields.
         """
         found = frame.performative if isinstance(frame, Frame) else None
         if not isinstance(frame, Frame) or type(found) is not kind:

@@ -1,4 +1,4 @@
-"""Hypothesis strategies: values of every AMQP type, and messages. Nothing else of the package needs hypothesis."""
+"""Hypothesis strategies for AMQP values and messages. No other module of the package needs hypothesis."""
 
 from __future__ import annotations
 

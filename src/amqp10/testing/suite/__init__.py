@@ -1,4 +1,4 @@
-"""The contract of dialects, as tests: what each has to do, and what it may lack if it says so.
+"""The contract of dialects as tests: what each must do, and which capabilities it may lack if it does not list them.
 
     import pytest
     from amqp10.testing.suite import DialectContract
@@ -8,11 +8,9 @@
         dialect = "mine"        # known by `amqp10.engine.register_dialect("mine", "my_package:DIALECT")`
 
 Most tests are coroutines, run by anyio's pytest plugin. They use `Connection` against the embedded broker, and so test
-both ends of the dialect; override `server` to run them against another server. A test of a capability that the dialect
-does not list asserts that asking for it raises `Unsupported` before a byte is written. `Octets` gives both engines what
-no peer should send.
-
-It needs pytest.
+both ends of the dialect; override `server` to run them against another server. For a capability that the dialect does
+not list, the test checks that requesting it raises `Unsupported` before a byte is written. `Octets` gives both engines
+invalid input. The suite needs pytest.
 """
 
 from ._basics import Basics as Basics
@@ -27,7 +25,7 @@ from ._work import Work as Work
 
 
 class DialectContract(Basics, Outcomes, Links, Streams, Work, Losses, Octets):
-    """All of it."""
+    """All tests of the contract."""
 
 
 __all__ = (

@@ -1,4 +1,4 @@
-"""What every dialect does: messages as they are, in order, each with its outcome, as many as there is credit for."""
+"""What every dialect must do: deliver messages unchanged and in order, each with an outcome, within the credit."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ EVERYTHING = Message(
     },
     message_annotations={Symbol("x-text"): "t", Symbol("x-list"): [1, "two"]},
 )
-"""A message with something in every field that is not of one hop only."""
+"""A message with a value in every field that is not limited to one hop."""
 
 
 class Basics(Contract):
-    """See the module."""
+    """Tests of what every dialect must do."""
 
     async def test_names_itself(self) -> None:
         """Check that a connection names its dialect, its capabilities and the container of the peer."""
@@ -94,7 +94,7 @@ class Basics(Contract):
                 connection.sender(self.q) as sender,
                 connection.receiver(self.q) as receiver,
             ):
-                sent = EVERYTHING.replace(user_id=self.login[0].encode())  # some servers take no other name
+                sent = EVERYTHING.replace(user_id=self.login[0].encode())  # some servers accept only the login's name
                 await sender.send(sent)
                 delivery = await receiver.receive()
                 message = delivery.message

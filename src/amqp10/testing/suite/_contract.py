@@ -1,4 +1,4 @@
-"""What the tests of the contract share: a server, a connection to it, and who counts what is written."""
+"""What the tests of the contract share: a server, a connection to it, and a counter of written bytes."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """In what a server does otherwise than the contract has it.
+    """A deviation of a server from the contract.
 
     Attributes:
-        reason: what it does, and why.
-        raises: what the test then ends with: the error that a user sees, `AssertionError` or `TimeoutError`.
+        reason: what the server does, and why.
+        raises: the error of the test: the one that a user sees, `AssertionError` or `TimeoutError`.
     """
 
     reason: str
@@ -36,19 +36,19 @@ class Deviation:
 
 
 class Contract:
-    """The base of all: which dialect, and where a server is.
+    """The base class of the contract's tests: the dialect and the server.
 
     Attributes:
         dialect: the name of the dialect.
-        counts_releases: it says of a message that it was out before, and not whether it failed then, as AMQP 0-9-1:
-            one that was released has a delivery-count, too.
-        deviations: in what the server does not keep the contract, by the name of the test. The test is run, and has to
-            fail in that way; it is reported as an expected failure, with the reason. One that passes fails.
-        login: a user of the server's, and the password.
-        queues: what the tests name that has to be there for them, or to be made on first use, with nothing in it.
-            They name besides: "topic.t", a topic; "declared", which is not there before; "nowhere", which never is.
-        dead_letters: where the server puts what was rejected; None if it drops it.
-        patience: seconds that one test may take; one that deviates by a `TimeoutError` has 2.
+        counts_releases: whether a released message gets a delivery-count, because the dialect only tells that a message
+            was delivered before, not that it failed, as in AMQP 0-9-1.
+        deviations: the server's deviations from the contract, by the name of the test. The test must fail as described,
+            and is reported as an expected failure. If it passes, that is a failure.
+        login: a user of the server, and the password.
+        queues: the names of queues that must exist, or be created on first use, and be empty. The tests also use
+            "topic.t", a topic; "declared", which must not exist before; and "nowhere", which never exists.
+        dead_letters: the address for rejected messages; None if the server drops them.
+        patience: seconds that one test may take; a deviation by `TimeoutError` is given 2.
     """
 
     dialect: ClassVar[str]
@@ -71,7 +71,7 @@ class Contract:
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What the dialect lists."""
+        """The capabilities that the dialect lists."""
         return find_dialect(self.dialect).capabilities
 
     def has(self, capability: str) -> bool:
@@ -81,7 +81,7 @@ class Contract:
     # The server and the connection
 
     def address(self, name: str) -> str:
-        """Return the address of a test's name; override it where names are not addresses, or not free."""
+        """Return the address for a name used in tests; override it if names are not addresses, or already taken."""
         return name
 
     @property
@@ -94,10 +94,10 @@ class Contract:
         """Run an empty server that speaks the dialect, and yield its URL: the embedded broker unless overridden.
 
         Args:
-            settings: those of `Broker` that a test depends on: auto_create, users, max_queue_messages, ...
+            settings: settings of `Broker` that a test needs: auto_create, users, max_queue_messages, ...
 
         Raises:
-            Exception: `pytest.skip` is the thing to call for settings that another server does not have.
+            Exception: call `pytest.skip` for settings that another server does not have.
 
         Cancelling: the server ends.
         """
@@ -106,10 +106,10 @@ class Contract:
 
     @asynccontextmanager
     async def connected(self, url: str | None = None, **settings: Any) -> AsyncIterator[Connection]:
-        """Open a connection to a server of its own, or to the one at `url`.
+        """Open a connection to a new server, or to the server at `url`.
 
         Args:
-            settings: those of `Connection`.
+            settings: settings of `Connection`.
 
         Raises:
             TimeoutError: the test took too long.
@@ -125,21 +125,21 @@ class Contract:
                     yield connection
 
     def connection(self, url: str, **settings: Any) -> AbstractAsyncContextManager[Connection]:
-        """Make a connection; override it for another form of the client."""
+        """Make a connection; override it for another client API."""
         return Connection(url, **settings)
 
     async def ask(self, session: Session, request: Request[R]) -> R:
-        """Ask the server for what AMQP 1.0 has no word for; override it for another form of the client."""
+        """Send a request that AMQP 1.0 lacks; override it for another client API."""
         return await ask(session, request)
 
     # Nothing is written
 
     @asynccontextmanager
     async def refused(self, connection: Connection) -> AsyncIterator[None]:
-        """Expect `Unsupported` from what is asked for inside, with nothing written.
+        """Expect the block to raise `Unsupported` without writing anything.
 
         Raises:
-            AssertionError: something was; or nothing was raised (`pytest.fail.Exception`).
+            AssertionError: something was written, or nothing was raised (`pytest.fail.Exception`).
 
         Cancelling: nothing is left behind.
         """
@@ -154,7 +154,7 @@ class Contract:
 
 
 class Written:
-    """How much an engine has written."""
+    """The number of bytes that an engine has written."""
 
     def __init__(self) -> None:
         self.octets = 0
@@ -162,7 +162,7 @@ class Written:
 
 @contextmanager
 def counting(engine: Engine) -> Iterator[Written]:
-    """Count what is written inside."""
+    """Count the bytes that the engine writes within the block."""
     written, take = Written(), engine.data_to_send
 
     def counted() -> bytes:
@@ -178,7 +178,7 @@ def counting(engine: Engine) -> Iterator[Written]:
 
 
 async def _quiet(engine: Engine, written: Written) -> None:
-    """Wait until all output was written and no more follows from it."""
+    """Wait until all output was written, and no more follows."""
     calm = 0
     while calm < 10:
         before = written.octets

@@ -1,4 +1,4 @@
-"""Links of special kinds: drained, without an address, to nodes made for them, that choose, look, or stay."""
+"""Tests of special links: drains, anonymous terminus, dynamic nodes, filters, browsing, durable subscriptions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._contract import Contract
 
 
 class Links(Contract):
-    """See the module."""
+    """Tests of special links."""
 
     async def test_drain(self) -> None:
         """Check that a drain ends when all waiting messages have arrived, and leaves no credit."""
@@ -41,7 +41,7 @@ class Links(Contract):
         """Check that a sender without an address sends each message to the address in its `to`."""
         async with self.connected() as connection:
             addresses = [self.address("one"), self.address("two")]
-            for address in addresses:  # for dialects in which a queue must be there before it is sent to
+            for address in addresses:  # for dialects in which a queue must exist before sending to it
                 async with connection.receiver(address):
                     pass
             anonymous = connection.sender(None)

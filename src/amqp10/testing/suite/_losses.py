@@ -1,4 +1,4 @@
-"""Connections that are lost: told, or restored with all that was under way."""
+"""Tests of lost connections: reported, or restored with all work in progress."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOON: Final = Reconnect(initial_delay=0.01, max_delay=0.05)
 
 
 class Losses(Contract):
-    """See the module."""
+    """Tests of lost connections."""
 
     async def test_lost(self) -> None:
         """Check that without `reconnect` a waiting call raises `ConnectionLost` when the connection is lost."""
@@ -80,7 +80,7 @@ class Losses(Contract):
                     await sender.send(Message("it"))
                     delivery = await receiver.receive()
                     proxy.cut(reset=True)
-                    await sender.send(Message("next"))  # when the link is there again
+                    await sender.send(Message("next"))  # once the link is restored
                     left = {"it", "next"}
                     if self.has("resume") or self.has("session-resume"):
                         delivery.accept()

@@ -1,4 +1,4 @@
-"""Octets as peers should not send them: cut off anywhere, in portions of any size, changed at random. No I/O."""
+"""Tests of invalid input, without I/O: octets cut off anywhere, in portions of any size, or changed at random."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ ATTEMPTS: Final = 300
 
 
 class Octets(Contract):
-    """How an engine takes any input: it never raises, and it ends once."""
+    """On any input, an engine never raises, and ends once."""
 
     def _engines(self) -> tuple[Engine, Engine]:
-        """Return a client's engine and a server's, both started."""
+        """Return a client engine and a server engine, both started."""
         spoken = find_dialect(self.dialect)
         client = spoken.client(ConnectionTerms("client"), None, True)
         server = spoken.server(ConnectionTerms("server"), Authenticator(None, anonymous=True))
@@ -35,7 +35,7 @@ class Octets(Contract):
         return client, server
 
     def _conversation(self, size: int | None = None) -> _Conversation:
-        """Open a connection, begin a session and close, with octets in portions of `size`; return what was said."""
+        """Open a connection, begin a session and close, with octets in portions of `size`; return the conversation."""
         said = _Conversation(*self._engines(), size)
         said.carry()
         assert said.client.opened, "the client's engine did not open"
@@ -107,7 +107,7 @@ def _act(engine: Engine) -> list[Event]:
 
 
 class _Conversation:
-    """Two engines, all that they said, and what each told its owner."""
+    """Two engines, their octets, and their events."""
 
     def __init__(self, client: Engine, server: Engine, size: int | None) -> None:
         self.client = client

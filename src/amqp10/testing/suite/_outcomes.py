@@ -1,4 +1,4 @@
-"""What a receiver can say of a message besides accepting it."""
+"""Tests of the outcomes other than accepted."""
 
 from __future__ import annotations
 

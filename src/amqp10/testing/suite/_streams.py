@@ -1,4 +1,4 @@
-"""Bodies that are sent and received while they come to be."""
+"""Tests of bodies that are sent and received piece by piece."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ._contract import Contract
 
 
 class Streams(Contract):
-    """Streaming, and taking back what was half sent."""
+    """Streaming, and aborting a stream."""
 
     @pytest.mark.parametrize("size", [300_000, None])
     async def test_streaming_out(self, size: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Transactions, and what AMQP 1.0 has no word for."""
+"""Tests of transactions, and of requests that AMQP 1.0 lacks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._contract import Contract
 
 
 class Work(Contract):
-    """See the module."""
+    """Transactions and requests."""
 
     async def test_transactions(self) -> None:
         """Check that sending and accepting in a transaction take effect at its commit, and not after a rollback."""
@@ -80,6 +80,6 @@ class Work(Contract):
             await self.ask(session, DeclareQueue(name, durable=True))
             async with connection.receiver(name) as receiver:
                 await self.ask(session, DeleteQueue(name))
-                with pytest.raises((LinkDetached, SessionEnded)) as caught:  # in 0-10 an error is the session's
+                with pytest.raises((LinkDetached, SessionEnded)) as caught:  # in 0-10 an error ends the session
                     await receiver.receive()
                 assert caught.value.condition in ("amqp:resource-deleted", None)
