@@ -154,8 +154,8 @@ bench: $(VENV)/.bench  ## CPU per message of this client beside others, in one r
 bench-quick: $(VENV)/.bench  ## the same in a minute, for a first impression
 	$(BIN)/python benchmarks/run.py --quick
 
-bench-real: $(VENV)/.bench  ## messages as applications send them: every client that the tools here can build (a quarter of an hour)
-	$(BIN)/python benchmarks/real_clients.py --native --compiled --json benchmarks/results/real_run.json
+bench-real: $(VENV)/.bench  ## messages as applications send them: every client that the tools here can build (nine minutes; ADD=--add adds to the runs there)
+	$(BIN)/python benchmarks/real_clients.py --native --compiled --json benchmarks/results/real_run.json $(ADD)
 	$(BIN)/python benchmarks/report.py
 
 bench-real-brokers: $(VENV)/.bench  ## orders through the embedded broker, Artemis and RabbitMQ, go-amqp at both ends (ten minutes)

@@ -18,6 +18,7 @@ import queue
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from typing import Any
 from uuid import UUID
 
 import compiled
+import floor
 from real import as_sent, orders, rows
 from run import PATIENCE, Counterpart, Failed, cpu_us, file_to_be, installed, machine, positive, setting, some_of
 
@@ -87,7 +89,7 @@ CAN = {
 """Whose program does which: a task a message is for languages that have tasks; the Rust client has no relay here."""
 
 SLOW = ("proton", "pyamqp")
-"""Who runs in every other round: with all rounds these two would take half of the time of all clients."""
+"""Who runs in every third round: with all rounds these two would take half of the time of all clients."""
 
 PROGRAMS = {"rhea": ("rhea_peer.js", "rhea_real.js")}
 
@@ -150,7 +152,7 @@ class Bench:
         """Each peer once in each workload; neighbours in time are compared, so that a busy moment hits all of them."""
         for workload, runs in self.results.items():
             for peer, results in runs.items():
-                if peer in SLOW and number % 2 == 0:
+                if peer in SLOW and number % 3 != 1:
                     continue
                 try:
                     result = self.run(peer, workload)
@@ -242,6 +244,23 @@ def table(bench: Bench) -> str:
     return "\n".join(lines)
 
 
+def added(before: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts of two series of runs as those of one.
+
+    Raises:
+        SystemExit: they are not of the same programs, or messages.
+    """
+    for name in ("setting", "machine", "count"):
+        if before[name] != facts[name]:
+            sys.exit(f"--add: the {name} was {before[name]!r} before, and is {facts[name]!r}")
+    figures = {
+        workload: {peer: before["figures"][workload][peer] + runs for peer, runs in peers.items()}
+        for workload, peers in facts["figures"].items()
+    }
+    joined = {name: before[name] + facts[name] for name in ("loads", "runs")}
+    return facts | joined | {"figures": figures}
+
+
 def main() -> int:
     """Run what is asked for, print the tables; 1 if a run failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -252,7 +271,9 @@ def main() -> int:
     parser.add_argument("--native", action="store_true", help="build and run the clients of other languages, too")
     parser.add_argument("--compiled", action="store_true", help="build and run this client with its compiled part, too")
     parser.add_argument("--json", type=file_to_be, help="write all figures there, too")
+    parser.add_argument("--add", action="store_true", help="add the runs to those that the JSON file has already")
     given = parser.parse_args()
+    began = time.monotonic()
     wanted = given.peers or list(CAN)
     python = {"proton", "pyamqp"}
     present = set(installed(name for name in wanted if name in python))
@@ -280,7 +301,7 @@ def main() -> int:
     where = ", ".join(filter(None, [setting(), native.versions(programs)]))
     print(f"{where}\nload of the last minute: {', '.join(f'{load:.1f}' for load in loads)}\n\n{table(bench)}")
     if given.json:
-        facts = {
+        facts: dict[str, Any] = {
             "date": f"{datetime.now(UTC):%Y-%m-%d}",
             "setting": where,
             "machine": machine(),
@@ -290,8 +311,12 @@ def main() -> int:
             "count": given.count,
             "counterpart": "Rust" if programs else "Python",
             "figures": bench.results,
+            "decoding": floor.figures(built),
         }
+        if given.add:
+            facts = added(json.loads(given.json.read_text()), facts)
         given.json.write_text(json.dumps(facts, indent=1) + "\n")
+    print(f"took {(time.monotonic() - began) / 60:.1f} minutes", file=sys.stderr)
     return 1 if bench.failures else 0
 
 

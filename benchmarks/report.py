@@ -291,6 +291,26 @@ def page_real(run: dict[str, Any]) -> list[str]:
     for peer, name in (NAMES | BARE).items():
         if got := figures.get(("one", peer)):
             lines.append(f"| {name} | {got['cpu']:.0f} | {got['p50']:.0f} | {got['p99']:.0f} |" if "p50" in got else "")
+    return [*lines, "", *page_floor(run["decoding"])]
+
+
+def page_floor(decoding: dict[str, dict[str, float]]) -> list[str]:
+    """What decoding alone costs, down to the floor."""
+    if "C" not in decoding:
+        return []
+    names = {"amqp10": "amqp10", "amqp10+compiled": "amqp10 compiled", "C": "a bare loop in C"}
+    lines = [
+        "Decoding alone, without a connection, every field into its Python object. *A bare loop in C* makes the same",
+        "objects of the same octets and checks nothing: nobody who makes them can cost less",
+        "(`benchmarks/floor.c`). In brackets: how many times that.",
+        "",
+        "| CPU µs a message | orders | rows |",
+        "|---|--:|--:|",
+    ]
+    for peer, name in names.items():
+        if costs := decoding.get(peer):
+            cells = [f"{cost:.1f} ({cost / decoding['C'][workload]:.1f})" for workload, cost in costs.items()]
+            lines.append(f"| {name} | {' | '.join(cells)} |")
     return [*lines, ""]
 
 

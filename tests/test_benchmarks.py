@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+import sysconfig
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ LARGE = RUN.with_name("large_message.py")
 STORE = RUN.with_name("store.py")
 CODEC = RUN.with_name("codec.py")
 REAL = RUN.with_name("real.py")
+FLOOR = RUN.with_name("floor.py")
 REAL_CLIENTS = RUN.with_name("real_clients.py")
 AZURE = RUN.with_name("azure_emulator.py")
 LEGACY = RUN.with_name("amqp091.py")
@@ -123,6 +126,15 @@ def test_real() -> None:
         for workload in ("order encode", "order decode", "row encode", "row decode"):
             (row,) = (line for line in done.stdout.splitlines() if line.startswith(f"| {workload} |"))
             assert row.count("|") == columns + 1
+
+
+def test_floor() -> None:
+    """What is made in C is what was sent, and its cost stands beside ours, where there is a compiler."""
+    done = subprocess.run([sys.executable, str(FLOOR), "--quick"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    compiler = sysconfig.get_config_var("CC").split()[0]
+    assert ("| C | " in done.stdout) == (shutil.which(compiler) is not None)
+    assert "| amqp10 | " in done.stdout
 
 
 def test_real_clients() -> None:
