@@ -41,7 +41,7 @@ from amqp10.amqp091 import Native
 from amqp10.broker import Broker, JwtKey, SasRule, TokenRules
 from amqp10.broker._router import Router
 from amqp10.broker._tokens.grants import MOST_AUDIENCES, PeerTokens
-from amqp10.broker._tokens.rules import TokenInvalid
+from amqp10.broker._tokens.rules import SasRight, TokenInvalid
 from amqp10.rabbitmq import management
 from amqp10.sasl import Mssbcbs
 from amqp10.tokens import sas_signature
@@ -269,6 +269,12 @@ def test_jwt_algorithms() -> None:
         JwtKey(public_pem(pair), "ES256")
     with pytest.raises(ValueError, match="not a public key"):
         JwtKey(SECRET, "RS256")
+
+
+def test_a_rule_takes_its_rights_from_any_iterable() -> None:
+    """The check of the rights does not use up an iterator: a rule without rights would allow nothing, in silence."""
+    rights: list[SasRight] = ["Send", "Listen"]
+    assert SasRule("policy", KEY, iter(rights)).rights == ("Send", "Listen")
 
 
 def test_settings() -> None:

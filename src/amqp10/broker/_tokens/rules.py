@@ -63,8 +63,10 @@ class SasRule:
 
     def __post_init__(self) -> None:
         known = get_args(SasRight)
-        if isinstance(self.rights, str) or not set(self.rights) <= set(known):
-            raise ValueError(f"rights must be some of {', '.join(known)}, not {self.rights!r}")
+        rights = self.rights if isinstance(self.rights, str) else tuple(self.rights)
+        if isinstance(rights, str) or not set(rights) <= set(known):
+            raise ValueError(f"rights must be some of {', '.join(known)}, not {rights!r}")
+        object.__setattr__(self, "rights", rights)
         if not self.name or not self.key:
             raise ValueError("a SAS rule needs a name and a key, and one of them is empty")
 
