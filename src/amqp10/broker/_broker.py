@@ -95,20 +95,16 @@ class Broker:
 
     **Addresses.** An unknown address is created when a link attaches to it (`auto_create`): as a topic if the address
     begins with `topic.` or `topic://`, or the terminus has the capability "topic"; otherwise as a queue. Declared names
-    keep
-    their declared kind. A dynamic terminus gets a node of its own that ends with its link. A target without an address
-    (the
-    anonymous terminus) sends each message to the address in its `to`.
+    keep their declared kind. A dynamic terminus gets a node of its own that ends with its link. A target without an
+    address (the anonymous terminus) sends each message to the address in its `to`.
 
     **Queues** give each message to one consumer, in turn among those that have credit. With distribution-mode "copy" a
     receiver only browses. Released messages return to their place. So do messages that were modified, or held by a lost
     link; these count as failed attempts (`delivery_count`). Rejected messages go to the `dead_letter` queue, with the
-    reason
-    in their message annotations `x-opt-dead-letter-...`.
+    reason in their message annotations `x-opt-dead-letter-...`.
 
     **Streams** are queues that keep what was read: each receiver reads from the offset that it names by `StreamOffset`,
-    at
-    its own pace, any number of times. The oldest messages are dropped by the age and size limits in the stream's
+    at its own pace, any number of times. The oldest messages are dropped by the age and size limits in the stream's
     arguments.
 
     **Exchanges** give a copy to each queue that is bound to them, by routing key or headers. Senders reach them by
@@ -117,17 +113,13 @@ class Broker:
     (`amqp10.rabbitmq`).
 
     **Topics** give a copy to each subscription. A subscription ends with its link, unless it is durable: then it waits
-    for
-    the next link of the same name and container, as long as its expiry policy says. Several links can share one.
+    for the next link of the same name and container, as long as its expiry policy says. Several links can share one.
 
     **A store** is a file that keeps queues, topics, durable subscriptions and durable messages. A durable message is
     accepted once it is on the disk, and its removal is on the disk before any peer is told of it: the broker may be
-    killed
-    at any time. Other messages and dynamic nodes stay in memory. Messages that consumers held when the broker was
-    killed
-    count as failed attempts. While the file cannot be written, for example because the disk is full, connections are
-    cut
-    and new ones refused (`amqp:resource-limit-exceeded`).
+    killed at any time. Other messages and dynamic nodes stay in memory. Messages that consumers held when the broker
+    was killed count as failed attempts. While the file cannot be written, for example because the disk is full,
+    connections are cut and new ones refused (`amqp:resource-limit-exceeded`).
 
     **Limits.** A full queue grants no credit; it still takes messages in flight and drops nothing. A topic is full when
     one of its subscriptions is, even one without a link: see `max_subscription_timeout`.

@@ -18,7 +18,7 @@ class Browsers:
     """The browsers of one queue.
 
     Attributes:
-        unseen: by consumer key, the messages that each has not seen yet, including some that left.
+        unseen: by consumer key, the messages that each has still to see, including some that left.
         line: the browsers that may be ready.
     """
 
@@ -31,7 +31,7 @@ class Browsers:
         self.unseen[consumer.key] = deque(waiting)
 
     def hand_out(self, now: float, depth: int, looks: Looks) -> int:
-        """Show each browser messages that it has not seen, while it is ready; return the number of copies.
+        """Show each browser its unseen messages while it is ready; return the number of copies.
 
         Args:
             depth: the number of messages in the queue.

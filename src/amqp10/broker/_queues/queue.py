@@ -53,12 +53,10 @@ class Queue(Node):
     - A consumer with a filter takes the oldest message that passes; those before it stay for others.
     - A message that comes back returns to its old position. Only `modified(delivery-failed)` and lost links count as a
       failed attempt; `released` does not (§3.4.4, §3.4.5).
-    - If the annotation `x-opt-delivery-time` of its outcome (milliseconds since 1970) says so, it waits until then. A
-      store
-      does not keep that.
-    - Messages that are rejected, that failed `max_delivery_count` times, and (if asked for) that expired are given to
-      `dead_letter`, which returns whether it took them; otherwise they end. So are those that are too many for a
-      `DeclaredQueue`.
+    - It waits for the time in the annotation `x-opt-delivery-time` of its outcome (milliseconds since 1970), if there
+      is one. A store does not keep that.
+    - Messages that are rejected, that failed `max_delivery_count` times, that are too many for a `DeclaredQueue`, and
+      (if asked for) that expired are given to `dead_letter`, which returns whether it took them; otherwise they end.
     - A message that makes the broker raise an exception is given to `set_aside`, which keeps it, and the queue goes on.
       Without `set_aside` the exception is raised.
     - `alarm` is called with the queue and the time when a new message will expire, to have `expire` called in time.
