@@ -427,7 +427,6 @@ class Broker:
                 closing.callback(store.close)
 
     async def _run(self, *, task_status: TaskStatus[None]) -> None:
-        """Run the background tasks of the broker."""
         try:
             with self._background:
                 async with anyio.create_task_group() as tasks:

@@ -152,7 +152,6 @@ class LinkTaker(Taker, LinkOwner):
         self._detach(error)
 
     def _detach(self, error: Error) -> None:
-        """Detach the link with an error."""
         if self._link.attached:
             self._link.detach(closed=True, error=error)
             self._peer.wake()

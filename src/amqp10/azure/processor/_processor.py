@@ -341,7 +341,6 @@ class EventProcessor(Service):
             self._stop_lost()
 
     async def _ask_for_partitions(self) -> None:
-        """Ask the hub which partitions it has."""
         self._asked_at = anyio.current_time()
         self._partitions = (await self._hub.properties()).partitions
 

@@ -125,7 +125,6 @@ class ProducerLink(LinkOwner):
             self._post(delivery, [(node, entry.copy() if place else entry) for place, node in enumerate(nodes)])
 
     def _refuse_all(self, description: str) -> None:
-        """Reject all messages that arrived."""
         incoming = self._link.incoming
         while incoming:
             self._reject(incoming.popleft(), "amqp:resource-limit-exceeded", description)

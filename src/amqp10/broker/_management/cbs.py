@@ -43,7 +43,6 @@ class CbsLinks:
         return True
 
     def _carry_out(self, request: Message, txn_id: bytes | None) -> Message:
-        """Carry out a request, and return the answer."""
         status, description = self._answer(request) if txn_id is None else (501, "a token is put outside transactions")
         said: dict[str, Any] = {"status-code": Int(status), "status-description": description}
         if status == 401:

@@ -116,7 +116,6 @@ class Listeners:
                     await anyio.sleep(ACCEPT_PAUSE)
 
     async def _take(self, stream: ByteStream) -> None:
-        """Serve an accepted stream."""
         handshakes = self._door.handshakes
         self._failing = False
         with anyio.CancelScope(deadline=anyio.current_time() + self._handshake_timeout) as scope:

@@ -123,7 +123,6 @@ class NamePattern:
         return tree
 
     def _ahead(self) -> Tree:
-        """Read a lookahead."""
         wanted = self._pattern[self._at + 2] == "="
         self._at += 3
         tree = self._alternatives()

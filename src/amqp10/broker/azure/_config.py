@@ -359,19 +359,16 @@ class _Place:
         return self.at(name)
 
     def items(self) -> list[_Place]:
-        """Return the items of an array."""
         if not isinstance(self.value, list):
             raise self.wrong("is an array", self.value)
         return [_Place(item, f"{self.path}[{index}]") for index, item in enumerate(self.value)]
 
     def text(self) -> str:
-        """Return a string."""
         if not isinstance(self.value, str):
             raise self.wrong("is a string", self.value)
         return self.value
 
     def flag(self) -> bool:
-        """Return a boolean."""
         if not isinstance(self.value, bool):
             raise self.wrong("must be true or false", self.value)
         return self.value
@@ -450,7 +447,6 @@ def _only(place: _Place) -> _Place:
 
 
 def _event_hub(place: _Place) -> EventHubConfig:
-    """Read an event hub of the file."""
     members = place.members({"Name": True, "PartitionCount": True, "ConsumerGroups": False})
     said = members["ConsumerGroups"].items() if "ConsumerGroups" in members else []
     groups = [each.members({"Name": True})["Name"].text() for each in said]
@@ -462,14 +458,12 @@ def _event_hub(place: _Place) -> EventHubConfig:
 
 
 def _queue(place: _Place) -> QueueConfig:
-    """Read a queue of the file."""
     members = place.members({"Name": True, "Properties": False})
     said = members["Properties"].members(_RECEIVED | _DUPLICATES) if "Properties" in members else {}
     return QueueConfig(members["Name"].text(), **_received(said), **_duplicates(said))
 
 
 def _topic(place: _Place) -> TopicConfig:
-    """Read a topic of the file."""
     members = place.members({"Name": True, "Properties": False, "Subscriptions": False})
     said = members["Properties"].members(_DUPLICATES) if "Properties" in members else {}
     settings = _duplicates(said)
@@ -480,7 +474,6 @@ def _topic(place: _Place) -> TopicConfig:
 
 
 def _subscription(place: _Place) -> SubscriptionConfig:
-    """Read a subscription of the file."""
     members = place.members({"Name": True, "Properties": False, "Rules": False})
     said = members["Properties"].members({**_RECEIVED, _FILTER_ERRORS: False}) if "Properties" in members else {}
     settings = _received(said)
@@ -504,7 +497,6 @@ _CORRELATED: Final = {
 
 
 def _rule(place: _Place) -> Rule:
-    """Read a rule of the file."""
     members = place.members({"Name": True, "Properties": True})
     kinds = {"FilterType": True, "SqlFilter": False, "CorrelationFilter": False, "Action": False}
     said = members["Properties"].members(kinds)

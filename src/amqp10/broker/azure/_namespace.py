@@ -506,7 +506,6 @@ def _subscription_of(topic: Declared, name: str) -> Declared:
 
 
 def _terms(config: EntityConfig | TopicConfig) -> EntityTerms:
-    """Return the terms of an entity."""
     if not isinstance(config, EntityConfig):
         return EntityTerms(ttl=config.ttl, duplicate_window=config.duplicate_window, most_octets=config.max_size)
     queue = config if isinstance(config, QueueConfig) else None

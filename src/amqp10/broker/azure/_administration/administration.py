@@ -228,7 +228,6 @@ class Administration:
 
 
 def _first_rules(said: atom.Said) -> list[Rule]:
-    """Return the initial rules of a subscription."""
     first = said.elements.get("DefaultRuleDescription")
     if first is None:
         return [Rule()]

@@ -385,7 +385,6 @@ class Entity(AzureNode):
         return self._number(message)
 
     def _number(self, message: EntityMessage) -> int:
-        """Give a message the next number."""
         self.enqueued += 1
         message.sequence = self.enqueued
         message.origin_sequence = message.origin_sequence or self.enqueued
@@ -673,7 +672,6 @@ class Entity(AzureNode):
         return lock
 
     def _unlock(self, lock: Lock) -> EntityMessage:
-        """End a lock and return its message."""
         self._locks.remove(lock)
         self._note(lock.message)
         self.touch()
