@@ -590,6 +590,8 @@ async def test_sessions() -> None:
             with pytest.raises(LocalProtocolError, match="the lock belongs to the session"):
                 batch[0].keep_locked()
             assert await first.state() is None
+            await first.set_state(b"")  # as good as none
+            assert await first.state() is None
             await first.set_state(b"done")
             assert await first.state() == b"done"
             assert await second.state() is None

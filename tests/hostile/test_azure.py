@@ -537,16 +537,28 @@ class TestTransactions:
         assert bus.states() == []
 
     @pytest.mark.parametrize(
-        "operation", ["renew-lock", "peek-message", "cancel-scheduled-message", "get-session-state"]
+        "operation",
+        ["cancel-scheduled-message", "set-session-state", "batch-delete-messages", "receive-by-sequence-number"],
     )
     def test_other_operations(self, operation: str) -> None:
-        """They are refused, and the transaction goes on."""
+        """They are refused, for no rollback undoes them, and the transaction goes on."""
         bus = Coordinated()
         txn_id = bus.declare()
         assert bus.work(txn_id, operation, {}) == (501, "amqp:not-implemented")
         assert bus.schedule(txn_id, b"x") == 1
         assert bus.discharge(txn_id) is None
         assert bus.states() == [(1, "scheduled")]
+
+    @pytest.mark.parametrize("fail", [False, True])
+    def test_nothing_to_undo(self, fail: bool) -> None:
+        """A lock is renewed, and messages are peeked at, in a transaction, too; however that ends."""
+        bus = Coordinated()
+        token, txn_id = bus.locked(), bus.declare()
+        assert bus.work(txn_id, "renew-lock", {"lock-tokens": Array("uuid", [token])})[0] == 200
+        assert bus.work(txn_id, "peek-message", {"from-sequence-number": 0, "message-count": Int(1)})[0] == 200
+        assert bus.discharge(txn_id, fail=fail) is None
+        bus.orders.complete(token)
+        assert bus.work(txn_id, "renew-lock", {"lock-tokens": Array("uuid", [token])}) == (400, self.UNKNOWN)
 
     def test_a_request_that_is_not_taken(self) -> None:
         """Where its sender does not hear of it, the transaction cannot be committed; else it hears."""

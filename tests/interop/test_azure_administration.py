@@ -18,7 +18,7 @@ from azure.core.exceptions import (
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.servicebus.exceptions import (
     MessagingEntityDisabledError,
-    MessagingEntityNotFoundError,
+    ServiceBusAuthenticationError,
     ServiceBusError,
 )
 from azure.servicebus.management import (
@@ -203,7 +203,7 @@ def delete_queue(client: ServiceBusAdministrationClient, emulator: Emulator) -> 
         send(bus, "orders", "x")
         client.delete_queue("orders")
         assert [queue.name for queue in client.list_queues()] == []
-        with pytest.raises(MessagingEntityNotFoundError):
+        with pytest.raises(ServiceBusAuthenticationError):
             send(bus, "orders", "x")
         client.create_queue("orders")
         with bus.get_queue_receiver("orders") as receiver:
@@ -277,7 +277,7 @@ def topics_and_subscriptions(client: ServiceBusAdministrationClient, emulator: E
             sender.send_messages(ServiceBusMessage("y", session_id="s"))
         with bus.get_subscription_receiver("news", "one") as receiver:
             assert [str(message) for message in receive(receiver, 2)] == ["x", "y"]
-        with pytest.raises(MessagingEntityNotFoundError):
+        with pytest.raises(ServiceBusAuthenticationError):
             bus.get_subscription_receiver("news", "two").peek_messages()
     client.delete_topic("news")
     with pytest.raises(ResourceNotFoundError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -13,14 +14,26 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusMess
 from azure.servicebus.exceptions import (
     MessageLockLostError,
     MessageNotFoundError,
-    MessagingEntityNotFoundError,
+    ServiceBusAuthenticationError,
     ServiceBusAuthorizationError,
     ServiceBusError,
 )
 
 from amqp10.broker.azure import AzureConfig, QueueConfig
 
-from ._azure import WAIT, Behavior, Behaviors, Clock, client_of, dead_letters, nothing_comes, receive, run, send
+from ._azure import (
+    AT_ONCE,
+    WAIT,
+    Behavior,
+    Behaviors,
+    Clock,
+    client_of,
+    dead_letters,
+    nothing_comes,
+    receive,
+    run,
+    send,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.capability("Service Bus emulator")]
 
@@ -133,6 +146,18 @@ def renew(client: ServiceBusClient, clock: Clock) -> None:
 
 
 @behavior
+def renewed_in_threads(client: ServiceBusClient, clock: Clock) -> None:
+    """Many locks are renewed at once: the SDK then gives one delivery-id, and one tag, to several requests."""
+    send(client, "orders", *map(str, range(AT_ONCE)))
+    with client.get_queue_receiver("orders") as receiver:
+        messages = receive(receiver, AT_ONCE)
+        clock.ahead += 200
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            untils = list(threads.map(receiver.renew_message_lock, messages))
+        assert all(200 < until.timestamp() - clock() < 300.1 for until in untils)
+
+
+@behavior
 def lost_lock(client: ServiceBusClient, clock: Clock) -> None:
     """A message whose lock has ended is settled by nobody; another receiver gets it, as a further attempt."""
     send(client, "orders", "x")
@@ -215,10 +240,10 @@ def expired(client: ServiceBusClient, clock: Clock) -> None:
 
 @behavior
 def missing_entity(client: ServiceBusClient, clock: Clock) -> None:
-    """What is not in the configuration is not there."""
-    with pytest.raises(MessagingEntityNotFoundError):
+    """What is not in the configuration is not there; `$cbs` says so, and so the SDK takes it for a wrong login."""
+    with pytest.raises(ServiceBusAuthenticationError):
         send(client, "missing", "x")
-    with pytest.raises(MessagingEntityNotFoundError):
+    with pytest.raises(ServiceBusAuthenticationError):
         client.get_queue_receiver("missing").receive_messages(max_wait_time=WAIT)
 
 

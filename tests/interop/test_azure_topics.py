@@ -15,7 +15,11 @@ from azure.servicebus import (
     ServiceBusSubQueue,
 )
 from azure.servicebus._common import mgmt_handlers
-from azure.servicebus.exceptions import MessagingEntityAlreadyExistsError, MessagingEntityNotFoundError, ServiceBusError
+from azure.servicebus.exceptions import (
+    MessagingEntityAlreadyExistsError,
+    ServiceBusAuthenticationError,
+    ServiceBusError,
+)
 
 from amqp10.broker.azure import (
     AzureConfig,
@@ -390,7 +394,7 @@ def closed_addresses(client: ServiceBusClient, clock: Clock) -> None:
     for address in ("events/Subscriptions/one", "target/$DeadLetterQueue"):
         with pytest.raises(ServiceBusError, match="accepts no messages from senders"):
             client.get_queue_sender(address).__enter__()
-    with pytest.raises(MessagingEntityNotFoundError):
+    with pytest.raises(ServiceBusAuthenticationError):
         subscription(client, "events", "three").receive_messages(max_wait_time=WAIT)
     assert dead_letters(client, "target").peek_messages() == []
 

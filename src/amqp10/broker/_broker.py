@@ -332,6 +332,7 @@ class Broker:
                 max_message_size=max_message_size,
                 channel_max=limits.most_sessions(azure is not None) - 1,
                 all_fields=azure is not None,
+                any_numbers=azure is not None,  # azure-servicebus for Python renews locks in several threads
             ).checked(),
             SessionTerms(),
             max_message_size,

@@ -21,6 +21,10 @@ class LinkService(ABC):
             Refused: the link is for this service, but cannot be attached.
         """
 
+    def has_entity(self, path: str) -> bool:
+        """Return whether there is what a token is put for; `path` is in lower case, and "" is all of it."""
+        return True
+
     def destination(self, link: Link) -> str | None:
         """Return the destination of a link that this service does not serve; None: the target that it names."""
         return None

@@ -51,6 +51,8 @@ class ConnectionTerms:
         max_message_size: the largest message this side takes, bytes, in dialects whose links can not tell it; None:
             any.
         all_fields: frames have all their fields, in AMQP 1.0; for peers that cannot do without those that are null.
+        any_numbers: the peer's deliveries may have any delivery-id and delivery-tag, even used ones, in AMQP 1.0; for
+            peers that count them in several threads at once.
     """
 
     container_id: str
@@ -64,6 +66,7 @@ class ConnectionTerms:
     path: str = ""
     max_message_size: int | None = None
     all_fields: bool = False
+    any_numbers: bool = False
 
     @property
     def virtual_host(self) -> str | None:

@@ -16,6 +16,7 @@ from amqp10.broker.azure import (
     EMULATOR_RULE,
     AzureConfig,
     CorrelationFilter,
+    EventHubConfig,
     QueueConfig,
     Rule,
     SqlFilter,
@@ -26,11 +27,38 @@ from amqp10.broker.azure import (
 from amqp10.client import Connection
 from amqp10.errors import AuthenticationFailed, LinkDetached, LocalProtocolError, MessageRejected
 from amqp10.messaging import AmqpValue, Message, Source, Target
+from amqp10.tokens import SasKey
 from amqp10.types import Array, Symbol, Timestamp
 
 from .conftest import Clock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
+
+
+async def test_tokens_for_what_is_not_there() -> None:
+    """`$cbs` says what is not there to whoever has a valid token, and to nobody else."""
+    config = AzureConfig(["orders"], [TopicConfig("events", ["all"])], event_hubs=[EventHubConfig("telemetry")])
+    async with (
+        Broker(None, azure=config, tokens=TokenRules([EMULATOR_RULE]), queues=["Own"]) as broker,
+        broker.connect() as connection,
+        connection.requester("$cbs", reply_to="$cbs") as requester,
+    ):
+
+        async def put(path: str, key: str = EMULATOR_RULE.key) -> tuple[int, Any]:
+            audience = f"sb://ns/{path}"
+            token = (await SasKey(EMULATOR_RULE.name, key).get_token(audience)).value
+            said = {"operation": "put-token", "type": "servicebus.windows.net:sastoken", "name": audience}
+            answer = await requester.request(Message(AmqpValue(token), application_properties=said))
+            found = answer.application_properties
+            return found["status-code"], found.get("error-condition")
+
+        there = ["", "Orders", "orders/$management", "orders/$deadletterqueue", "events/Subscriptions/ALL", "own"]
+        there += ["$management", "Telemetry/ConsumerGroups/$Default/Partitions/0", "telemetry/$management"]
+        for path in there:
+            assert await put(path) == (202, None), path
+        for path in ("missing", "missing/$management", "events/Subscriptions/none", "orders/x"):
+            assert await put(path) == (404, "amqp:not-found"), path
+            assert await put(path, "wrong") == (401, "com.microsoft:auth-failed")
 
 
 async def asked(connection: Connection, operation: str, body: Any) -> Message:

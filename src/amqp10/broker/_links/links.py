@@ -66,8 +66,8 @@ class PeerLinks:
         self.owned: dict[Link, Node] = {}
         management = Management(router, peer, terms.connection.container_id)
         self.pairs = LinkPairs(peer, management, terms.max_message_size)
-        self.cbs = CbsLinks(peer, terms.max_message_size)
         self.service = terms.service(peer) if terms.service is not None and router.name_space is not None else None
+        self.cbs = CbsLinks(peer, terms.max_message_size, self.service)
         self._peer = peer
         self._router = router
         self._uses: dict[Link, tuple[Action, str]] = {}  # the action that a link was allowed, and the name of its node

@@ -12,20 +12,27 @@ from ...engine import TOKENS, SenderLink
 from ...messaging import AmqpValue, Message, Source, Target
 from ...types import Int, Symbol
 from .._request_links import RequestLinks
-from .._tokens.rules import TokenInvalid
+from .._tokens.rules import TokenInvalid, path_in
 
 if TYPE_CHECKING:
     from ...engine import Link
     from .._peer import Peer
+    from .._services import LinkService
 
+_CONDITIONS: Final = {401: "com.microsoft:auth-failed", 404: "amqp:not-found"}
 _TYPES: Final = {"jwt", "amqp:jwt", "servicebus.windows.net:sastoken", "amqp:swt"}
 
 
 class CbsLinks:
-    """The links of one connection to the node."""
+    """The links of one connection to the node.
 
-    def __init__(self, peer: Peer, max_message_size: int | None) -> None:
+    Args:
+        service: knows what tokens are put for; None: nobody does.
+    """
+
+    def __init__(self, peer: Peer, max_message_size: int | None, service: LinkService | None) -> None:
         self._peer = peer
+        self._service = service
         self._links = RequestLinks(peer, max_message_size)
 
     def __len__(self) -> int:
@@ -45,12 +52,13 @@ class CbsLinks:
     def _carry_out(self, request: Message, txn_id: bytes | None) -> Message:
         status, description = self._answer(request) if txn_id is None else (501, "a token is put outside transactions")
         said: dict[str, Any] = {"status-code": Int(status), "status-description": description}
-        if status == 401:
-            said["error-condition"] = Symbol("com.microsoft:auth-failed")
+        if status in _CONDITIONS:
+            said["error-condition"] = Symbol(_CONDITIONS[status])
         correlation = request.message_id if request.message_id is not None else request.correlation_id
         return Message(AmqpValue(None), correlation_id=correlation, application_properties=said)
 
     def _answer(self, request: Message) -> tuple[int, str]:
+        """Return status and description; who has no valid token learns nothing of what is there."""
         said = request.application_properties or {}
         name, kind, token = said.get("name"), said.get("type"), request.body
         if said.get("operation") != "put-token":
@@ -64,8 +72,11 @@ class CbsLinks:
         assert self._peer.tokens is not None
         try:
             self._peer.tokens.put(name, token)
+            path = path_in(name)
         except TokenInvalid as error:
             return 401, str(error)
+        if self._service is not None and not self._service.has_entity(path):
+            return 404, f"The messaging entity {name!r:.300} could not be found."
         return 202, "Accepted"
 
     def ready(self) -> None:

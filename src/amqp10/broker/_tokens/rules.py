@@ -357,6 +357,15 @@ def parts(name: str) -> tuple[str, ...]:
     return tuple(part.casefold() for part in name.split("/") if part)
 
 
+def path_in(audience: str) -> str:
+    """Return the path of what a token is for, in lower case; "" is all that the host has.
+
+    Raises:
+        TokenInvalid: the audience is no URI with a host.
+    """
+    return "/".join(_resource(audience)[1:])
+
+
 def _resource(uri: str) -> tuple[str, ...]:
     """Return the host and path of an audience; its scheme is ignored.
 

@@ -188,6 +188,9 @@ class NamespaceLinks(LinkService):
         entity.check_open("send")
         entity.check_busy()
 
+    def has_entity(self, path: str) -> bool:
+        return not path or path.startswith("$") or self._namespace.has_any(path)
+
     def destination(self, link: Link) -> str | None:
         onward = link.remote.properties.get(_SEND_VIA) if link.remote is not None else None
         return onward if isinstance(onward, str) else None

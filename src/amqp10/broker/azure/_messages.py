@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
+from uuid import UUID, uuid4
 
 from ...errors import DecodeError, EncodeError
 from ...messaging import Data, Message, bare_message, read_annotations, read_header
-from ...messaging.sections import DELIVERY_ANNOTATIONS, section_at
+from ...messaging.sections import DELIVERY_ANNOTATIONS, PROPERTIES, section_at
 from ...types import Described, Int, Symbol, Timestamp, UByte, UInt, ULong, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from uuid import UUID
 
     from .._limits import Account
 
@@ -44,6 +44,9 @@ _LONGEST_TTL: Final = 0xFFFF_FFFF
 """The most milliseconds in a header, about 50 days."""
 _HEADER: Final = ULong(0x70)
 _ANNOTATIONS: Final = ULong(0x72)
+_PROPERTIES: Final = ULong(PROPERTIES)
+_LOCK_TOKEN: Final = encode(Described(ULong(DELIVERY_ANNOTATIONS), {Symbol("x-opt-lock-token"): UUID(int=0)}))[:-16]
+"""The encoded delivery annotations, up to the octets of the lock token."""
 
 
 @dataclass(eq=False, slots=True)
@@ -54,7 +57,7 @@ class EntityMessage:
         bare: the encoded message without header and annotations.
         durable, priority, ttl: those of its header; `ttl` in milliseconds.
         annotations: message annotations as they came, without those that the service gives.
-        message_id: identifies it for duplicate detection.
+        message_id: identifies it for duplicate detection; made by the service if its sender gave none.
         kept_beside: octets of its header and annotations as they came.
         scheduled_for: when it becomes available; None: at once. All times are seconds since 1970.
         attempts: how often it was received and not completed.
@@ -105,14 +108,18 @@ class EntityMessage:
         annotations = {key: value for key, value in read_annotations(payload).items() if key not in _OURS}
         due = annotations.get(SCHEDULED_FOR)
         bare = bare_message(payload)
+        beside, message_id = len(payload) - len(bare), message.message_id
+        if message_id is None:
+            message_id = uuid4().hex
+            bare = _identified(bare, message_id)
         return cls(
             bare,
             header.durable,
             header.priority,
             header.ttl,
             annotations,
-            message.message_id,
-            len(payload) - len(bare),
+            message_id,
+            beside,
             None if due is None else _seconds(due),
             message.group_id,
         )
@@ -121,7 +128,7 @@ class EntityMessage:
         """Return the message to send, with a header and the annotations of the entity.
 
         Args:
-            token: the token of its lock, if it is not in a delivery-tag.
+            token: the token of its lock.
         """
         header = [self.durable, UByte(self.priority), self.ttl if self.ttl is None else UInt(self.ttl), False]
         said = self.annotations | {
@@ -134,10 +141,9 @@ class EntityMessage:
             said[Symbol("x-opt-locked-until")] = timestamp(locked_until)
         if self.dead_letter_source is not None:
             said[Symbol("x-opt-deadletter-source")] = self.dead_letter_source
-        sections = [Described(_HEADER, [*header, UInt(self.attempts)]), Described(_ANNOTATIONS, said)]
-        if token is not None:
-            sections.insert(1, Described(ULong(DELIVERY_ANNOTATIONS), {Symbol("x-opt-lock-token"): token}))
-        return b"".join((*map(encode, sections), self.bare))
+        lock = b"" if token is None else _LOCK_TOKEN + token.bytes
+        header_section = encode(Described(_HEADER, [*header, UInt(self.attempts)]))
+        return b"".join((header_section, lock, encode(Described(_ANNOTATIONS, said)), self.bare))
 
     def stored(self, lock: tuple[UUID, float] | None) -> bytes:
         """Return the message as a store keeps it.
@@ -218,6 +224,13 @@ class EntityMessage:
         said = {"DeadLetterReason": reason, "DeadLetterErrorDescription": description}
         twin.say({name: value for name, value in said.items() if value is not None})
         return twin
+
+
+def _identified(bare: bytes, message_id: str) -> bytes:
+    """Return a message without message-id with this one."""
+    code, _, end = section_at(bare, 0)
+    fields, rest = (decode(bare[:end]).value, bare[end:]) if code == PROPERTIES else ([], bare)
+    return encode(Described(_PROPERTIES, [message_id, *fields[1:]])) + rest
 
 
 def checked(payload: bytes) -> tuple[bytes, Message]:

@@ -486,6 +486,12 @@ class Namespace:
         """Return whether an address means any node, including those of the broker's own kind."""
         return self.name_of(address) in self._router.nodes
 
+    def has_any(self, path: str) -> bool:
+        """Return whether a path, in lower case, means an entity, a hub or what is in one, or a node of the broker's."""
+        if self.find(path) is not None or self.hubs.split(path)[0] is not None:
+            return True
+        return any(name.casefold() == path for name in self._router.nodes)
+
     def name_of(self, address: str) -> str:
         """Return the name of the node that an address means."""
         entity, path = self.find(address), path_of(address)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from ...errors import AuthenticationFailed, ManagementError
+from ...errors import AmqpError, AuthenticationFailed, LinkDetached, ManagementError
 from ...net import backoff
 from ...tokens import Token, ask
 from .._connecting.policy import TEMPORARY
@@ -47,7 +47,7 @@ class Renewal:
         self.audience = audience
         self.token: Token | None = None
         self.until = -math.inf
-        self.failure: AuthenticationFailed | None = None
+        self.failure: AmqpError | None = None
         self._connection = connection
         self._settings = settings
         self._scope = scope
@@ -127,7 +127,10 @@ class Renewal:
         if pause is not None:
             self._renew_at = now + pause
             return True
-        self.failure = AuthenticationFailed(f"the token for {self.audience!r:.200} {end}: {error}", 1)
+        if isinstance(error, ManagementError) and error.status == 404:  # Azure says so instead of refusing the link
+            self.failure = LinkDetached("amqp:not-found", error.description)
+        else:
+            self.failure = AuthenticationFailed(f"the token for {self.audience!r:.200} {end}: {error}", 1)
         self.failure.__cause__ = error
         return False
 

@@ -289,7 +289,7 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
 
     def _begin_counting(self, number: int) -> None:
         """Take the session's first delivery-id; raise `SessionFault` if a later one is not the next."""
-        if self._expected_id is not None:
+        if self._expected_id is not None and not self.engine.terms.any_numbers:
             raise SessionFault(
                 "amqp:invalid-field", f"a delivery with the id {number}, where {self._expected_id} is the next"
             )

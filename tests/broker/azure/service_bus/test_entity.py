@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
@@ -43,6 +44,25 @@ class TestMessages:
             "x-opt-message-state": 0,
         }
         assert (message.body, message.message_id, message.priority) == (b"x", "a", 7)
+
+    @pytest.mark.parametrize(
+        "sent", [Message(b"x"), Message(b"x", group_id="g", group_sequence=7, content_type="a/b", user_id=b"u")]
+    )
+    def test_message_id(self, bench: Bench, sent: Message) -> None:
+        """A message that has no id gets one, of 32 digits, beside what its sender said; no other has the same."""
+        bench.send(sent)
+        bench.send(sent)
+        (_, first), (_, second) = bench.take(2)
+        assert re.fullmatch("[0-9a-f]{32}", str(first.message_id))
+        assert first.message_id != second.message_id
+        for name in ("body", "group_id", "group_sequence", "content_type", "user_id"):
+            assert getattr(first, name) == getattr(sent, name)
+
+    def test_lock_token(self, bench: Bench) -> None:
+        """The delivery annotations of a locked message have its lock token, as the delivery-tag does."""
+        bench.send(Message(b"x"))
+        token, message = bench.take_one()
+        assert message.delivery_annotations == {"x-opt-lock-token": token}
 
     def test_delivery_count_is_said(self, bench: Bench) -> None:
         """The header has its delivery-count when that is 0, too: SDKs read null as no number."""
@@ -131,7 +151,7 @@ class TestSettling:
         assert bench.take_one()[1].delivery_count == 0
 
     def test_dead_letter(self, bench: Bench) -> None:
-        """A dead letter says why it is one; it has a number of its own there."""
+        """A dead letter says why it is one; it has a number of its own there. That it became one is no attempt."""
         bench.send(Message(b"other"))
         bench.send(Message(b"x", subject="s", ttl=timedelta(seconds=5)))
         (_, _), (token, _) = bench.take(2)
@@ -140,6 +160,7 @@ class TestSettling:
         _, dead = bench.take_one(entity=bench.dead)
         reasons = {"DeadLetterReason": "bad", "DeadLetterErrorDescription": "very bad", "k": 1}
         assert (dead.body, dead.subject, dead.application_properties) == (b"x", "s", reasons)
+        assert dead.delivery_count == 0
         assert "x-opt-deadletter-source" not in dead.message_annotations  # only of one that was passed on
         assert dead.message_annotations["x-opt-sequence-number"] == 1
         assert dead.message_annotations["x-opt-enqueue-sequence-number"] == 2
@@ -151,13 +172,14 @@ class TestSettling:
         assert bench.take_one(entity=bench.dead)[1].application_properties == {}
 
     def test_dead_letters_stay(self, bench: Bench) -> None:
-        """From there a message has nowhere left to go, however often it fails."""
+        """From there a message has nowhere left to go, however often it fails, and nothing counts any more."""
         bench.send(Message(b"x"))
         bench.queue.dead_letter(bench.take_one()[0], "bad", "", {})
         for _ in range(20):
             bench.dead.abandon(bench.take_one(entity=bench.dead)[0], {})
         bench.dead.dead_letter(bench.take_one(entity=bench.dead)[0], "worse", "", {})
         assert bench.dead.depth == 1
+        assert bench.take_one(entity=bench.dead)[1].delivery_count == 0
 
     @pytest.mark.parametrize("bench", [{"max_delivery_count": 2}], indirect=True)
     def test_last_attempt(self, bench: Bench) -> None:

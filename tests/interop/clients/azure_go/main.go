@@ -14,7 +14,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
-	"github.com/Azure/go-amqp"
 )
 
 var (
@@ -178,8 +177,8 @@ func subscribe() {
 
 func missing() {
 	sender := must(bus.NewSender("missing", nil))
-	var found *amqp.Error
-	if err := sender.SendMessage(ctx, text("x"), nil); !errors.As(err, &found) || found.Condition != "amqp:not-found" {
+	var found *azservicebus.Error
+	if err := sender.SendMessage(ctx, text("x"), nil); !errors.As(err, &found) || found.Code != azservicebus.CodeNotFound {
 		panic(fmt.Errorf("%v does not say that it is missing", err))
 	}
 }

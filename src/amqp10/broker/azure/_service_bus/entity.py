@@ -523,7 +523,7 @@ class Entity(AzureNode):
             self._remove(message)
             return True
         token, until = uuid4(), self._lock_end(group)
-        if not receiver.deliver(token, message.outgoing(until)):
+        if not receiver.deliver(token, message.outgoing(until, token)):
             return False
         self._lock(message, group, token, until)
         return True
@@ -699,9 +699,8 @@ class Entity(AzureNode):
     def dead_letter(
         self, token: UUID, reason: str | None, description: str | None, properties: Mapping[Any, Any]
     ) -> None:
-        """Move a message to the dead letters; reason or description None: the receiver gave none."""
+        """Move a message to the dead letters, without counting a delivery; reason or description None: not given."""
         message = self._changed(token, properties)
-        message.attempts += 1
         self._bury(message, reason and reason[:LONGEST_REASON], description and description[:LONGEST_REASON])
 
     def _changed(self, token: UUID, properties: Mapping[Any, Any]) -> EntityMessage:
@@ -841,7 +840,7 @@ class Entity(AzureNode):
         return self._held_session(session_id).state
 
     def set_session_state(self, session_id: str, state: bytes | None) -> None:
-        """Set the state of a session; None removes it.
+        """Set the state of a session; None removes it, and so does an empty one.
 
         Raises:
             Refused: nobody has the session locked, or there is no room.
@@ -850,7 +849,7 @@ class Entity(AzureNode):
         before, most = len(group.state or b""), self.limits.bytes
         if most is not None and self.bytes + len(state or b"") - before > most:
             raise Refused("amqp:resource-limit-exceeded", f"{self.name!r} has no room for the state")
-        group.state, group.updated = state, self._clock()
+        group.state, group.updated = state or None, self._clock()
         self._note_session(group)
         self.bytes += len(state or b"") - before
 
@@ -869,8 +868,9 @@ class Entity(AzureNode):
     # The fate of messages
 
     def _attempt_failed(self, message: EntityMessage) -> None:
-        """Return a message to receivers, or make it a dead letter after the last attempt."""
-        message.attempts += 1
+        """Return a message to receivers, or make it a dead letter after the last attempt; dead letters count none."""
+        if self.dead_letters is not None:
+            message.attempts += 1
         most = self.terms.max_delivery_count
         if most is not None and message.attempts >= most:
             reason = f"Message could not be consumed after {most} delivery attempts."

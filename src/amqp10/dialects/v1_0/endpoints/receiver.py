@@ -233,7 +233,7 @@ class ReceiverEndpoint(ResumingReceiver):
         if state is not None:
             delivery.remote_state = state
         if not settled:
-            if tag in self._unsettled:
+            if tag in self._unsettled and not self.session.engine.terms.any_numbers:
                 self.fail("amqp:invalid-field", f"the delivery-tag {tag!r} is in use by an unsettled delivery")
                 return None
             self._unsettled[tag] = delivery
