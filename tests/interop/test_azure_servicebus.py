@@ -153,8 +153,8 @@ def renewed_in_threads(client: ServiceBusClient, clock: Clock) -> None:
         messages = receive(receiver, AT_ONCE)
         clock.ahead += 200
         with ThreadPoolExecutor(AT_ONCE) as threads:
-            untils = list(threads.map(receiver.renew_message_lock, messages))
-        assert all(200 < until.timestamp() - clock() < 300.1 for until in untils)
+            ends = list(threads.map(receiver.renew_message_lock, messages))
+        assert all(200 < end.timestamp() - clock() < 300.1 for end in ends)
 
 
 @behavior
