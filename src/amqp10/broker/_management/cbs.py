@@ -58,7 +58,7 @@ class CbsLinks:
         return Message(AmqpValue(None), correlation_id=correlation, application_properties=said)
 
     def _answer(self, request: Message) -> tuple[int, str]:
-        """Return status and description; who has no valid token learns nothing of what is there."""
+        """Return status and description; only a peer with a valid token is told that there is no such entity."""
         said = request.application_properties or {}
         name, kind, token = said.get("name"), said.get("type"), request.body
         if said.get("operation") != "put-token":
