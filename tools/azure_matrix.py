@@ -1103,8 +1103,8 @@ DIFFERENCES = {
             "interop/test_azure_eventhub.py::batch_in_order",
         ),
         Difference(
-            "20,000 events",
-            "A batch has 20,000 events at most",
+            "50,000 events",
+            "A batch has 50,000 events at most",
             "All other links wait while the emulator takes a batch",
             "broker/azure/event_hubs/test_hub.py::test_too_many",
         ),
