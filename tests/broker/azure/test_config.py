@@ -103,17 +103,17 @@ class TestRead:
     @pytest.mark.parametrize(
         ("properties", "said"),
         [
-            ({"LockDuration": "1 minute"}, ".LockDuration is a duration such as .*, not '1 minute'"),
-            ({"LockDuration": "P"}, "LockDuration is a duration"),
-            ({"LockDuration": "PT0S"}, "LockDuration is longer than nothing, not 'PT0S'"),
+            ({"LockDuration": "1 minute"}, ".LockDuration must be a duration such as .*, not '1 minute'"),
+            ({"LockDuration": "P"}, "LockDuration must be a duration"),
+            ({"LockDuration": "PT0S"}, "LockDuration must be longer than 0 seconds, not 'PT0S'"),
             ({"LockDuration": "PT6M"}, "LockDuration must be PT5M or less, not 'PT6M'"),
-            ({"LockDuration": 60}, "LockDuration is a duration .*, not 60"),
+            ({"LockDuration": 60}, "LockDuration must be a duration .*, not 60"),
             ({"MaxDeliveryCount": 0}, "MaxDeliveryCount must be a number of 1 or more, not 0"),
             ({"MaxDeliveryCount": True}, "MaxDeliveryCount must be a number of 1 or more, not True"),
             ({"RequiresDuplicateDetection": "yes"}, "RequiresDuplicateDetection must be true or false, not 'yes'"),
-            ({"ForwardTo": 3}, "ForwardTo is a string, not 3"),
+            ({"ForwardTo": 3}, "ForwardTo must be a string, not 3"),
             ({"RequiresSession": 1}, "RequiresSession must be true or false, not 1"),
-            ({"LockDuraton": "PT1M"}, "Properties has the members .*LockDuration.*, not 'LockDuraton'"),
+            ({"LockDuraton": "PT1M"}, "Properties must have only the members .*LockDuration.*, not 'LockDuraton'"),
         ],
     )
     def test_wrong_property(self, properties: dict[str, Any], said: str) -> None:
@@ -126,24 +126,27 @@ class TestRead:
         ("text", "said"),
         [
             ("{", "this is not JSON: .*line 1 column 2"),
-            ("[]", r"^the file is an object, not \[\]"),
+            ("[]", r"^the file must be an object, not \[\]"),
             ("{}", r"^the file lacks the member UserConfig$"),
-            ('{"UserConfig": {"Namespaces": {}}}', "^UserConfig.Namespaces is an array, not {}"),
-            ('{"UserConfig": {"Namespaces": [{}, {}]}}', "^UserConfig.Namespaces has one namespace, not 2"),
-            (document({"Name": "a b"}), r"Queues\[0\].Name: it is .* begins with a letter or digit, not 'a b'"),
-            (document({"Name": "a//b"}), r"Queues\[0\].Name: it is .*, not 'a//b'"),
+            ('{"UserConfig": {"Namespaces": {}}}', "^UserConfig.Namespaces must be an array, not {}"),
+            ('{"UserConfig": {"Namespaces": [{}, {}]}}', "^UserConfig.Namespaces must have one namespace, not 2"),
+            (document({"Name": "a b"}), r"Queues\[0\].Name: it must be .* the first a letter or digit, not 'a b'"),
+            (document({"Name": "a//b"}), r"Queues\[0\].Name: it must be .*, not 'a//b'"),
             (
                 document({"Name": "q"}, {"Name": "Q"}),
-                r"Queues\[1\].Name differs from that of .*Queues\[0\], .*, not 'Q'",
+                r"Queues\[1\].Name must differ from that of .*Queues\[0\] .*, not 'Q'",
             ),
             (
                 document({"Name": "q", "Properties": {"ForwardTo": "other"}}),
                 "'q' forwards to 'other', which is not a queue",
             ),
-            (document({"Name": "q"}, Topics=[{"Name": "Q"}]), r"Topics\[0\].Name differs from that of .*Queues\[0\]"),
+            (
+                document({"Name": "q"}, Topics=[{"Name": "Q"}]),
+                r"Topics\[0\].Name must differ from that of .*Queues\[0\]",
+            ),
             (
                 topics({"Name": "r", "Properties": {"FilterType": "Other"}}),
-                r"Rules\[0\].Properties.FilterType is Sql or",
+                r"Rules\[0\].Properties.FilterType must be Sql or",
             ),
             (topics({"Name": "r", "Properties": {"FilterType": "Sql"}}), r"Properties lacks the member SqlFilter"),
             (
@@ -156,7 +159,7 @@ class TestRead:
             ),
             (
                 topics({"Name": "r", "Properties": {"FilterType": "Correlation", "CorrelationFilter": {"Color": "x"}}}),
-                r"CorrelationFilter has the members .*, not 'Color'",
+                r"CorrelationFilter must have only the members .*, not 'Color'",
             ),
         ],
     )
@@ -310,8 +313,8 @@ class TestHubs:
                 hubs({"Name": "a/b", "PartitionCount": "1"}),
                 r"Entities\[0\]: the name of an event hub must not have a '/'",
             ),
-            (hubs(*[{"Name": "eh", "PartitionCount": "1"}] * 2), r"differs from that of"),
-            (hubs(Type="Kafka"), "Type is EventHub, not 'Kafka'"),
+            (hubs(*[{"Name": "eh", "PartitionCount": "1"}] * 2), r"must differ from that of"),
+            (hubs(Type="Kafka"), "Type must be EventHub, not 'Kafka'"),
             (
                 json.dumps({"UserConfig": {}}),
                 "^UserConfig lacks the member Namespaces, or NamespaceConfig for Event Hubs",

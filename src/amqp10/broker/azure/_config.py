@@ -74,7 +74,7 @@ class QueueConfig(EntityConfig):
         auto_delete_on_idle: seconds, at least 300, after which an unused entity is deleted with its messages. It is
             used if something is sent, received, peeked or changed, or somebody receives, or messages are scheduled or
             forwarded. None: it stays.
-        duplicate_window: seconds in which a message with the id of an earlier one is dropped; None: none is dropped.
+        duplicate_window: seconds in which a message with an earlier id is dropped; None: duplicates are accepted.
         max_size: octets of all its messages, beyond which messages are refused; None: it has no limit of its own.
 
     Raises:
@@ -308,7 +308,7 @@ class AzureConfig:
         if "NamespaceConfig" in user:
             of_it = _only(user["NamespaceConfig"]).members({"Type": True, "Name": False, "Entities": True})
             if of_it["Type"].text() != "EventHub":
-                raise of_it["Type"].wrong("is EventHub", of_it["Type"].value)
+                raise of_it["Type"].wrong("must be EventHub", of_it["Type"].value)
             hubs = [_event_hub(place) for place in _named(of_it["Entities"], found)]
         return cls(queues, topics, event_hubs=hubs, clock=clock)
 
@@ -339,9 +339,9 @@ class _Place:
             ValueError: the value is not an object, lacks a required member, or has an unknown one.
         """
         if not isinstance(self.value, dict):
-            raise self.wrong("is an object", self.value)
+            raise self.wrong("must be an object", self.value)
         if unknown := sorted(self.value.keys() - known.keys() - {"$schema"}):
-            raise self.wrong(f"has the members {', '.join(known)}", unknown[0])
+            raise self.wrong(f"must have only the members {', '.join(known)}", unknown[0])
         if missing := [name for name, required in known.items() if required and name not in self.value]:
             raise self.lacks(missing[0])
         return {name: self.at(name) for name in self.value if name in known}
@@ -353,19 +353,19 @@ class _Place:
             ValueError: it is missing.
         """
         if not isinstance(self.value, dict):
-            raise self.wrong("is an object", self.value)
+            raise self.wrong("must be an object", self.value)
         if name not in self.value:
             raise self.lacks(name)
         return self.at(name)
 
     def items(self) -> list[_Place]:
         if not isinstance(self.value, list):
-            raise self.wrong("is an array", self.value)
+            raise self.wrong("must be an array", self.value)
         return [_Place(item, f"{self.path}[{index}]") for index, item in enumerate(self.value)]
 
     def text(self) -> str:
         if not isinstance(self.value, str):
-            raise self.wrong("is a string", self.value)
+            raise self.wrong("must be a string", self.value)
         return self.value
 
     def flag(self) -> bool:
@@ -401,11 +401,11 @@ def read_duration(text: object) -> float | None:
     """
     said = _DURATION.fullmatch(text) if isinstance(text, str) else None
     if said is None or not any(said.groups()):
-        raise ValueError(f'is a duration such as "PT1M" or "P14DT12H", and longer than nothing, not {text!r:.200}')
+        raise ValueError(f'must be a duration such as "PT1M" or "P14DT12H", not {text!r:.200}')
     days, hours, minutes, seconds = (float(part or 0) for part in said.groups())
     total = days * 86_400 + hours * 3600 + minutes * 60 + seconds
     if total <= 0:
-        raise ValueError(f"is longer than nothing, not {text!r:.200}")
+        raise ValueError(f"must be longer than 0 seconds, not {text!r:.200}")
     return total if total < _FOR_EVER else None
 
 
@@ -429,7 +429,7 @@ def _named(place: _Place | None, found: dict[str, _Place], *, checks: bool = Tru
         name = item.required("Name")
         before = found.setdefault(name.text().casefold(), item)
         if before is not item:
-            raise name.wrong(f"differs from that of {before.path}, in more than capitals", name.value)
+            raise name.wrong(f"must differ from that of {before.path} in more than capitals", name.value)
         try:
             if checks:
                 _check_name("it", name.value)
@@ -442,7 +442,7 @@ def _only(place: _Place) -> _Place:
     """Return the only item of an array of namespaces."""
     namespaces = place.items()
     if len(namespaces) != 1:
-        raise place.wrong("has one namespace", len(namespaces))
+        raise place.wrong("must have one namespace", len(namespaces))
     return namespaces[0]
 
 
@@ -512,10 +512,10 @@ def _rule(place: _Place) -> Rule:
             texts = {_CORRELATED[each]: of_it[each].text() for each in of_it if each != "Properties"}
             properties = of_it["Properties"].value if "Properties" in of_it else {}
             if not isinstance(properties, dict):
-                raise of_it["Properties"].wrong("is an object", properties)
+                raise of_it["Properties"].wrong("must be an object", properties)
             passes = CorrelationFilter(**texts, properties=properties)
         else:
-            raise kind.wrong("is Sql or Correlation", kind.value)
+            raise kind.wrong("must be Sql or Correlation", kind.value)
         rule = Rule(name, passes, _expression(members["Properties"], "Action") if "Action" in said else "")
         ActiveRule(rule)
         return rule
@@ -600,5 +600,5 @@ def _check_list(argument: str, value: object, item: str = "{!r}") -> None:
 def _check_name(what: str, name: str) -> None:
     _check_kind(what, name, str)
     if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name) or "//" in name:
-        rule = f"is {_LONGEST_NAME} letters, digits, '.', '-', '_' and '/' at most, and begins with a letter or digit"
+        rule = f"must be at most {_LONGEST_NAME} letters, digits, '.', '-', '_' or '/', the first a letter or digit"
         raise ValueError(f"{what} {rule}, not {name!r:.300}")

@@ -117,7 +117,7 @@ class Hub(AzureNode):
             Exception: the record is invalid.
         """
         if key != _CREATED:
-            raise ValueError(f"a record of a hub has another key than {key!r:.60}")
+            raise ValueError(f"the key of a record of a hub must be {_CREATED!r}, not {key!r:.60}")
         self.created = float(decode(content))
 
     @property
@@ -163,7 +163,7 @@ class Hub(AzureNode):
         except Refused as refusal:
             raise NotTaken(str(refusal), str(refusal.error.condition)) from None
         if entry.size > LARGEST:
-            reason = f"an event, or a batch of them, has {LARGEST} octets at most, not {entry.size}"
+            reason = f"an event or a batch must have at most {LARGEST} octets, not {entry.size}"
             raise NotTaken(reason, "amqp:link:message-size-exceeded")
         try:
             if entry.message_format == 0:
@@ -359,7 +359,7 @@ class Partition(AzureNode, Stream):
             entry.row = entry.position + 1
             self.restore(entry, held=False)
         else:
-            raise ValueError(f"a record of a partition has another key than {key!r:.60}")
+            raise ValueError(f"the key of a record of a partition must not be {key!r:.60}")
 
     # Coming in
 

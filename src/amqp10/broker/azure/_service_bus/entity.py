@@ -148,7 +148,7 @@ class Entity(AzureNode):
             group.state, group.updated = state, updated
             self.bytes += len(state or b"")
         else:
-            raise ValueError(f"a record of an entity has another key than {key!r:.60}")
+            raise ValueError(f"the key of a record of an entity must not be {key!r:.60}")
 
     def _restore_message(self, sequence: int, content: bytes) -> None:
         message, lock = EntityMessage.restored(content)

@@ -27,7 +27,7 @@ def check_reason(name: str, value: object) -> None:
         Refused: it is not a string.
     """
     if not isinstance(value, str | None):
-        raise Refused(ARGUMENT_ERROR, f"{name} of a dead letter is a string, not {value!r:.60}")
+        raise Refused(ARGUMENT_ERROR, f"{name} of a dead letter must be a string, not {value!r:.60}")
 
 
 def checked_outcome(state: object) -> Outcome:
