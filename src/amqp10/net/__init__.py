@@ -1,4 +1,4 @@
-"""The only sockets: URLs, TLS settings, byte streams, and the one loop that drives an engine over a stream."""
+"""All socket code: URLs, TLS settings, byte streams, and the loop that drives an engine over a stream."""
 
 from ._connecting.backoff import backoff as backoff
 from ._connecting.connect import connect as connect

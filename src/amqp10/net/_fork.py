@@ -1,7 +1,7 @@
-"""What a forked child inherits: nothing. Its copies of our sockets are let go, and the peers never hear of it.
+"""Closes the sockets in a forked child, unnoticed by peers and parent.
 
-A child that kept them would hold a connection open after its parent died, and one that wrote on them would write
-into the middle of the parent's frames. The parent goes on as if nothing had happened.
+A child that kept them would hold connections open after its parent died, and one that wrote to them would write into
+the parent's frames.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _watched: WeakKeyDictionary[Any, tuple[Any, Callable[[Any], None] | None]] = Wea
 def keep_from_children(
     owner: Any, provider: TypedAttributeProvider, on_fork: Callable[[Any], None] | None = None
 ) -> None:
-    """Let go of the socket of a stream or listener in every child that this process forks, while `owner` lives.
+    """Close the socket of a stream or listener in each child that this process forks while `owner` lives.
 
     Args:
-        on_fork: called with the owner in the child, after that: to say so to whoever uses it there.
+        on_fork: called with the owner in the child afterwards, to inform its users there.
     """
     raw = provider.extra(SocketAttribute.raw_socket, None)
     if raw is not None:
@@ -36,7 +36,7 @@ def _in_child() -> None:
     _watched.clear()
     nothing = os.open(os.devnull, os.O_RDWR)
     for owner, (raw, on_fork) in owners:
-        # The number stays taken, by nothing, so that whoever closes it later closes no other file.
+        # The descriptor stays in use, so that a later close does not close another file.
         with suppress(OSError):
             if (number := raw.fileno()) >= 0:
                 os.dup2(nothing, number)

@@ -1,4 +1,4 @@
-"""The server's side of streams: where to listen, and how to take what comes in."""
+"""The server's side of streams: listening and accepting."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ._url import is_loopback
 
 
 async def listen_tcp(host: str, port: int, *, secure: bool = False) -> tuple[Listener[ByteStream], str]:
-    """Listen on one port of a host; the URL of it has the port that was chosen for 0.
+    """Listen on a port of a host; return the listener and its URL, with the actual port if `port` is 0.
 
     Raises:
         OSError: the address cannot be listened on.
@@ -38,14 +38,14 @@ async def listen_tcp(host: str, port: int, *, secure: bool = False) -> tuple[Lis
 
 
 async def listen_unix(path: str | PathLike[str]) -> tuple[Listener[ByteStream], str]:
-    """Listen on a Unix socket.
+    """Listen on a Unix socket; return the listener and its URL.
 
     Raises:
-        OSError: the socket cannot be made.
+        OSError: the socket cannot be created.
     """
     listener = await anyio.create_unix_listener(path)
     keep_from_children(listener, listener)
-    return listener, f"amqp+unix://{quote(os.path.abspath(path))}"  # noqa: ASYNC240 - no file is looked at
+    return listener, f"amqp+unix://{quote(os.path.abspath(path))}"  # noqa: ASYNC240 - accesses no file
 
 
 async def accept(
@@ -54,13 +54,13 @@ async def accept(
     certificate_name: CertificateName = "CN",
     end_point: bytes | None = None,
 ) -> tuple[ByteStream, StreamFacts]:
-    """Take a stream that a listener gave: secure it (unless it is a Unix socket's), and tell what is known of its peer.
+    """Accept a stream from a listener: start TLS (except on a Unix socket), and return it with facts about the peer.
 
-    With `tls` the peer may begin with TLS, or ask for it by AMQP's header (§5.2.1); without it nothing is spoken.
-    `certificate_name` says which part of the peer's certificate names it; `end_point` is the `end_point_of` our own.
+    With `tls` the peer may begin with TLS, or ask for it by AMQP's header (§5.2.1); without it nothing is exchanged.
+    `certificate_name` selects the part of the peer's certificate that names it; `end_point` is `end_point_of` our own.
 
     Raises:
-        ConnectionLost: the peer is gone, or TLS could not be agreed on; the stream is closed then.
+        ConnectionLost: the peer is gone, or the TLS handshake failed; the stream is then closed.
 
     Cancelling: the stream is closed.
     """
@@ -88,7 +88,7 @@ async def accept(
         if isinstance(error, STREAM_ERRORS):
             raise ConnectionLost(f"the TLS handshake with {peer} failed: {describe(error)}") from error
         raise
-    secured.transport = stream  # what was read ahead is used up
+    secured.transport = stream  # the bytes read ahead are used up
     certificate = secured.extra(TLSAttribute.peer_certificate, None)
     identity = certificate_identity(certificate, certificate_name)
     return secured, StreamFacts(secure=True, tls=True, identity=identity, end_point=end_point, peer=peer)
@@ -97,19 +97,19 @@ async def accept(
 async def accept_websocket(
     stream: ByteStream, origins: Collection[str], facts: StreamFacts
 ) -> tuple[ByteStream, bytes]:
-    """Take a stream whose peer may begin with HTTP: the WebSocket then, and else the stream with what it began with.
+    """Accept a stream whose peer may begin with HTTP; return the WebSocket or the stream, and the bytes read ahead.
 
-    A browser says in `Origin` which page asks. A page from anywhere can thus reach a broker on its visitor's own
-    machine, and nobody else would stop it (RFC 6455 §10.2): whoever has an origin must have one of `origins`, or the
-    host and port that the request itself is for, as clients have that set the header by themselves (Netty does).
+    Any web page could connect to a broker on its visitor's machine (RFC 6455 §10.2). A browser sends the page's origin
+    in `Origin`, so a request with an origin must have one of `origins`, or the host and port of the request itself,
+    which clients such as Netty's send.
 
     Args:
-        origins: those whose pages may come in, "https://app.example" for instance; "*" for all.
-        facts: the stream's. On loopback without TLS a request's own host counts only if it is an address or
-            "localhost": any name could have been made to point here by the page that asks (DNS rebinding).
+        origins: the origins whose pages may connect, such as "https://app.example"; "*" for all.
+        facts: the facts of the stream. On loopback without TLS, the request's own host counts only if it is an address
+            or "localhost", because a page can make any name point here (DNS rebinding).
 
     Raises:
-        ConnectionLost: it was refused, and told so, or is gone; the stream is closed.
+        ConnectionLost: the peer was refused, or is gone; the stream is closed.
 
     Cancelling: the stream is closed.
     """

@@ -1,18 +1,17 @@
-"""The one loop: read, give to the engine, tell the events, write what the engine has. Nothing of AMQP is decided here.
+"""The loop between stream and engine: it reads, reports events and writes, but decides nothing of AMQP.
 
     reader: stream.receive ─> engine.receive_data ─> on_events(engine.events()) ─> wake the writer
     writer: woken ─> let others add to the output ─> engine.data_to_send, whole ─> on_events, where there are any
             ─> stream.send ─> again, until there is nothing
     timer:  sleep until the deadline that engine.tick gave ─> engine.tick ─> ...
 
-A task that waits for an answer next may write by itself while the writer sleeps (`write_now`). On trio it may read by
-itself, too (`read_for`): the reader gives its turn away, and has it back as soon as nobody reads (`_reading`).
+A task that will wait for an answer may write by itself while the writer sleeps (`write_now`). On trio it may also read
+by itself (`read_for`): the reader lends its turn, and gets it back as soon as nobody reads (`_reading`).
 
-The writer takes everything there is at once, so whatever is queued while it writes goes out together with its next
-write: that is what makes thousands of small frames cheap (benchmarks/budget.py, "send": a write for each would be four
-times the steps). A peer that does not read stalls the writer, never the reader, up to a bound; one that does not write
-stalls the reader, never the writer. An engine whose protocol has no other way to hold a sender back may stall the
-reader too (`Engine.reading`).
+The writer takes all output at once, so what is queued while it writes goes out together in the next write. That makes
+thousands of small frames cheap (benchmarks/budget.py, "send": a write for each would take four times the steps). A peer
+that does not read stalls the writer, never the reader, up to a limit; one that does not write stalls the reader, never
+the writer. An engine whose protocol cannot hold a sender back otherwise may stall the reader, too (`Engine.reading`).
 """
 
 from __future__ import annotations
@@ -38,51 +37,54 @@ if TYPE_CHECKING:
     from ._reading import ReadingTurn
 
 HIGH_WATER: Final = 1 << 20
-"""Bytes waiting to be written above which `full` asks producers to wait."""
+"""The number of unwritten bytes above which `full` asks producers to wait."""
 
 READ_SIZE: Final = 1 << 19
-"""Bytes asked of the stream at a time: with an eighth of that receiving 1 KiB costs a fifth more, with half of it
-receiving 64 KiB a quarter to two fifths more, for more frames come in two pieces. benchmarks/run.py"""
+"""The bytes to read at a time.
 
-# What is read, and the payloads of messages, come from the C library. glibc takes whatever is larger than 128 KiB from
-# the system anew each time, and gives back what lies free above as much: each page is a fault then. After it has freed
-# something larger once it keeps that much for the next. benchmarks/run.py, "send 64 KiB": a quarter.
+With an eighth of it, receiving 1 KiB costs a fifth more; with half of it, receiving 64 KiB costs a quarter to two
+fifths more, because more frames come in two pieces. benchmarks/run.py
+"""
+
+# glibc takes each allocation above 128 KiB from the system and returns free memory above that, so that read buffers and
+# payloads cost a page fault for each page. After it once freed a larger block, it keeps that much. benchmarks/run.py,
+# "send 64 KiB": a quarter.
 bytes(1 << 22)
 
 MOST_ANSWERS: Final = 1 << 24
-"""Bytes of answers to what a peer says that are kept for it while it takes none; a peer that asks on is cut off."""
+"""The limit of unwritten answers to a peer that does not read, in bytes; beyond it the peer is cut off."""
 
 ENOUGH: Final = 1 << 14
-"""Bytes that are written without waiting for what others may add."""
+"""The bytes that are written without waiting for other tasks to add more."""
 
 GATHERING: Final = 0.005
-"""Seconds after which what is there is written though others still add to it."""
+"""Seconds after which output is written even if other tasks still add to it."""
 
 MOST_IN_VAIN: Final = 64
-"""Writes at most after which it is tried again whether others add to one."""
+"""The most writes before the next try to wait for other tasks."""
 
 LAST_WRITE: Final = 5.0
-"""Seconds that writing may still take once the connection has ended."""
+"""Seconds that writing may take after the connection has ended."""
 
 LAST_WORDS: Final = 1.0
-"""Seconds that the peer's last words are read for once it takes none of ours."""
+"""Seconds to read the peer's last frames after it stopped reading."""
 
 
 class Pump:
     """Drives one engine over one byte stream.
 
     Args:
-        stream: the transport; the pump's from now on, closed when `run` ends.
-        engine: started and opened by whoever made it.
-        on_events: told what happened, after each read and each tick; called synchronously, must not block.
-        before_write: awaited when output was taken from the engine, before the stream gets it.
+        stream: the transport, which belongs to the pump, and is closed when `run` ends.
+        engine: a started and opened engine.
+        on_events: called with the events after each read and tick; must not block.
+        before_write: awaited after output was taken from the engine, before it is written.
 
     Attributes:
-        received_at, sent_at: when something crossed the transport last, by `time.monotonic`; None: nothing has.
-        lends: tasks that wait may read: see `takes_turn`.
+        received_at, sent_at: the times of the last read and write, by `time.monotonic`; None before the first.
+        lends: whether waiting tasks may read: see `takes_turn`.
     """
 
-    # Without these an idle connection takes a kilobyte more.
+    # Without slots an idle connection takes a kilobyte more.
     __slots__ = (
         "_answers",
         "_awake",
@@ -133,39 +135,39 @@ class Pump:
         self._before_write = before_write
         self.received_at: float | None = None
         self.sent_at: float | None = None
-        self._awake = True  # the writer will look at the output without being told
-        self._wakeup: anyio.Event | None = None  # what the writer sleeps on
-        self._writing = 0  # bytes handed to the stream and not taken by it yet
-        self._line: deque[list[anyio.Event]] = deque()  # of those who wait for room in the output, one event each
-        self._readable: anyio.Event | None = None  # what the reader sleeps on while the engine takes no more
-        self._answers = 0  # bytes that reading has led to since a write was last done
-        self._in_vain = 1  # writes without a wait for others after the next such wait, if nobody adds anything then
-        self._hurried = 0  # writes that are still to be done so
-        self._written = False  # at once, by who waits for an answer, since something was read
-        self._rest: Sequence[bytes | memoryview] = ()  # of what was written at once, and was not taken
-        # A store says before each write what is written, which takes time.
+        self._awake = True  # the writer will check the output without being woken
+        self._wakeup: anyio.Event | None = None  # the writer waits for it
+        self._writing = 0  # bytes that the stream is writing
+        self._line: deque[list[anyio.Event]] = deque()  # events of tasks that wait for room in the output
+        self._readable: anyio.Event | None = None  # the reader waits for it while the engine takes no input
+        self._answers = 0  # bytes of output caused by reading since the last write
+        self._in_vain = 1  # writes to do without waiting for others, if the next wait is in vain
+        self._hurried = 0  # of these, writes left
+        self._written = False  # by a task that waits for an answer, since the last read
+        self._rest: Sequence[bytes | memoryview] = ()  # of an immediate write: what the stream did not take
+        # A store saves what is written before each write, which takes time.
         self._send_at_once = getattr(stream, "send_at_once", None) if before_write is None else None
         self._opened = self._ended = False
         self._sleep: anyio.CancelScope | None = None
         self._over = anyio.Event()
         self._write_deadline = math.inf
         self._write_scope: anyio.CancelScope | None = None
-        self._closed = False  # the stream, in order
-        self._cause: Exception | None = None  # what broke the transport
-        self._crash: Exception | None = None  # a fault on this side
-        self._fault: Exception | None = None  # the same, where it was not the reader that read: the reader raises it
+        self._closed = False  # in order
+        self._cause: Exception | None = None  # the error of the transport
+        self._crash: Exception | None = None  # a bug on this side
+        self._fault: Exception | None = None  # a bug found while another task read; the reader raises it
         self._stop_receiving: Callable[[], None] | None = getattr(stream, "stop_receiving", None)
         self.lends: bool = self._stop_receiving is not None
-        self._turn: ReadingTurn | None = None  # for that; made when first asked for
+        self._turn: ReadingTurn | None = None  # created on first use
 
     async def run(self) -> None:
-        """Pump until the engine's connection has ended and the rest is written, or the transport breaks.
+        """Pump until the connection has ended and all output is written, or the transport breaks.
 
-        Either way `ConnectionEnded` is among the events, once, and last; where the transport broke, its error is the
-        `__cause__` of the `ConnectionLost` in it. What the transport does is never raised; what `on_events` raises
-        leaves as it is, after the stream is closed.
+        Either way the last event is `ConnectionEnded`, once. If the transport broke, its error is the `__cause__` of
+        the `ConnectionLost` in it. Errors of the transport are never raised; an error of `on_events` is raised
+        unchanged, after the stream is closed.
 
-        Cancelling: the stream is closed at once, whatever is unwritten is dropped, and `ConnectionEnded` is told.
+        Cancelling: the stream is closed at once, unwritten output is dropped, and `ConnectionEnded` is reported.
         """
         try:
             async with anyio.create_task_group() as tasks:
@@ -174,13 +176,13 @@ class Pump:
                 await self._guard(self._write, tasks)
                 tasks.cancel_scope.cancel()
             if self._layer is not None and self._crash is None:
-                # It has a way of its own to close. All other users of the stream are done.
+                # Closing may exchange data, as a WebSocket does. All other users of the stream are done.
                 with anyio.move_on_after(LAST_WORDS):
                     await self._stream.aclose()
                     self._closed = True
         finally:
             try:
-                # A fault that is on its way out already is not to be hidden by its consequences.
+                # Consequences of a bug must not hide it.
                 with suppress(Exception) if self._crash is not None else nullcontext():
                     self._lose(None)
             finally:
@@ -191,7 +193,7 @@ class Pump:
             raise self._crash
 
     def wake(self) -> None:
-        """Make the loop write the engine's output and resume reading soon. Cheap; call it after each operation."""
+        """Make the loop soon write the engine's output and resume reading. Cheap; call it after each operation."""
         if self._readable is not None:
             self._go_on_reading()
         if not self._awake:
@@ -200,10 +202,10 @@ class Pump:
                 self._wakeup.set()
 
     def write_now(self) -> None:
-        """Write the output at once, where nothing else is under way, and else wake the writer.
+        """Write the output at once if no other write is in progress; otherwise wake the writer.
 
-        For whoever then waits for an answer: it spares a pass of the scheduler. Of several tasks that do so the first
-        writes, the output of the others goes out together.
+        For a task that then waits for an answer, this saves a pass of the scheduler. Of several such tasks the first
+        writes, and the output of the others goes out together.
         """
         busy = self._wakeup is None or self._rest or self._line or self._readable is not None
         if busy or self._written or self._send_at_once is None or self._ended:
@@ -219,9 +221,9 @@ class Pump:
             self.wake()
 
     def takes_turn(self, answer: Signal) -> bool:
-        """Return whether the task that calls is to read until its answer is there (`read_for`), and nobody else does.
+        """Return whether the calling task shall read until its answer is here (`read_for`), since nobody else reads.
 
-        Who wrote at once, and waits alone, is soon let: the reader is asked for its turn.
+        A task that wrote at once and waits alone soon gets the turn, because this asks the reader for it.
         """
         turn = self._turn
         if turn is not None and self._engine.reading and turn.take():
@@ -231,16 +233,16 @@ class Pump:
         return False
 
     async def read_for(self, answer: Signal) -> None:
-        """Read until the answer is there, or the turn over: then wait for it as others do.
+        """Read until the answer is here, or the turn is over; then wait for the answer like other tasks.
 
-        Cancelling: the reader reads on.
+        Cancelling: the reader goes on reading.
         """
         turn = self._turn
         assert turn is not None
         on = True
         try:
             while on and not answer.is_set():
-                # It may come from elsewhere: a timer, or another task that closes the link.
+                # The answer may also come from a timer, or from another task that closes the link.
                 answer.on_set = self._stop_receiving
                 data = await self._stream.receive(READ_SIZE)
                 answer.on_set = None
@@ -253,7 +255,7 @@ class Pump:
         except BaseException as error:
             answer.on_set = None
             cancelled = isinstance(error, anyio.get_cancelled_exc_class())
-            # All else, such as Ctrl-C, may leave what was read untold, and nobody would ever hear of it.
+            # Any other exception, such as Ctrl-C, may have lost events of what was read.
             turn.give_back(None if cancelled else anyio.BrokenResourceError("reading was interrupted"))
             raise
         if on:
@@ -263,23 +265,23 @@ class Pump:
 
     @property
     def waiting(self) -> int:
-        """Bytes that are to be written, and were not taken by the stream yet."""
+        """The number of bytes that the stream has not taken yet."""
         return self._engine.output_size + self._writing
 
     @property
     def full(self) -> bool:
-        """More is waiting than the stream takes: producers should `await drained()`. False once it is over."""
+        """Whether producers should `await drained()`, because too much output waits. False after the end."""
         return self._engine.output_size + self._writing > HIGH_WATER and not self._ended
 
     @property
     def awaited(self) -> bool:
-        """Whether a task waits in `drained`: then others line up behind it, so that each gets its turn."""
+        """Whether a task waits in `drained`, so that others must queue behind it."""
         return bool(self._line)
 
     async def drained(self) -> None:
         """Wait in line until `full` is False, or the connection has ended.
 
-        They are let go one after the other, each when the one before has had the time to produce.
+        Tasks are released one after the other, each after the one before had time to produce.
 
         Cancelling: nothing changes.
         """
@@ -299,7 +301,7 @@ class Pump:
     # The three tasks
 
     async def _guard(self, part: Callable[[], Awaitable[None]], tasks: TaskGroup) -> None:
-        """Run one task; its fault ends all three, and is kept so that it leaves without an exception group."""
+        """Run one task; its exception ends all three, and is kept, to be raised without an exception group."""
         try:
             await part()
         except Exception as error:
@@ -329,18 +331,18 @@ class Pump:
                 raise self._fault
             if data:
                 self._take(data)
-                del data  # not to be kept until there is more
+                del data  # frees the memory until the next read
 
     def _ask_to_read(self, answer: Signal) -> None:
-        """Ask the reader for its turn, for the time after this answer."""
+        """Ask the reader for its turn after this answer."""
         if self._turn is None:
-            from ._reading import ReadingTurn  # here, for it imports trio
+            from ._reading import ReadingTurn  # here, because it imports trio
 
             self._turn = ReadingTurn()
         self._turn.ask(answer)
 
     def _take_one(self, data: bytes) -> bool:
-        """Take what was not read by the reader, and return whether to read on."""
+        """Take data that another task read, and return whether to read on."""
         try:
             self._take(data)
         except Exception as error:
@@ -349,20 +351,20 @@ class Pump:
         return self._engine.reading and not self._ended
 
     def _take(self, data: bytes) -> None:
-        """Give the engine what was read, and tell what happened."""
+        """Pass data to the engine, and report the events."""
         engine = self._engine
         self.received_at = monotonic()
         self._written = False
         before = engine.output_size
         engine.receive_data(data)
         self._tell()
-        # An answer is about as long as what it answers: more is a message that was waiting for this, ours to send.
+        # An answer is about as long as its request. More output is messages of ours that had to wait.
         self._answers += min(engine.output_size - before, 4 * len(data))
         if self._answers > MOST_ANSWERS:
             self._lose(ConnectionLost("the peer keeps sending and does not read the answers"))
 
     async def _pause(self) -> None:
-        """Read no more until the engine is ready for it, which is so after some call of its owner's, or is over."""
+        """Stop reading until a call of its owner makes the engine ready again, or the connection is over."""
         while not (self._engine.reading or self._ended):
             self._readable = anyio.Event()
             await self._readable.wait()
@@ -375,14 +377,14 @@ class Pump:
     async def _write(self) -> None:
         engine, layer, before = self._engine, self._layer, self._before_write
         send = getattr(self._stream, "send_buffers", self._send_joined)
-        hasty = hasattr(self._stream, "send_at_once")  # others run while it sends only if it has to wait
+        hasty = hasattr(self._stream, "send_at_once")  # other tasks run during a send only if it must wait
         again = False
         with anyio.CancelScope(deadline=self._write_deadline) as self._write_scope:
             try:
                 while True:
                     self._awake = False
                     buffers = engine.buffers_to_send()
-                    self._tell()  # of what a call of the owner's led to, or what was put off until now
+                    self._tell()  # events caused by calls of the owner, or deferred
                     if buffers or self._rest:
                         if again and hasty:
                             await anyio.lowlevel.checkpoint()
@@ -410,17 +412,17 @@ class Pump:
             except STREAM_ERRORS as error:
                 self._cause = self._cause or error
         if not self._ended:
-            # What the peer said before it went, a close with its reason perhaps, may still be to be read: the reader
-            # comes to the end by itself. Where it does not, because only our direction is broken, it is not waited for.
+            # The reader may still find the peer's last frames, such as a close with its reason, and then the end. If
+            # only our direction is broken, there is no end, so the wait is limited.
             with anyio.move_on_after(LAST_WORDS):
                 await self._over.wait()
 
     async def _gather(self) -> None:
-        """Let other tasks add to the output as long as each pass of the scheduler brings something.
+        """Let other tasks add to the output as long as each pass of the scheduler adds something.
 
-        A task a message makes one message a pass: a write for each, the peer's answer to each and the read of that
-        would cost more than the message itself. benchmarks/budget.py, "relay_task". Where a pass brings nothing the
-        next writes do without, each time twice as many.
+        With one task per message, each pass adds one message. A write, an answer and a read for each would cost more
+        than the message itself: benchmarks/budget.py, "relay_task". After a pass that added nothing, the next writes do
+        not wait, twice as many each time.
         """
         if self._hurried:
             self._hurried -= 1
@@ -428,7 +430,7 @@ class Pump:
         engine = self._engine
         first = size = engine.output_size
         until = monotonic() + GATHERING
-        quiet = 0  # passes in a row: in one, this task may have run before those that add something
+        quiet = 0  # passes in a row; in a single one, this task may have run before the others
         while size < ENOUGH and quiet < 2 and monotonic() < until and not self._ended:
             await anyio.lowlevel.checkpoint()
             before, size = size, engine.output_size
@@ -446,14 +448,14 @@ class Pump:
         while not self._ended:
             deadline = self._engine.tick(anyio.current_time())
             self._tell()
-            # A sleep that `_tell` can cut short: once the peer has opened, its idle timeout counts too.
+            # `_tell` can cut the sleep short: once the peer has opened, its idle timeout counts, too.
             with anyio.CancelScope() as self._sleep:
                 await anyio.sleep_until(math.inf if deadline is None else deadline)
 
     # What they share
 
     def _tell(self) -> None:
-        """Hand the events over, those too that acting on them has brought, and have the writer look at the output."""
+        """Report events, including those caused by handling them, and wake the writer."""
         engine = self._engine
         if self._ended:
             return
@@ -476,7 +478,7 @@ class Pump:
             self._go_on_reading()
 
     def _lose(self, cause: Exception | None) -> None:
-        """Tell the engine that the transport has ended, unless it knows of an end already."""
+        """Report the end of the transport to the engine, unless it has already ended."""
         if not self._ended:
             if self._cause is None and not isinstance(cause, anyio.EndOfStream):
                 self._cause = cause
@@ -484,7 +486,7 @@ class Pump:
             self._tell()
 
     def _end(self) -> None:
-        """Stop telling events, and let the writer finish in bounded time without waiting for it."""
+        """Stop reporting events, and give the writer limited time to finish, without waiting for it."""
         if self._ended:
             return
         self._ended = True

@@ -1,4 +1,4 @@
-"""Whose turn it is to read a stream on trio: the pump's reader, or a task that waits for an answer by itself.
+"""Decides who reads a stream on trio: the pump's reader, or a task that waits for an answer.
 
     whose     who reads                                        what ends it
     READER    the pump's reader                                it was asked for the turn, and has read the answer: FREE
@@ -7,11 +7,11 @@
     WAITER    a task that waits, for everybody                 it has its answer: FREE
                                                                cancelled, a fault, the end: READER
 
-A pass through a second task costs as much as all else that trio does for a message (benchmarks/real_clients.py, "one").
-But as soon as the task does something else, another has to read. To set a deadline for that, and take it back, for each
-message costs as much again. So trio is asked to say when it is about to sleep: that costs nearly nothing.
+A pass through a second task costs as much as everything else that trio does for a message (benchmarks/real_clients.py,
+"one"). But as soon as the task does something else, another must read. Setting and clearing a deadline for that would
+cost as much again for each message. So an instrument of trio reports when trio is about to sleep, at almost no cost.
 
-Where the turn is mostly given back at once it is asked for less and less often, since that takes three passes.
+If the turn is mostly given back at once, it is requested less and less often, because that takes three passes.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from trio.abc import Instrument
 from trio.lowlevel import RunVar, TrioToken, add_instrument, current_statistics, current_trio_token, remove_instrument
 
 PASSES: Final = 2
-"""Passes of the scheduler that the turn may be nobody's: the task that has its answer wakes, and may let others run."""
+"""The scheduler's passes for which the turn may stay free: a task with its answer wakes, and may let others run."""
 
 FEW: Final = 4
-"""Answers for which it does not pay to hand the turn over and back."""
+"""The number of answers for which handing the turn over does not pay."""
 
 MOST_IN_VAIN: Final = 256
-"""Times at most that the turn is not asked for after it was given back at once."""
+"""The most times to skip asking for the turn after it was given back at once."""
 
 
 class Whose(Enum):
-    """Whose turn it is; see above."""
+    """The holder of the turn; see above."""
 
     READER = "the reader's"
     FREE = "nobody's"
@@ -43,18 +43,18 @@ class Whose(Enum):
 
 
 class Answer(Protocol):
-    """What a task waits for."""
+    """The answer that a task waits for."""
 
     def is_set(self) -> bool:
-        """Return whether it is there."""
+        """Return whether the answer is here."""
 
 
 class ReadingTurn:
-    """The turn to read one stream; made in the run of trio that the stream is of.
+    """The turn to read one stream; created in the stream's run of trio.
 
     Attributes:
-        whose: whose it is.
-        context: the reader's, in which everybody hands on what was read.
+        whose: the holder.
+        context: the reader's context, in which every task passes on what it read.
     """
 
     __slots__ = (
@@ -75,28 +75,28 @@ class ReadingTurn:
         self.context: Context
         self._watch = _watch_of_this_run()
         self._asked_for: Answer | None = None
-        self._back: anyio.Event | None = None  # what the reader sleeps on
-        self._error: Exception | None = None  # what the stream raised to a task that waits
-        self._passes = 0  # of the scheduler, in which it was nobody's
-        self._served = 0  # answers that tasks have read since the reader gave the turn away
-        self._in_vain = 1  # times that it will not be asked for once it was given away for few answers
-        self._skip = 0  # of them, those left
+        self._back: anyio.Event | None = None  # the reader waits for it
+        self._error: Exception | None = None  # raised by the stream to a waiting task
+        self._passes = 0  # of the scheduler, without a holder
+        self._served = 0  # answers that tasks have read since the reader lent the turn
+        self._in_vain = 1  # requests to skip after the turn was lent for few answers
+        self._skip = 0  # of these, requests left to skip
 
-    # The task that waits
+    # The waiting task
 
     def ask(self, answer: Answer) -> None:
-        """Ask the reader to give the turn away as soon as it has read this answer."""
+        """Ask the reader to lend the turn as soon as it has read this answer."""
         if self._skip:
             self._skip -= 1
         else:
             self._asked_for = answer
 
     def withdraw(self) -> None:
-        """Ask no more: other tasks have written, and wait for answers of their own."""
+        """Withdraw the request, because other tasks have written and wait for their own answers."""
         self._asked_for = None
 
     def take(self) -> bool:
-        """Take the turn if it is nobody's, and return whether it was."""
+        """Take the turn if it is free, and return whether it was."""
         if self.whose is not Whose.FREE:
             return False
         self.whose = Whose.WAITER
@@ -104,13 +104,13 @@ class ReadingTurn:
         return True
 
     def leave(self) -> None:
-        """Be done: whoever waits next may take the turn, and the reader has it if nobody does."""
+        """Release the turn to the next waiting task, or to the reader if no task waits."""
         if self.whose is Whose.WAITER:
             self._served += 1
             self._set_free()
 
     def give_back(self, error: Exception | None = None) -> None:
-        """Wake the reader, if the turn is not its own. `error`: raised there, as if its own reading had."""
+        """Return the turn to the reader and wake it; `error` is raised there, as if its own read had failed."""
         if self._back is not None and self.whose is not Whose.READER:
             self.whose, self._error = Whose.READER, error
             self._watch.free.discard(self)
@@ -120,16 +120,16 @@ class ReadingTurn:
 
     @property
     def due(self) -> bool:
-        """The turn was asked for, and the answer is there."""
+        """Whether the turn was requested, and the answer is here."""
         return self._asked_for is not None and self._asked_for.is_set()
 
     async def lend(self) -> None:
-        """Give the turn away, and wait until it is back.
+        """Lend the turn, and wait until it is back.
 
         Raises:
-            OSError, EndOfStream, BrokenResourceError, ClosedResourceError: what ended the reading of the other task.
+            OSError, EndOfStream, BrokenResourceError, ClosedResourceError: the read of the other task failed.
 
-        Cancelling: the turn is the reader's.
+        Cancelling: the reader has the turn.
         """
         self._asked_for, self._back = None, anyio.Event()
         self.context = copy_context()
@@ -160,22 +160,22 @@ class ReadingTurn:
         self._watch.free.add(self)
 
     def overdue(self) -> bool:
-        """Count a pass of the scheduler in which nobody takes it; return whether the reader is to have it."""
+        """Count a pass of the scheduler without a holder; return whether the reader should take the turn."""
         self._passes += 1
         return self._passes > PASSES
 
     def reclaim(self) -> None:
-        """Give the turn back if nobody has taken it since."""
+        """Return the turn to the reader if it is still free."""
         if self.whose is Whose.FREE:
             self.give_back()
 
 
 class _Watch(Instrument):
-    """Looks, before trio sleeps, for turns that are nobody's.
+    """Returns free turns to their readers before trio sleeps.
 
     Attributes:
-        free: these.
-        lent: how many their readers have given away.
+        free: the free turns.
+        lent: the number of turns that readers have lent.
     """
 
     def __init__(self, token: TrioToken) -> None:
@@ -184,22 +184,22 @@ class _Watch(Instrument):
         self.free: set[ReadingTurn] = set()
 
     def begin(self) -> None:
-        """Look before each sleep from now on: one more turn is given away."""
+        """Count one more lent turn, and watch trio's sleeps."""
         self.lent += 1
         if self.lent == 1:
             add_instrument(self)
 
     def end(self) -> None:
-        """Look no more if that was the last."""
+        """Count one lent turn less; stop watching after the last."""
         self.lent -= 1
         if not self.lent:
             remove_instrument(self)
 
     def before_io_wait(self, timeout: float) -> None:
-        """Wake trio at once, and the reader of each turn that nobody takes."""
+        """Wake trio at once, and the reader of each turn that stays free."""
         if not self.free:
             return
-        # Trio counts all its sockets for the second, which is not to be done for each turn.
+        # Trio counts all its sockets for `current_statistics`, which is too slow for each turn.
         sleeps = timeout > 0 or not current_statistics().tasks_runnable
         for turn in self.free:
             if turn.overdue() or sleeps:

@@ -1,6 +1,6 @@
-"""An event for what is waited for once a message: it makes no object of its backend before a task sleeps on it.
+"""An event for waits that occur once per message: it creates no object of the backend before a task waits.
 
-An event of anyio is two objects and six calls. benchmarks/budget.py, "send_each".
+An event of anyio takes two objects and six calls. benchmarks/budget.py, "send_each".
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Signal:
     """An event that is set once.
 
     Attributes:
-        on_set: called when it is set: a task that reads until it is set sleeps on its stream. See `Pump.read_for`.
+        on_set: called when the event is set, for a task that waits for its stream instead. See `Pump.read_for`.
     """
 
     __slots__ = ("_event", "_set", "on_set")
@@ -33,7 +33,7 @@ class Signal:
         self.on_set: Callable[[], None] | None = None
 
     def set(self) -> None:
-        """Let go on who waits, and whoever will."""
+        """Wake all waiting tasks; later waits return at once."""
         self._set = True
         if self._event is not None:
             self._event.set()
@@ -41,11 +41,11 @@ class Signal:
             self.on_set()
 
     def is_set(self) -> bool:
-        """Return whether it was set."""
+        """Return whether the event was set."""
         return self._set
 
     async def wait(self) -> None:
-        """Wait until it is set; other tasks run only if it is not.
+        """Wait until the event is set; if it already is, other tasks do not run.
 
         Cancelling: nothing changes.
         """
@@ -56,7 +56,7 @@ class Signal:
 
 
 class TrioSignal(Signal):
-    """Wakes tasks of trio, by trio's own event."""
+    """A signal for trio, by trio's own event."""
 
     __slots__ = ()
 
@@ -70,7 +70,7 @@ class TrioSignal(Signal):
 
 
 class FutureSignal(Signal):
-    """Wakes tasks of asyncio, by a future for each."""
+    """A signal for asyncio, by a future for each task."""
 
     __slots__ = ("_sleeping",)
 
@@ -95,5 +95,5 @@ class FutureSignal(Signal):
 
 
 def signal_type() -> type[Signal]:
-    """Return the kind of signal for the backend that runs."""
+    """Return the signal class for the running backend."""
     return {"asyncio": FutureSignal, "trio": TrioSignal}.get(current_async_library(), Signal)

@@ -1,8 +1,8 @@
 """AMQP URLs: `amqp://user:password@host:port`, `amqps://...`, WebSockets as `ws://host:port/path?query` and `wss://...`,
 and Unix sockets as `amqp+unix:///path/of.sock`.
 
-User and password are percent-decoded, and for SASL whatever the scheme. A path after the host is the virtual host, as
-in RabbitMQ's URIs (%2F is a slash). That of a WebSocket, and its query, are the HTTP server's.
+User and password are percent-decoded, and are for SASL with every scheme. A path after the host is the virtual host, as
+in RabbitMQ's URIs (%2F is a slash). The path and query of a WebSocket are for the HTTP server.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ipaddress import IPv6Address, ip_address
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 PORTS = {"amqp": 5672, "amqps": 5671, "amqp+unix": 0, "ws": 80, "wss": 443}
-"""The TCP port of each scheme that there is, when a URL names none; 0 for what is no TCP."""
+"""The schemes and their default TCP ports; 0 for a scheme without TCP."""
 
 _NAME = re.compile(r"(?!.{254})([a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}\.?", re.IGNORECASE | re.ASCII)
 _ZONE = re.compile(r"[a-z0-9._~-]{1,64}", re.IGNORECASE | re.ASCII)
@@ -22,19 +22,19 @@ _ZONE = re.compile(r"[a-z0-9._~-]{1,64}", re.IGNORECASE | re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a URL leads, and as whom.
+    """The parsed parts of a URL.
 
     Attributes:
         scheme: "amqp", "amqps", "amqp+unix", "ws" or "wss".
         host: name or address, without brackets; "" for a Unix socket.
-        port: TCP port; 0 for a Unix socket.
-        user, password: percent-decoded; None where the URL has none.
-        path: of the URL, percent-decoded and without its leading slash; of a Unix socket, the socket's.
-        name: what TLS and the open call the host, if a redirect says other than `host`, or `host` has a zone.
-        target: what to ask the HTTP server of a WebSocket for: path and query as they were written; "" otherwise.
+        port: the TCP port; 0 for a Unix socket.
+        user, password: percent-decoded; None if the URL has none.
+        path: the URL's path, percent-decoded and without its leading slash; the socket's path for a Unix socket.
+        name: the host's name for TLS and the open, if a redirect gives another than `host`, or `host` has a zone.
+        target: path and query for the HTTP server of a WebSocket, as written; "" otherwise.
 
     Raises:
-        ValueError: `host` or `name` is no host name or IP address, `port` is not in 1..65535, or `path` has a NUL.
+        ValueError: `host` or `name` is not a host name or IP address, `port` is not in 1..65535, or `path` has a NUL.
     """
 
     scheme: str
@@ -71,11 +71,11 @@ class Endpoint:
 
     @property
     def loopback(self) -> bool:
-        """Nothing beyond this machine sees what is said there."""
+        """Whether the connection stays on this machine."""
         return self.unix or is_loopback(self.host)
 
     def called(self, hostname: str) -> bool:
-        """Return whether a name only spells the host in another way, as "localhost" does; no name is looked up."""
+        """Return whether `hostname` is another spelling of the host, such as "localhost"; no name is looked up."""
         hostname = hostname.lower()
         return hostname in (self.host.lower(), (self.name or self.host).lower()) or (
             self.loopback and is_loopback(hostname)
@@ -83,7 +83,7 @@ class Endpoint:
 
     @property
     def authority(self) -> str:
-        """Host and port as URLs and HTTP write them: in ASCII, and without the zone, which only this machine knows."""
+        """Host and port as in URLs and HTTP: in ASCII, and without the zone, which only this machine knows."""
         host = _ascii(self.host.partition("%")[0])
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
@@ -94,10 +94,10 @@ class Endpoint:
 
 
 def visible(text: str, keep: str = "") -> str:
-    """Return text that came from elsewhere with what a terminal would obey, or show as something else, escaped.
+    """Return text from elsewhere with control and other invisible characters escaped.
 
     Args:
-        keep: characters that stay as they are: line breaks, for instance.
+        keep: characters to leave unchanged, such as line breaks.
     """
     if text.isprintable():
         return text
@@ -107,13 +107,14 @@ def visible(text: str, keep: str = "") -> str:
 
 
 def check_host(host: str, what: str = "host") -> None:
-    """Refuse a host that would mean more than a host in a URL, an HTTP header, TLS or a log.
+    """Refuse a host that could inject text into a URL, an HTTP header, TLS or a log.
 
     Args:
-        what: the argument, for the error.
+        what: the name of the argument, for the error.
 
     Raises:
-        ValueError: it is neither an IP address nor a name of letters, digits, "-", "_" and ".", 253 characters at most.
+        ValueError: `host` is neither an IP address nor a name of letters, digits, "-", "_" and ".", of at most 253
+            characters.
     """
     if ":" in host:
         with suppress(ValueError):
@@ -132,7 +133,7 @@ def check_host(host: str, what: str = "host") -> None:
 
 
 def same_host(one: str, other: str) -> bool:
-    """Return whether two hosts, each a name or an address, are surely one; no name is looked up."""
+    """Return True if two hosts, names or addresses, are certainly the same; no name is looked up."""
     return _canonical(one) == _canonical(other) or (is_loopback(one) and is_loopback(other))
 
 
@@ -144,7 +145,7 @@ def _canonical(host: str) -> str:
 
 
 def _ascii(host: str) -> str:
-    """Return a host as DNS writes it (RFC 5891); raise UnicodeError, a ValueError, if it has no such form."""
+    """Return a host in the form of DNS (RFC 5891); raise UnicodeError, a ValueError, if it has no such form."""
     if host.isascii():
         return host
     import idna  # which anyio needs, too
@@ -153,7 +154,7 @@ def _ascii(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host is this machine by its name or address; other names are not looked up."""
+    """Return whether a host is this machine, by its name or address; no name is looked up."""
     if host == "localhost":
         return True
     try:
@@ -165,10 +166,10 @@ def is_loopback(host: str) -> bool:
 
 
 def _split(url: str) -> tuple[SplitResult, str, int | None]:
-    """Parse the URL, its host and its port; errors of `urllib` may quote the password, so they end here."""
+    """Parse the URL, its host and its port, without errors of `urllib`, which may quote the password."""
     with suppress(ValueError):
         parts = urlsplit(url)
-        # An @ behind the host is one whose password has a slash, and "host" its user.
+        # An @ behind the host means that the password has a slash, and that "host" is the user.
         if parts.username is not None or not parts.netloc or "@" not in parts.path + parts.query + parts.fragment:
             return parts, parts.hostname or "", parts.port
     raise ValueError(
@@ -178,10 +179,10 @@ def _split(url: str) -> tuple[SplitResult, str, int | None]:
 
 
 def parse_url(url: str) -> Endpoint:
-    """Take a URL apart.
+    """Parse a URL.
 
     Raises:
-        ValueError: it is not a URL of this kind; the message never has the password.
+        ValueError: `url` is not an AMQP URL. The message never has the password.
     """
     if "sb://" in url and "endpoint=" in url.lower():
         raise ValueError(
@@ -219,12 +220,12 @@ def parse_url(url: str) -> Endpoint:
         password,
         unquote(parts.path).removeprefix("/"),
         _target(parts) if websocket else "",
-        # A certificate is for an address, whatever the interface that leads to it.
+        # A certificate is for the address without its zone.
         host.partition("%")[0] if "%" in host else None,
     )
 
 
 def _target(parts: SplitResult) -> str:
-    """Path and query as HTTP wants them: what is not ASCII, or a blank, percent-encoded."""
+    """Return path and query for HTTP, with blanks and non-ASCII characters percent-encoded."""
     query = f"?{parts.query}" if parts.query else ""
     return quote((parts.path or "/") + query, safe="%/?:@!$&'()*+,;=-._~[]")

@@ -1,1 +1,1 @@
-"""The client's way to a server: addresses, options, proxies, TLS, WebSocket."""
+"""Connecting to a server: addresses, options, proxies, TLS, WebSocket."""

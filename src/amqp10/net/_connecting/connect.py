@@ -1,4 +1,4 @@
-"""The client's side of streams: TCP or a tunnel through a proxy, TLS on it, a WebSocket in that; or a Unix socket."""
+"""Opens a client's stream: TCP or a tunnel through a proxy, then TLS and WebSocket as needed; or a Unix socket."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ DIRECT = Route()
 async def connect(
     endpoint: Endpoint, tls: TLSSettings | None = None, route: Route = DIRECT
 ) -> tuple[ByteStream, StreamFacts]:
-    """Connect, and secure the stream if the URL says amqps or wss (or if `tls` is given for another TCP URL).
+    """Connect, with TLS if the URL is amqps or wss (or if `tls` is given for another TCP URL).
 
-    All addresses of the host are tried, the next before the last has given up (RFC 8305).
+    All addresses of the host are tried, each before the previous one has timed out (RFC 8305).
 
     Raises:
-        ConnectionLost: the host is unknown, does not answer or refuses, or TLS could not be agreed on; the cause is in
-            `__cause__`. `HandshakeRefused` where a proxy or a WebSocket's server answered with its status.
-        Unsupported: the peer takes no TLS by AMQP's header, or the package for WebSockets is not installed.
-        RemoteProtocolError: what answered AMQP's TLS header is not AMQP.
+        ConnectionLost: the host is unknown, does not answer or refuses, or the TLS handshake failed; `__cause__` has
+            the reason. `HandshakeRefused` if a proxy or a WebSocket server answered with an HTTP status.
+        Unsupported: the peer does not support TLS by AMQP's header, or the package for WebSockets is not installed.
+        RemoteProtocolError: the answer to AMQP's TLS header is not AMQP.
         OSError: a file of `tls` cannot be read; nothing was connected.
         ValueError: a PKCS#12 file cannot be opened with its password, or the settings do not fit together.
 
@@ -64,33 +64,33 @@ async def connect(
         except BaseException:
             await anyio.aclose_forcefully(stream)
             raise
-    except (*STREAM_ERRORS, UnicodeError) as error:  # the last: a host that can be no name
+    except (*STREAM_ERRORS, UnicodeError) as error:  # UnicodeError: an invalid host name
         said = describe(error)
-        if not endpoint.tls:  # TLS was asked for by `tls`
+        if not endpoint.tls:  # TLS only by `tls`
             said = said.replace(PLAIN_URL, "leave out tls=, or name the port that does")
         raise ConnectionLost(f"cannot connect to {endpoint}: {said}") from error
-    # TLS with a server that nobody checked is TLS with whoever sits between.
+    # TLS with an unverified server does not protect against an attacker in between.
     checked = context is not None and context.verify_mode != ssl.CERT_NONE
     return stream, StreamFacts(secure=checked or local, tls=secure, end_point=end_point, peer=str(endpoint))
 
 
 async def _reach(endpoint: Endpoint, route: Route) -> tuple[ByteStream, bool]:
-    """Open a TCP stream to the endpoint; return it and whether it stays on this machine."""
+    """Open a TCP stream to the endpoint; return the stream, and whether it stays on this machine."""
     if route.proxy is not None:
         return await connect_through(route.proxy, endpoint), False
     stream = await take_over(await anyio.connect_tcp(endpoint.host, endpoint.port))
-    keep_from_children(stream, stream)  # while it is secured, and until it has an owner
+    keep_from_children(stream, stream)  # during TLS and until it has an owner
     set_options(stream)
-    # By the address that was reached, for a name may lead anywhere. None: the peer is gone already.
+    # By the address reached, because a name may lead anywhere. None: the peer is already gone.
     address = stream.extra(SocketAttribute.remote_address, None)
     return stream, address is not None and is_loopback(str(address[0]))
 
 
 def require_wsproto() -> None:
-    """Say early, and in words of ours, that an optional package is missing.
+    """Check early that the optional package wsproto is installed.
 
     Raises:
-        Unsupported: it is.
+        Unsupported: it is not.
     """
     try:
         import wsproto  # noqa: F401

@@ -1,4 +1,4 @@
-"""How to get to a peer: through which proxy, secured when, over which WebSocket; settings, and what fits together."""
+"""The route to a peer: proxy, TLS upgrade and WebSocket settings, and checks that they fit together."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _PROXY_PORTS: Final = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class WebSocket:
-    """What the HTTP request of a WebSocket says, for `ws://` and `wss://` URLs.
+    """Settings of the HTTP request of a WebSocket, for `ws://` and `wss://` URLs.
 
     Attributes:
-        subprotocol: the name that the server must agree to: "amqp" (OASIS AMQP WebSocket Binding), or what an older
-            server wants, "AMQPWSB10" for instance.
-        headers: more headers, a token or an Origin for instance; never shown.
+        subprotocol: the name that the server must accept: "amqp" (OASIS AMQP WebSocket Binding), or that of an older
+            server, such as "AMQPWSB10".
+        headers: further headers, such as a token or an Origin; never shown.
     """
 
     subprotocol: str = "amqp"
@@ -36,16 +36,16 @@ class WebSocket:
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """An HTTP proxy that opens tunnels by CONNECT. The peer's name is looked up by the proxy.
+    """An HTTP proxy that opens tunnels by CONNECT, and looks up the peer's name.
 
     Attributes:
-        url: http:// or https:// (TLS to the proxy, too); user and password in it are for the proxy (Basic). The string
-            of a proxy is without them.
-        tls: for an https:// proxy, how to check its certificate; None for the system's authorities.
-        headers: more headers of the request, never shown.
+        url: http:// or https:// (TLS to the proxy, too). Its user and password are for the proxy (Basic), and are
+            omitted from `str(proxy)`.
+        tls: for an https:// proxy, how to verify its certificate; None for the system's authorities.
+        headers: further headers of the request; never shown.
 
     Raises:
-        ValueError: the URL is not a proxy's; the message never has the password.
+        ValueError: the URL is not a proxy's. The message never has the password.
     """
 
     url: str = field(repr=False)
@@ -83,7 +83,7 @@ class Proxy:
 
     @property
     def authorization(self) -> str | None:
-        """The value of Proxy-Authorization (RFC 7617); None where the URL has no user."""
+        """The value of Proxy-Authorization (RFC 7617); None if the URL has no user."""
         parts = urlsplit(self.url)
         if parts.username is None:
             return None
@@ -93,12 +93,12 @@ class Proxy:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """All of it.
+    """The route to a peer.
 
     Attributes:
-        proxy: go through it.
-        tls_upgrade: begin in the clear, and secure the connection by AMQP's own protocol header (§5.2.1).
-        websocket: what the request of a WebSocket says; None for what is usual.
+        proxy: the proxy to connect through, if any.
+        tls_upgrade: begin without TLS, and start it by AMQP's own protocol header (§5.2.1).
+        websocket: settings of a WebSocket; None for the defaults.
     """
 
     proxy: Proxy | None = None
@@ -106,10 +106,10 @@ class Route:
     websocket: WebSocket | None = None
 
     def check(self, endpoint: Endpoint, tls: TLSSettings | None) -> None:
-        """Refuse what does not fit together.
+        """Check that the route fits the endpoint and `tls`.
 
         Raises:
-            ValueError: so it is.
+            ValueError: they do not fit together.
         """
         if endpoint.unix and (tls is not None or self.tls_upgrade):
             raise ValueError("a Unix socket cannot use TLS: leave tls out")
@@ -124,10 +124,11 @@ class Route:
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
-    """Refuse headers that would say something else, or more, than they seem to.
+    """Refuse headers that could inject other headers.
 
     Raises:
-        ValueError: a name is no token, or a value has a line break or no Latin-1 form; the message has no value.
+        ValueError: a name is not a token, or a value has a line break or no Latin-1 form. The message never has the
+            value.
     """
     for name, value in headers.items():
         token = name.isascii() and name and all(char.isalnum() or char in "!#$%&'*+-.^_`|~" for char in name)

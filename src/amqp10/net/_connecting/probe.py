@@ -1,4 +1,4 @@
-"""Which dialect does a server speak? It is asked by their headers, each on a connection of its own (§2.2)."""
+"""Finds out which dialect a server speaks, by sending the header of each on a separate connection (§2.2)."""
 
 from __future__ import annotations
 
@@ -15,18 +15,16 @@ from .connect import connect
 from .options import Route
 
 ANSWER_WAIT: Final = 5.0
-"""Seconds that a server may think about a header."""
+"""Seconds to wait for the answer to a header."""
 
 ATTEMPTS: Final = 3
-"""Connections on which a header is said, where it matters that nobody keeps its answer back."""
+"""The number of tries of a header, if it matters that nobody suppresses the answer."""
 
 
 async def ask(stream: ByteStream, dialect: Dialect, wait: float = ANSWER_WAIT) -> tuple[bool | None, bytes]:
-    """Send a dialect's header, and see whether it is answered as one who speaks it does; None for no answer at all.
+    """Send a dialect's header; return whether the server speaks the dialect (None without an answer), and the answer.
 
-    Return the answer, too.
-
-    Cancelling: the stream is of no more use, as it is in any case.
+    The stream is of no further use. Cancelling: the same.
     """
     answer = b""
     try:
@@ -36,7 +34,7 @@ async def ask(stream: ByteStream, dialect: Dialect, wait: float = ANSWER_WAIT) -
                 answer += await stream.receive()
             return spoken, answer
     except STREAM_ERRORS:
-        pass  # hanging up is an answer where others are answered in words
+        pass  # hanging up is an answer, too
     return (False if answer else None), answer
 
 
@@ -47,16 +45,14 @@ async def choose_dialect(
 
     Args:
         candidates: the best one first.
-        secret: there are credentials, or a mechanism is named, so the server must be the one it claims to be.
+        secret: whether credentials are given or a mechanism is named, so that the answers must be protected.
 
     Raises:
-        InsecureTransport: the server claims not to speak the best one, in the clear or over TLS without a check of the
-            server, and there is a secret to send. An attacker in between could claim so to get the secret in a weaker
-            way.
+        InsecureTransport: there is a secret, and a server over an insecure transport denies the best candidate. An
+            attacker in between could do so to get the secret by a weaker login.
         Unsupported: the server speaks another protocol than the candidates.
-        ConnectionLost: the server answers no candidate; or, over TLS or with a secret, it answers one but was silent
-            to a better one, an answer that an attacker in between could hold back. Or see `connect`, as for the other
-            errors.
+        ConnectionLost: the server answers no candidate; or, over TLS or with a secret, it answers one but not a better
+            one, whose answer an attacker could suppress. For other errors, see `connect`.
 
     Cancelling: nothing is left open.
     """
@@ -90,10 +86,7 @@ async def choose_dialect(
 async def _asked(
     dialect: Dialect, endpoint: Endpoint, tls: TLSSettings | None, route: Route, *, secret: bool
 ) -> tuple[bool | None, bytes, StreamFacts]:
-    """Return whether the server speaks a dialect, and its answer.
-
-    It is asked again if no answer came, as one may be lost with a connection.
-    """
+    """Return whether the server speaks a dialect, its answer, and the facts of the stream; retry without an answer."""
     for _ in range(ATTEMPTS):
         stream, facts = await connect(endpoint, tls, route)
         try:
@@ -107,5 +100,5 @@ async def _asked(
 
 def automatic(dialects: list[Dialect], route: Route) -> list[Dialect]:
     """Return the dialects that `dialect="auto"` chooses from, the best one first."""
-    # Only AMQP 1.0 is secured by a header, and no draft is chosen by accident.
+    # Only AMQP 1.0 has a TLS header, and drafts must be requested explicitly.
     return [each for each in dialects if "draft" not in each.name and (not route.tls_upgrade or each.name == "1.0")]

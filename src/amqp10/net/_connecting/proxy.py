@@ -1,4 +1,4 @@
-"""Tunnels through an HTTP proxy: CONNECT (RFC 9110 §9.3.6), so plain, TLS and WebSocket connections all go through."""
+"""Tunnels through an HTTP proxy by CONNECT (RFC 9110 §9.3.6), for plain, TLS and WebSocket connections."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .._url import Endpoint
 from .options import Proxy
 
 MAX_ANSWER: Final = 16_384
-"""Bytes of a proxy's answer that are read before it is no answer."""
+"""The limit of a proxy's response head, in bytes."""
 
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-9][0-9][0-9])(?: [^\r\n]*)?\r?\n")
 
@@ -26,8 +26,8 @@ async def connect_through(proxy: Proxy, endpoint: Endpoint) -> ByteStream:
     """Open a stream through the proxy to the endpoint's host and port.
 
     Raises:
-        HandshakeRefused: the proxy said no; 407 where it wants another login.
-        ConnectionLost: it is not there, or is no proxy.
+        HandshakeRefused: the proxy refused; with status 407 it requires another login.
+        ConnectionLost: the proxy cannot be reached, or does not answer like a proxy.
 
     Cancelling: nothing is left open.
     """
@@ -57,7 +57,7 @@ def _request(proxy: Proxy, endpoint: Endpoint) -> bytes:
 
 
 async def _answer(stream: ByteStream) -> bytes:
-    """Read the head of the proxy's answer; what came of it if the head does not end or is not HTTP."""
+    """Return the head of the proxy's response; if it has no end or is not HTTP, what came of it."""
     data = b""
     while b"\r\n\r\n" not in data and len(data) < MAX_ANSWER and data[:7] == b"HTTP/1."[: len(data)]:
         data += await stream.receive()
@@ -73,7 +73,7 @@ def _check(answer: bytes, proxy: Proxy, endpoint: Endpoint) -> None:
     if not 200 <= status < 300:
         raise HandshakeRefused(f"cannot connect to {endpoint}: the proxy {proxy} {says(status)}", status)
     if rest:
-        # The peer has nothing to say before we do, so these bytes are not the peer's: not to be mixed with its own.
+        # The peer sends nothing before the client does, so these bytes are the proxy's.
         raise ConnectionLost(f"cannot connect to {endpoint}: the proxy {proxy} sends data of its own into the tunnel")
 
 

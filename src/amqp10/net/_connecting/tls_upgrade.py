@@ -1,11 +1,11 @@
-"""TLS by AMQP's own protocol header, on a connection that began in the clear (§5.2.1).
+"""TLS by AMQP's own protocol header, on a connection that began without TLS (§5.2.1).
 
     client: AMQP 2 1 0 0 ─>
                          <─ AMQP 2 1 0 0 :server
             TLS handshake, and then the headers of SASL and AMQP inside
 
-Only the eight bytes cross in the clear. Another answer, or a missing one, ends the connection: a client that asks for
-TLS never goes on without it, so an attacker in between gains nothing by changing the answer.
+Only these eight bytes cross in the clear. Without the right answer the connection ends: a client that asks for TLS
+never goes on without it, so an attacker gains nothing by changing the answer.
 """
 
 from __future__ import annotations
@@ -18,24 +18,23 @@ from anyio.abc import ByteStream
 from ...errors import AmqpError, ConnectionLost, RemoteProtocolError, Unsupported
 
 TLS_HEADER: Final = b"AMQP\x02\x01\x00\x00"
-_HANDSHAKE: Final = b"\x16"  # how a record begins by which a client asks for TLS (RFC 8446 §5.1)
-_ALERT: Final = b"\x15\x03\x03\x00\x02\x02\x0a"  # a fatal one: unexpected message (RFC 8446 §6.2)
+_HANDSHAKE: Final = b"\x16"  # the first byte of a client's TLS handshake (RFC 8446 §5.1)
+_ALERT: Final = b"\x15\x03\x03\x00\x02\x02\x0a"  # fatal: unexpected message (RFC 8446 §6.2)
 
 
 async def ask_for_tls(stream: ByteStream, peer: str) -> None:
-    """Client: agree on TLS; the handshake is to follow at once.
+    """Agree on TLS as the client; the TLS handshake must follow at once.
 
     Raises:
-        Unsupported: the peer answered with the header of something else: it does not do this, or somebody on the way
-            wants that to be believed.
-        RemoteProtocolError: what it answered is no header.
+        Unsupported: the peer answered with another header: it does not support this, or an attacker pretends so.
+        RemoteProtocolError: the answer is not a protocol header.
 
-    Cancelling: the stream is of no use any more.
+    Cancelling: the stream becomes unusable.
     """
     await stream.send(TLS_HEADER)
     answer = b""
     while len(answer) < len(TLS_HEADER):
-        # Not a byte more: what follows is TLS.
+        # Not a byte more: TLS follows.
         answer += await stream.receive(len(TLS_HEADER) - len(answer))
     if answer != TLS_HEADER:
         raise _not_tls(answer, peer)
@@ -48,16 +47,16 @@ def _not_tls(answer: bytes, peer: str) -> AmqpError:
 
 
 async def answer_for_tls(stream: ByteStream, peer: str) -> ByteStream:
-    """Server: the stream to do the TLS handshake on, whether the client asks for TLS by the header or begins with it.
+    """Return, as the server, the stream for the TLS handshake, whether the client begins with the header or with TLS.
 
     Raises:
-        ConnectionLost: it began without TLS; it was told so, and the stream is closed.
+        ConnectionLost: the client began without TLS; it was told so, and the stream is closed.
 
-    Cancelling: the stream is of no use any more.
+    Cancelling: the stream becomes unusable.
     """
     received = b""
     while len(received) < len(TLS_HEADER) and received[:4] == b"AMQP"[: len(received)]:
-        received += await stream.receive(4096)  # less than TLS takes at a time, so that it takes all of it at once
+        received += await stream.receive(4096)  # less than TLS reads at a time, so that TLS takes all of it
     if received.startswith(TLS_HEADER):
         await stream.send(TLS_HEADER)
         received = received.removeprefix(TLS_HEADER)
@@ -66,7 +65,7 @@ async def answer_for_tls(stream: ByteStream, peer: str) -> ByteStream:
         await stream.aclose()
         raise ConnectionLost(f"{peer} began without TLS")
     elif received[:1] != _HANDSHAKE:
-        # TLS would wait for the five octets of a record's head, and AMQP/Fast begins with two.
+        # TLS would wait for the five octets of a record's head, but AMQP/Fast sends only two at first.
         await stream.send(_ALERT)
         await stream.aclose()
         raise ConnectionLost(f"{peer} began without TLS")
@@ -74,7 +73,7 @@ async def answer_for_tls(stream: ByteStream, peer: str) -> ByteStream:
 
 
 class PrefixedStream(ByteStream):
-    """A stream that first gives bytes which were read from it before."""
+    """A stream that first returns bytes that were read ahead."""
 
     def __init__(self, stream: ByteStream, prefix: bytes) -> None:
         self.stream = stream

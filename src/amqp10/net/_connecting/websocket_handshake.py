@@ -21,10 +21,10 @@ from .options import WebSocket
 from .proxy import says
 
 SUBPROTOCOLS: Final = ("amqp", "AMQPWSB10")
-"""What the server's side takes: the binding's name, and that of its drafts, which Azure's clients ask for."""
+"""The subprotocols that the server accepts: the binding's name, and that of its drafts, used by Azure's clients."""
 
 HTTP: Final = b"HTTP/1."
-"""What an answer begins with."""
+"""The beginning of a response."""
 
 
 # Client
@@ -35,7 +35,7 @@ async def open_websocket(stream: ByteStream, endpoint: Endpoint, settings: WebSo
 
     Raises:
         HandshakeRefused: the server answered with another HTTP status than 101.
-        ConnectionLost: it does not speak WebSocket, or not the subprotocol.
+        ConnectionLost: the server does not support WebSocket, or not the subprotocol.
         EndOfStream, BrokenResourceError: the stream ended.
 
     Cancelling: the stream is of no use any more.
@@ -71,7 +71,8 @@ def _refused(endpoint: Endpoint, event: RejectConnection) -> HandshakeRefused:
     message = f"cannot connect to {endpoint}: the server {says(event.status_code)}"
     location = next((value for name, value in event.headers if name.lower() == b"location"), None)
     if 300 <= event.status_code < 400 and location is not None:
-        # Without its query, where redirects to a login keep secrets. Not followed: credentials go where they were sent.
+        # Without the query, which may hold secrets of a login. Redirects are not followed, to keep the credentials
+        # here.
         message += f", which leads to {location.partition(b'?')[0].decode('latin-1')!r}; redirects are not followed"
     return HandshakeRefused(message, event.status_code)
 
@@ -86,14 +87,14 @@ class Refused(Exception):
 async def upgrade(
     stream: ByteStream, received: bytes, origins: Collection[str], *, names: bool = False
 ) -> WebSocketStream:
-    """Answer a request whose beginning was read already.
+    """Answer a request whose beginning, `received`, was read ahead.
 
     Args:
-        origins: from where pages may come in, beside the host that the request is for.
-        names: that host may be any name, not only an address or "localhost".
+        origins: the origins whose pages may connect, besides the host that the request names.
+        names: whether that host may be any name, not only an address or "localhost".
 
     Raises:
-        Refused: it is no request for a WebSocket that we take; it was answered, and the stream closed.
+        Refused: the request was refused, and the stream closed.
         EndOfStream, BrokenResourceError: the stream ended.
 
     Cancelling: the stream is of no use any more.
@@ -130,12 +131,12 @@ async def upgrade(
 
 
 def _judge(request: Request, line: bytes, origins: Collection[str], names: bool) -> AcceptConnection | tuple[str, int]:
-    """Take the request, or say why not, and with what status. `line`: its first one."""
+    """Accept the request, or return the reason and status of a refusal. `line` is its first line."""
     if not line.rstrip().endswith(b"HTTP/1.1"):
         return "a WebSocket is asked for by HTTP/1.1", HTTPStatus.BAD_REQUEST  # RFC 6455 §4.2.1
     lengths = [value for name, value in request.extra_headers if name in (b"content-length", b"transfer-encoding")]
     if any(value != b"0" for value in lengths):
-        # A proxy in between could take for the request's body what is read as frames here.
+        # A proxy in between could read as the request's body what is read as frames here.
         return "a request for a WebSocket has no body", HTTPStatus.BAD_REQUEST
     came_from = [value.decode("latin-1") for name, value in request.extra_headers if name == b"origin"]
     if "*" not in origins and not all(
@@ -149,7 +150,7 @@ def _judge(request: Request, line: bytes, origins: Collection[str], names: bool)
 
 
 def _is_of_host(origin: str, host: str, names: bool) -> bool:
-    """Return whether an origin has the host and port that the request's `Host` has, which `names` may name."""
+    """Return whether an origin has the host and port of the request's `Host`, which may be a name if `names`."""
     try:
         page, asked = urlsplit(origin), urlsplit(f"//{host}")
         usual = {"http": 80, "https": 443}[page.scheme]
@@ -160,7 +161,7 @@ def _is_of_host(origin: str, host: str, names: bool) -> bool:
 
 
 def _is_address(host: str) -> bool:
-    """Return whether no name server has a say in where a host is."""
+    """Return whether a host is found without a name server."""
     try:
         ip_address(host)
     except ValueError:

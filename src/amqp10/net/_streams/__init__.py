@@ -1,1 +1,1 @@
-"""Streams of bytes: sockets, TLS, WebSocket, and what traces them."""
+"""Byte streams: sockets, TLS, WebSocket, and tracing."""

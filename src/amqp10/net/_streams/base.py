@@ -1,4 +1,4 @@
-"""What both ends of a byte stream share: what is known of it, how it fails, and layers with words of their own."""
+"""Facts and errors of byte streams, and protocol layers between transport and AMQP."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ from .tls_settings import TLS
 TLSSettings = TLS | ssl.SSLContext
 
 STREAM_ERRORS: Final = (OSError, anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
-"""All that a stream raises when it is over; `ssl.SSLError` is an OSError."""
+"""The errors of a stream that is over; `ssl.SSLError` is an OSError."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamFacts:
-    """What is known of a stream's other end.
+    """Facts about the other end of a stream.
 
     Attributes:
-        secure: secrets may cross as they are: TLS with a server whose certificate was checked, loopback, or a Unix
-            socket.
-        tls: TLS is on.
-        identity: who the verified client certificate is for; None without one.
-        end_point: what a login by SCRAM-PLUS is bound to: see `end_point_of`; None where that cannot be.
+        secure: whether secrets may cross in the clear: TLS with a verified server, loopback, or a Unix socket.
+        tls: whether the stream has TLS.
+        identity: the identity of the verified client certificate; None without a certificate.
+        end_point: the hash that SCRAM-PLUS binds a login to, see `end_point_of`; None if binding is impossible.
         peer: the other end's address, for people.
     """
 
@@ -44,14 +43,13 @@ class StreamFacts:
 
 
 class Layer(ABC):
-    """A protocol between the transport and AMQP that answers its own peer: a WebSocket with its pongs.
+    """A protocol between the transport and AMQP that sends answers of its own, such as a WebSocket's pongs.
 
-    The task that drives the stream sets `on_owed`, and soon after it was called sends, even if only b"". So there is a
-    single writer, and a peer that does not read cannot stall the reading. If `on_owed` is None, the layer writes by
-    itself.
+    The task that drives the stream sets `on_owed`, and soon after its call sends, if only b"". So there is a single
+    writer, and a peer that does not read cannot stall the reader. If `on_owed` is None, the layer writes by itself.
 
     Attributes:
-        on_owed: called when there is something to send.
+        on_owed: called when the layer has something to send.
     """
 
     on_owed: Callable[[], None] | None = None
@@ -59,11 +57,11 @@ class Layer(ABC):
     @property
     @abstractmethod
     def owed(self) -> bool:
-        """There is something to send; the next `send` takes it along."""
+        """Whether the layer has something to send; the next `send` includes it."""
 
 
 class LayerAttribute(TypedAttributeSet):
-    """The layer of a stream, for whoever drives it; asked through whatever is wrapped around it."""
+    """The attribute by which the driver of a stream finds its layer, through any wrappers."""
 
     layer: Layer = typed_attribute()
 
@@ -74,13 +72,13 @@ _WANTED = "wants a client certificate: TLS(certificate=..., key=...)"
 _NO_COMMON = f"the peer found no TLS version or cipher in common, or {_WANTED}"
 _NOT_TAKEN = "the peer does not accept the client certificate"
 _TLS_FAULTS: Final = {
-    # What OpenSSL makes of octets that are no records (which of these depends on its version).
+    # OpenSSL's errors for octets that are not records (which one depends on its version).
     "WRONG_VERSION_NUMBER": _NO_TLS,
     "RECORD_LAYER_FAILURE": _NO_TLS,
     "PACKET_LENGTH_TOO_LONG": _NO_TLS,
     "UNKNOWN_PROTOCOL": _NO_TLS,
     "HTTP_REQUEST": _NO_TLS,
-    # Alerts (RFC 8446 §6.2): TLS 1.3 has them come after the client's handshake is over.
+    # Alerts (RFC 8446 §6.2), which in TLS 1.3 arrive after the client's handshake.
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": f"the peer {_WANTED}",
     "TLSV1_ALERT_UNKNOWN_CA": f"{_NOT_TAKEN}: it does not know the authority that signed it",
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": f"{_NOT_TAKEN}: it has expired",
@@ -94,11 +92,11 @@ _TLS_FAULTS: Final = {
 }
 
 _UNKNOWN_AUTHORITY: Final = (2, 18, 19, 20, 21)
-"""OpenSSL's X509_V_ERR for certificates that nobody signed who is trusted."""
+"""OpenSSL's X509_V_ERR for certificates without a trusted signature."""
 
 
 def describe(error: BaseException) -> str:
-    """Describe an error of the network in one line; a group, one attempt for each address, by its members."""
+    """Describe a network error in one line; describe a group, with one attempt for each address, by its members."""
     if isinstance(error, BaseExceptionGroup):
         return "; ".join(sorted({describe(one) for one in error.exceptions}))
     cause = error.__cause__
@@ -112,25 +110,25 @@ def describe(error: BaseException) -> str:
     if isinstance(error, anyio.EndOfStream):
         return "the peer closed the connection"
     if isinstance(error, OSError) and not isinstance(error, ssl.SSLError | socket.gaierror) and error.errno:
-        return os.strerror(error.errno)  # one text for one error, whatever the backend made of it
+        return os.strerror(error.errno)  # the same text for all backends
     return (getattr(error, "strerror", None) or str(error) or type(error).__name__).strip()
 
 
 def set_options(stream: ByteStream) -> None:
-    """Set what every connection wants of TCP.
+    """Set the TCP options of every connection.
 
-    - TCP_NODELAY: small frames go out at once. Nagle against delayed acknowledgments costs 40 ms a round trip.
-    - SO_KEEPALIVE: a peer that is gone is noticed in the end, also where no idle timeout was agreed upon (§2.4.5).
+    - TCP_NODELAY: small frames go out at once. Nagle's algorithm with delayed acknowledgments costs 40 ms a round trip.
+    - SO_KEEPALIVE: a lost peer is noticed eventually, even without an idle timeout (§2.4.5).
     """
     raw = stream.extra(SocketAttribute.raw_socket, None)
     if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
-        with suppress(OSError):  # the peer may be gone already; reading will say so
+        with suppress(OSError):  # the peer may be gone, as reading will show
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
 def client_context(tls: TLSSettings | None) -> ssl.SSLContext:
-    """Make the context of a client; without settings the system's authorities are trusted.
+    """Return the context of a client; without settings it trusts the system's authorities.
 
     Raises:
         OSError, ValueError: as for `TLS.client_context`.

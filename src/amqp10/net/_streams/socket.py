@@ -1,19 +1,19 @@
-"""The stream of a socket, TCP or Unix, on either backend: read and written by system calls of our own.
+"""The stream of a TCP or Unix socket on either backend, with its own system calls.
 
-    trio      TrioSocketStream: read by the task that receives, as soon as trio says that there is something
+    trio      TrioSocketStream: read by the receiving task, as soon as trio reports data
     asyncio   WatchedSocketStream: read by the event loop, which watches the socket from one receive to the next, or
-              hands what comes to a function (`receive_each`)
+              passes the data to a function (`receive_each`)
 
-anyio's streams would do, but:
+Why not anyio's streams:
 
-- they take one buffer at a time; here `send_buffers` spares the copy that joins large payloads with what is between
-  them (benchmarks/run.py, "send 64 KiB");
-- on asyncio its TCP stream reads into a queue of its own, and cuts, by copying, what is more than was asked for
-  (benchmarks/run.py, "receive 64 KiB"); and its Unix stream raises in the event loop where a `receive` is cancelled as
-  data or the end comes in, which is what happens at the end of every other connection.
+- they take one buffer at a time, while `send_buffers` avoids a copy to join large payloads with the frames between them
+  (benchmarks/run.py, "send 64 KiB");
+- on asyncio their TCP stream reads into a queue of its own, and copies data that exceeds the requested size
+  (benchmarks/run.py, "receive 64 KiB"); and their Unix stream raises in the event loop if a `receive` is cancelled
+  while data or the end arrives, which is common at the end of a connection.
 
-On asyncio `anyio.wait_readable` would do, too, but it has the loop begin to watch the socket for each wait, and end it:
-two system calls and some objects. benchmarks/real_clients.py, "one": 0.6 of the CPU.
+On asyncio, `anyio.wait_readable` would start and stop watching the socket for each wait, at the cost of two system
+calls and some objects. benchmarks/real_clients.py, "one": 0.6 of the CPU.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     import asyncio
 
 _MOST_BUFFERS: Final = 1024
-"""Buffers of one system call; Linux has 1024."""
+"""The most buffers in one system call; Linux allows 1024."""
 
 
 async def take_over(stream: ByteStream) -> ByteStream:
-    """Wrap the connection of an anyio stream that has read nothing yet in a `SocketStream`.
+    """Wrap the socket of an anyio stream, which has read nothing yet, in a `SocketStream`.
 
-    Where its socket is its event loop's own (uvloop's, or that of asyncio on Windows), the stream itself.
+    Return the stream itself if the event loop owns the socket (uvloop, or asyncio on Windows).
 
     Cancelling: the stream is closed.
     """
@@ -54,7 +54,7 @@ async def take_over(stream: ByteStream) -> ByteStream:
         return TrioSocketStream(raw, stream) if current_async_library() == "trio" else SocketStream(raw, stream)
     if raw is None or loop is None:
         return stream
-    # asyncio lets nobody else wait for the socket of a transport, so that this has to be a copy of it.
+    # A duplicate, because asyncio lets nobody else wait for the socket of a transport.
     copy: socket.socket = raw.dup()
     copy.setblocking(False)
     try:
@@ -66,10 +66,10 @@ async def take_over(stream: ByteStream) -> ByteStream:
 
 
 def _selector_loop() -> asyncio.SelectorEventLoop | None:
-    """Return the loop of the asyncio task that runs, where it lets others watch their sockets as its own are."""
+    """Return the running asyncio loop if it can watch sockets of others, else None."""
     if "asyncio" not in sys.modules:
         return None
-    import asyncio  # here, for who runs on trio need not import it
+    import asyncio  # here, so that trio users do not load it
 
     try:
         task = asyncio.current_task()  # None: trio runs as the guest of an asyncio loop
@@ -83,31 +83,31 @@ class SocketStream(anyio.abc.SocketStream):
     """A connected socket.
 
     Args:
-        raw: the socket, not blocking.
-        owner: the stream that it is of, which is closed in its place.
+        raw: the non-blocking socket.
+        owner: the stream that owns the socket, and is closed in its place.
     """
 
     def __init__(self, raw: socket.socket, owner: ByteStream | None) -> None:
         self._socket = raw
         self._owner = owner
         self._closed = False
-        self._empty = False  # all that was there was read: what comes next has to be waited for
+        self._empty = False  # all available data was read, so the next receive must wait
 
     @property
     def _raw_socket(self) -> socket.socket:
         return self._socket
 
     async def receive(self, max_bytes: int = 65_536) -> bytes:
-        """Bytes as they come, at most `max_bytes`.
+        """Receive available bytes, at most `max_bytes`.
 
         Raises:
             EndOfStream: the other end is closed.
-            BrokenResourceError: it is broken.
+            BrokenResourceError: the connection is broken.
             ClosedResourceError: this end was closed.
 
         Cancelling: nothing is taken.
         """
-        # To find nothing is dear, an exception: benchmarks/real_clients.py, "one".
+        # A read without data costs an exception: benchmarks/real_clients.py, "one".
         data = None
         if not self._empty:
             await anyio.lowlevel.checkpoint_if_cancelled()
@@ -122,7 +122,7 @@ class SocketStream(anyio.abc.SocketStream):
         return data
 
     def _take(self, max_bytes: int) -> bytes | None:
-        """Take what is here; None where nothing is."""
+        """Take available data; return None if there is no data."""
         try:
             return self._socket.recv(max_bytes)
         except BlockingIOError:
@@ -131,7 +131,7 @@ class SocketStream(anyio.abc.SocketStream):
             raise self._over() from error
 
     async def _wait(self, max_bytes: int) -> bytes:
-        """Wait for what comes next, and take it."""
+        """Wait for data, and take it."""
         while True:
             await self._readable()
             if (data := self._take(max_bytes)) is not None:
@@ -144,11 +144,11 @@ class SocketStream(anyio.abc.SocketStream):
         await anyio.wait_writable(self._socket)
 
     async def send(self, item: bytes) -> None:
-        """Hand bytes over; waits while the other end does not take them.
+        """Send bytes; wait while the other end does not take them.
 
         Raises:
             BrokenResourceError: the other end is closed.
-            ClosedResourceError: this end is.
+            ClosedResourceError: this end is closed.
 
         Cancelling: a part may have been sent.
         """
@@ -156,17 +156,17 @@ class SocketStream(anyio.abc.SocketStream):
             await anyio.lowlevel.cancel_shielded_checkpoint()
 
     async def send_buffers(self, buffers: Sequence[bytes | memoryview]) -> None:
-        """Send several buffers, one after the other, without joining them.
+        """Send several buffers in order, without joining them.
 
-        Other tasks run meanwhile only if this has to wait: whoever calls it again and again lets them run by itself.
+        Other tasks run meanwhile only if the send must wait, so a caller in a loop must let them run.
         """
         await self._send_all(buffers)
 
     def send_at_once(self, buffers: Sequence[bytes | memoryview]) -> Sequence[bytes | memoryview]:
-        """Send what goes without waiting, and return the rest."""
+        """Send as much as possible without waiting, and return the rest."""
         try:
             sent = self._write(buffers)
-        except OSError:  # it shows again when the rest is sent
+        except OSError:  # sending the rest raises it again
             sent = 0
         if sent == sum(map(len, buffers)):
             return ()
@@ -175,7 +175,7 @@ class SocketStream(anyio.abc.SocketStream):
         return rest
 
     async def _send_all(self, buffers: Sequence[bytes | memoryview]) -> bool:
-        """Send, and return whether it had to wait."""
+        """Send all, and return whether the send had to wait."""
         await anyio.lowlevel.checkpoint_if_cancelled()
         rest = deque(memoryview(each) for each in buffers)
         waited = False
@@ -204,9 +204,9 @@ class SocketStream(anyio.abc.SocketStream):
             return self._socket.send(buffers[0])
 
     async def send_eof(self) -> None:
-        """Say that no more will be sent.
+        """End the sending direction.
 
-        Cancelling: it was said.
+        Cancelling: the direction is ended.
         """
         try:
             self._socket.shutdown(socket.SHUT_WR)
@@ -229,7 +229,7 @@ class SocketStream(anyio.abc.SocketStream):
         await anyio.lowlevel.checkpoint()
 
     def _forget(self) -> None:
-        """Wake who waits for the socket, which is about to be closed."""
+        """Wake tasks that wait for the socket, which is about to be closed."""
         anyio.notify_closing(self._socket)
 
     def _over(self) -> anyio.ClosedResourceError | anyio.BrokenResourceError:
@@ -240,12 +240,12 @@ class TrioSocketStream(SocketStream):
     """A connected socket on trio. Any task may receive, one at a time: see `net._reading`."""
 
     def stop_receiving(self) -> None:
-        """Wake the task that waits in `receive`, which raises WouldBlock; nothing is taken."""
+        """Wake the task in `receive`, which raises WouldBlock and takes nothing."""
         if not self._closed:
-            sys.modules["trio"].lowlevel.notify_closing(self._socket)  # the one call by which another task wakes it
+            sys.modules["trio"].lowlevel.notify_closing(self._socket)  # the only way to wake it from another task
 
     async def _readable(self) -> None:
-        # What anyio's calls in the end; not imported above, for who runs on asyncio need not import it.
+        # As anyio does; not imported above, so that asyncio users do not load it.
         trio = sys.modules["trio"]
         try:
             await trio.lowlevel.wait_readable(self._socket)
@@ -260,15 +260,15 @@ class TrioSocketStream(SocketStream):
         except anyio.ClosedResourceError:
             if self._closed:
                 raise
-            # `stop_receiving` wakes this, too: it finds out that it has to wait again.
+            # `stop_receiving` wakes this, too, and it waits again.
 
 
 class WatchedSocketStream(SocketStream):
-    """A connected socket that asyncio's loop watches: it reads for whoever waits, and stops watching if nobody does.
+    """A connected socket that asyncio's loop watches and reads while a task waits.
 
     Args:
         raw, owner: as for `SocketStream`.
-        loop: the one that runs.
+        loop: the running loop.
     """
 
     def __init__(self, raw: socket.socket, owner: ByteStream | None, loop: asyncio.SelectorEventLoop) -> None:
@@ -276,9 +276,9 @@ class WatchedSocketStream(SocketStream):
         self._loop = loop
         self._watched = False
         self._waiter: asyncio.Future[None] | None = None
-        self._wanted = 0  # bytes at most, by who waits
-        self._came: bytes | OSError | None = None  # what the loop has read, and nobody taken
-        self._handler: Callable[[bytes], bool] | None = None  # takes what the loop reads, in place of who waits
+        self._wanted = 0  # the most bytes, by the waiting task
+        self._came: bytes | OSError | None = None  # read by the loop, not yet taken
+        self._handler: Callable[[bytes], bool] | None = None  # gets data in place of a waiting task
 
     def _take(self, max_bytes: int) -> bytes | None:
         came = self._came
@@ -287,12 +287,12 @@ class WatchedSocketStream(SocketStream):
         self._came = None
         if isinstance(came, OSError):
             raise self._over() from came
-        if len(came) > max_bytes:  # who wanted more was cancelled
+        if len(came) > max_bytes:  # a receive with a larger limit was cancelled
             came, self._came = came[:max_bytes], came[max_bytes:]
         return came
 
     async def _wait(self, max_bytes: int) -> bytes:
-        """Wait for data as the base does. If cancelled, the next receive gets what the loop has read."""
+        """Wait for data like the base class. If cancelled, the next receive gets what the loop has read."""
         if self._waiter is not None:
             raise anyio.BusyResourceError("reading from")
         self._wanted = max_bytes
@@ -308,18 +308,18 @@ class WatchedSocketStream(SocketStream):
                 return data
 
     async def receive_each(self, max_bytes: int, handler: Callable[[bytes], bool]) -> None:
-        """Read in the event loop, and call `handler` with each piece until it returns False; no task is woken.
+        """Read in the event loop, without waking a task, and call `handler` with each piece until it returns False.
 
         Args:
             max_bytes: the most bytes at a time.
-            handler: is called with each piece; must not raise.
+            handler: called with each piece; must not raise.
 
         Raises:
             EndOfStream, BrokenResourceError, ClosedResourceError: as for `receive`.
 
-        Cancelling: nothing is taken that the handler does not get.
+        Cancelling: no data is lost.
         """
-        # What a cancelled `receive` has left comes first.
+        # The rest of a cancelled `receive` comes first.
         while handler(await self.receive(max_bytes)):
             if self._came is None:
                 break
@@ -342,7 +342,7 @@ class WatchedSocketStream(SocketStream):
             raise anyio.EndOfStream
 
     def _read(self) -> None:
-        """Read for who waits: the loop calls this as long as there is something."""
+        """Read for the waiting task; the loop calls this while there is data."""
         waiter = self._waiter
         if waiter is None or waiter.done():
             self._unwatch()
@@ -365,7 +365,7 @@ class WatchedSocketStream(SocketStream):
             waiter.set_result(None)
 
     def _watch(self) -> None:
-        # A handler runs in no task, by which alone anyio would know the loop for asyncio's.
+        # A handler runs outside tasks, from which alone anyio would detect asyncio.
         context = copy_context()
         context.run(current_async_library_cvar.set, "asyncio")
         context.run(self._loop.add_reader, self._socket, self._read)
@@ -385,7 +385,7 @@ class WatchedSocketStream(SocketStream):
 
 
 def _advance(buffers: deque[memoryview], sent: int) -> None:
-    """Leave what follows the first `sent` octets."""
+    """Drop the first `sent` octets."""
     while buffers and sent >= len(buffers[0]):
         sent -= len(buffers.popleft())
     if sent:

@@ -1,7 +1,7 @@
-"""TLS over a stream: all records that are here are read at once, and all that is to be written becomes one write.
+"""TLS over a stream, which reads all available records at once, and joins all output into one write.
 
-anyio's TLS stream gives a record, 16 KiB at most, for each `receive`: four passes of the loop for a message of 64 KiB.
-benchmarks/run.py --transport tls, "receive 64 KiB": two fifths less.
+anyio's TLS stream returns one record, of at most 16 KiB, for each `receive`: four passes of the loop for a message of
+64 KiB. benchmarks/run.py --transport tls, "receive 64 KiB": two fifths less.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from anyio.abc import ByteStream
 from anyio.streams.tls import TLSAttribute
 
 RECORD: Final = 16_384
-"""Bytes of a record, at most (RFC 8446 §5.1)."""
+"""The most bytes in a record (RFC 8446 §5.1)."""
 
 FED: Final = 65_536
-"""Bytes that OpenSSL is given at a time: it keeps the memory of the most that it once had, for each connection."""
+"""The bytes to give OpenSSL at a time, because it keeps its largest buffer for each connection."""
 
 SEND_SIZE: Final = 262_144
-"""Bytes that are encrypted before they are handed to the transport."""
+"""The bytes to encrypt before they are passed to the transport."""
 
 _NOTHING: Final = memoryview(b"")
 
 
 class TLSStream(ByteStream):
-    """One end of TLS; `wrap` makes it.
+    """One end of TLS; created by `wrap`.
 
-    The transport's end is the end, whether TLS said so before or not: AMQP has a close of its own.
+    The end of the transport ends the stream even without TLS's closing alert, because AMQP has a close of its own.
 
     Attributes:
-        transport: what the records go over.
+        transport: the stream of the records.
     """
 
     def __init__(self, transport: ByteStream, tls: ssl.SSLObject, incoming: ssl.MemoryBIO, out: ssl.MemoryBIO) -> None:
@@ -42,24 +42,24 @@ class TLSStream(ByteStream):
         self._tls = tls
         self._incoming = incoming
         self._out = out
-        self._raw = _NOTHING  # what came and OpenSSL has not been given
+        self._raw = _NOTHING  # received, but not yet given to OpenSSL
         self._ended = False  # nothing more will come
-        self._fault: Exception | None = None  # why, to be told when all before it was taken
+        self._fault: Exception | None = None  # raised once all data before it was taken
         self._torn = False  # a record is only half sent
         self._sending = anyio.Lock(fast_acquire=True)
-        self._heard: anyio.Event | None = None  # who sends waits for what the peer says
+        self._heard: anyio.Event | None = None  # a sender waits for the peer's data
 
     @classmethod
     async def wrap(
         cls, transport: ByteStream, context: ssl.SSLContext, *, hostname: str | None = None, server_side: bool = False
     ) -> Self:
-        """Shake hands.
+        """Perform the handshake.
 
         Args:
-            hostname: whom the peer's certificate must be for.
+            hostname: the name that the peer's certificate must have.
 
         Raises:
-            ssl.SSLError: TLS could not be agreed on.
+            ssl.SSLError: the handshake failed.
             EndOfStream, BrokenResourceError: the transport ended.
 
         Cancelling: the stream is of no use any more.
@@ -67,7 +67,7 @@ class TLSStream(ByteStream):
         incoming, out = ssl.MemoryBIO(), ssl.MemoryBIO()
         name: str | bytes | None = hostname
         if hostname is not None and not hostname.isascii():
-            import idna  # which anyio needs, too
+            import idna  # a dependency of anyio
 
             name = idna.encode(hostname, uts46=True)
         self = cls(transport, context.wrap_bio(incoming, out, server_side, name), incoming, out)
@@ -84,7 +84,7 @@ class TLSStream(ByteStream):
                 raise anyio.EndOfStream from None
             except ssl.SSLError:
                 with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                    await self._flush()  # the alert, by which the peer learns why (RFC 8446 §6.2)
+                    await self._flush()  # the alert with the reason (RFC 8446 §6.2)
                 raise
         await self._flush()
         return self
@@ -103,12 +103,12 @@ class TLSStream(ByteStream):
     # Receiving
 
     async def receive(self, max_bytes: int = 65_536) -> bytes:
-        """Bytes as they come, at most `max_bytes`: all that is here.
+        """Receive all available bytes, at most `max_bytes`.
 
         Raises:
             EndOfStream: the peer ended TLS, or the transport.
             BrokenResourceError: the transport is broken.
-            ssl.SSLError: what came is not TLS, or was changed on its way.
+            ssl.SSLError: the data is not TLS, or was changed on its way.
             ClosedResourceError: this end was closed.
 
         Cancelling: nothing is lost.
@@ -118,7 +118,7 @@ class TLSStream(ByteStream):
         while not (data := self._decrypt(max_bytes)):
             if self._ended:
                 raise self._fault or anyio.EndOfStream
-            if self._out.pending and not self._sending.locked():  # else who sends takes it along
+            if self._out.pending and not self._sending.locked():  # otherwise the sender includes it
                 async with self._sending:
                     await self._flush()  # an answer to a change of keys (RFC 8446 §4.6.3), or to another handshake
             await self._fetch(max_bytes)
@@ -146,7 +146,7 @@ class TLSStream(ByteStream):
                     self._ended = True
         except ssl.SSLError as error:
             self._ended = True
-            # What OpenSSL calls an error when this side has said the end, too, and when only the transport has ended.
+            # OpenSSL reports as an error that both sides have ended TLS, or that only the transport has ended.
             ends = isinstance(error, ssl.SSLZeroReturnError | ssl.SSLEOFError)
             self._fault = None if ends or "UNEXPECTED_EOF" in (error.strerror or "") else error
         if self._heard is not None:
@@ -162,23 +162,23 @@ class TLSStream(ByteStream):
 
     def _feed(self) -> None:
         self._incoming.write(self._raw[:FED])
-        self._raw = self._raw[FED:] if len(self._raw) > FED else _NOTHING  # which holds no buffer
+        self._raw = self._raw[FED:] if len(self._raw) > FED else _NOTHING  # a constant, which holds no buffer
 
     # Sending
 
     async def send(self, item: bytes) -> None:
-        """Hand bytes over; waits while the transport does not take them, and when the peer wants to shake hands anew.
+        """Send bytes; wait while the transport does not take them, or the peer renegotiates.
 
         Raises:
             BrokenResourceError: the peer is gone, or an earlier call was cancelled halfway.
             ClosedResourceError: this end was closed.
 
-        Cancelling: a part may have been sent, and then nothing more can be.
+        Cancelling: a part may have been sent, and then nothing more can be sent.
         """
         await self.send_buffers((item,))
 
     async def send_buffers(self, buffers: Sequence[bytes | memoryview]) -> None:
-        """Send several buffers, one after the other, without joining them."""
+        """Send several buffers in order, without joining them."""
         async with self._sending:
             for each in buffers:
                 rest = memoryview(each)
@@ -192,7 +192,7 @@ class TLSStream(ByteStream):
             await self._flush()
 
     async def _shake_hands_again(self) -> None:
-        """Wait while the peer renegotiates, as TLS 1.2 allows (RFC 5246 §7.4.1.1); `receive` reads what it sends."""
+        """Wait while the peer renegotiates, as TLS 1.2 allows (RFC 5246 §7.4.1.1); `receive` reads its records."""
         self._heard = heard = anyio.Event()
         try:
             await self._flush()
@@ -206,26 +206,26 @@ class TLSStream(ByteStream):
     async def _flush(self) -> None:
         if self._torn:
             raise anyio.BrokenResourceError
-        while self._out.pending:  # who receives may add to it meanwhile
+        while self._out.pending:  # a receiver may add to it meanwhile
             self._torn = True
             await self.transport.send(self._out.read())
             self._torn = False
 
     async def send_eof(self) -> None:
-        """Say that no more will be sent.
+        """End the sending direction.
 
-        Cancelling: it may have been said.
+        Cancelling: the direction may have been ended.
         """
         async with self._sending:
             try:
                 self._tls.unwrap()
             except ssl.SSLError:
-                pass  # the peer has not said so yet
+                pass  # the peer has not ended its direction yet
             await self._flush()
 
     async def aclose(self) -> None:
         """Close the transport.
 
-        Cancelling: it is closed.
+        Cancelling: the transport is closed.
         """
         await self.transport.aclose()

@@ -1,4 +1,4 @@
-"""TLS settings in the words of files, and what a verified certificate says of its owner."""
+"""TLS settings from files, and the identity in a verified certificate."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from .._url import check_host
 
 @dataclass(frozen=True, slots=True)
 class TLS:
-    """How to secure a connection (client), or what to show (server).
+    """TLS settings of a client or server.
 
     Attributes:
-        ca: PEM file or directory of the authorities to trust; None for the system's. On a server: clients must show a
-            certificate that one of them signed.
+        ca: PEM file or directory of trusted authorities; None for the system's. On a server, clients must then present
+            a certificate that one of them signed.
         certificate: PEM file of our own certificate, with its chain.
         key: PEM file of its key; None if it is in the certificate's file.
-        pkcs12: a PKCS#12 file with certificate, key and chain, in place of the two.
-        password: of the key or the PKCS#12 file; never shown.
-        verify: check the peer's certificate. False makes anybody the server, so that what others could read there,
-            a password by PLAIN or a token, is sent only with `allow_insecure=True`, or to this machine.
+       pkcs12: a PKCS#12 file with certificate, key and chain, in place of `certificate` and `key`.
+        password: the password of the key or the PKCS#12 file; never shown.
+        verify: verify the peer's certificate. If False, anybody can pose as the server, so a password by PLAIN or a
+        token
+            is sent only with `allow_insecure=True`, or to this machine.
         check_hostname: check that the certificate is for the host of the URL, by its subjectAltName.
-        server_hostname: the name to check and to send (SNI), when it is not the URL's. It is then also the virtual
-            host that the open asks for, unless a `hostname` says otherwise (§2.7.1: the two should agree).
-        alpn: application protocols to offer or to take (RFC 7301), the preferred one first. AMQP needs none; some
-            gateways tell protocols on one port apart by it.
+        server_hostname: the name to check and to send (SNI), if it is not the URL's. It is also the virtual host of the
+            open, unless `hostname` is set (§2.7.1: the two should agree).
+        alpn: application protocols to offer or accept (RFC 7301), the preferred one first. AMQP needs none, but some
+            gateways use them to tell protocols on one port apart.
     """
 
     ca: str | os.PathLike[str] | None = None
@@ -55,15 +56,15 @@ class TLS:
             check_host(self.server_hostname, "server_hostname")
 
     def client_context(self) -> ssl.SSLContext:
-        """Make the context of a client.
+        """Return the context of a client.
 
         Raises:
-            OSError: a file cannot be read; `ssl.SSLError` (an OSError too) for one that is not what it should be.
-            ValueError: the PKCS#12 file cannot be opened with that password.
+            OSError: a file cannot be read; `ssl.SSLError`, a subclass, if a file has the wrong content.
+            ValueError: the PKCS#12 file cannot be opened with `password`.
         """
         context = self._trusting(ssl.Purpose.SERVER_AUTH)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.hostname_checks_common_name = False  # which is no host's name by any rule (RFC 9525 §2)
+        context.hostname_checks_common_name = False  # not a host name by any rule (RFC 9525 §2)
         if not self.verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -75,10 +76,10 @@ class TLS:
         return context
 
     def server_context(self) -> ssl.SSLContext:
-        """Make the context of a server.
+        """Return the context of a server.
 
         Raises:
-            OSError, ValueError: as for `client_context`; ValueError too when there is no certificate to show.
+            OSError, ValueError: as for `client_context`; ValueError also if no certificate is set.
         """
         if self.certificate is None and self.pkcs12 is None:
             raise ValueError("a server needs a certificate: give certificate and key, or pkcs12")
@@ -108,7 +109,7 @@ class TLS:
             if self.key is not None:
                 _readable(self.key)
             try:
-                # A password even where none is given, lest OpenSSL asks for one on the terminal.
+                # Always a password, so that OpenSSL does not ask for one on the terminal.
                 context.load_cert_chain(self.certificate, self.key, self.password or "")
             except ssl.SSLError as error:
                 files = f"{self.certificate} and {self.key}" if self.key is not None else f"{self.certificate}"
@@ -120,7 +121,7 @@ class TLS:
             self._load_pkcs12(context, Path(self.pkcs12))
 
     def _load_pkcs12(self, context: ssl.SSLContext, path: Path) -> None:
-        # Here, not above: to import X.509 is a tenth of the time in which a process starts, and few have PKCS#12.
+        # Here, because importing X.509 takes a tenth of the start of a process, and few use PKCS#12.
         from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
         from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 
@@ -131,7 +132,7 @@ class TLS:
             raise ValueError(f"{path}: not a PKCS#12 file, or another password") from error
         if store.key is None or store.cert is None:
             raise ValueError(f"{path} has no certificate with a key")
-        # `ssl` reads keys from files only: this one is encrypted with a password nobody else has, and gone at once.
+        # `ssl` reads keys only from files. This one is encrypted with a random password, and deleted at once.
         secret = os.urandom(24).hex()
         chain = [store.cert.certificate, *(other.certificate for other in store.additional_certs)]
         pem = b"".join(one.public_bytes(Encoding.PEM) for one in chain)
@@ -146,18 +147,18 @@ class TLS:
 
 
 def _readable(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
-    """Return the path if it can be read: the errors of `ssl` do not say which file is missing."""
+    """Return the path if it can be read, because errors of `ssl` do not name a missing file."""
     with open(path, "rb"):
         return path
 
 
 def end_point_of(certificate: bytes | None) -> bytes | None:
-    """Return the hash of a server's certificate that stands for TLS with it (tls-server-end-point, RFC 5929 §4.1).
+    """Return the hash of a server's certificate for channel binding (tls-server-end-point, RFC 5929 §4.1).
 
-    It is by the hash function that the certificate is signed with, and by SHA-256 in place of MD5 and SHA-1. None where
-    there is no such function (Ed25519), or the certificate cannot be read.
+    The hash function is that of the certificate's signature, or SHA-256 in place of MD5 and SHA-1. None if the
+    signature has no hash function (Ed25519), or the certificate cannot be read.
     """
-    # Here, as only SASL mechanisms that bind themselves to TLS ask for it.
+    # Here, because only SASL mechanisms with channel binding need it.
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import hashes
     from cryptography.x509 import InvalidVersion, load_der_x509_certificate
@@ -176,10 +177,10 @@ def end_point_of(certificate: bytes | None) -> bytes | None:
 
 
 def shown_certificate(context: ssl.SSLContext) -> bytes | None:
-    """Return the certificate, in DER, that a server shows with a context of `TLS.server_context`.
+    """Return the certificate, in DER, that a server presents with a context of `TLS.server_context`.
 
-    `ssl` does not tell, so it is asked for by a handshake in memory. That is all that such a context can show; what a
-    user has made may show several, by the client's name for the server and its algorithms.
+    `ssl` has no function for it, so a handshake in memory finds it. Such a context has only one certificate; a user's
+    own context may have several, chosen by the client's SNI and algorithms.
     """
     anyone = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     anyone.check_hostname = False
@@ -187,11 +188,11 @@ def shown_certificate(context: ssl.SSLContext) -> bytes | None:
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     client, server = anyone.wrap_bio(back, there), context.wrap_bio(there, back, server_side=True)
     for side in (client, server, client, server, client):
-        with suppress(ssl.SSLError):  # it wants to read, or waits for a client's certificate in vain
+        with suppress(ssl.SSLError):  # it needs more input, or a client's certificate
             side.do_handshake()
     try:
         return client.getpeercert(True)
-    except ValueError:  # no handshake, as TLS 1.2 has none without the client's certificate
+    except ValueError:  # TLS 1.2 cannot finish without the client's certificate
         return None
 
 
@@ -212,12 +213,10 @@ _ATTRIBUTES: Final = {
 
 
 def certificate_identity(certificate: Mapping[str, Any] | None, part: CertificateName = "CN") -> str | None:
-    """Return whom a verified certificate is for, as SASL EXTERNAL names users.
-
-    A certificate that has no such name, or several, is nobody's: None.
+    """Return the user named by a verified certificate, for SASL EXTERNAL; None if it has no such name, or several.
 
     Args:
-        certificate: what `SSLSocket.getpeercert()` gives; None without a verified one.
+        certificate: the result of `SSLSocket.getpeercert()`; None without a verified certificate.
         part: "CN" for the subject's common name; "email", "DNS" or "URI" for an alternative name of that kind;
             "subject" for the whole subject, as in "CN=ann,O=example" (RFC 4514: the last attribute first).
     """
@@ -234,7 +233,7 @@ def certificate_identity(certificate: Mapping[str, Any] | None, part: Certificat
 
 
 def _attribute(name: str, value: str) -> str:
-    """Return one attribute of a distinguished name, with what is special in it escaped (RFC 4514 §2.4)."""
+    """Return one attribute of a distinguished name, with special characters escaped (RFC 4514 §2.4)."""
     text = "".join(f"\\{each}" if each in ',+"\\<>;=' else each for each in value)
     if text.startswith(("#", " ")):
         text = f"\\{text}"

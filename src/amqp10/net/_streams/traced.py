@@ -1,10 +1,10 @@
-"""Frames as lines on the logger `amqp10.frames`, for who wants to see what two ends really say to each other.
+"""Logs frames as lines on the logger `amqp10.frames`.
 
     AMQP10_TRACE=1          lines on standard error, from every connection of the process
-    AMQP10_TRACE=bodies     the beginning of what messages carry, too
-    logging                 the logger at DEBUG does the same; at level 5, with bodies
+    AMQP10_TRACE=bodies     also the beginning of message bodies
+    logging                 the same with the logger at DEBUG; with bodies at level 5
 
-A connection looks once, when it is made: where nobody traces, the stream is the bare one and nothing is spent.
+A connection checks once, when it is made. Without tracing it uses the bare stream, at no cost.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log = logging.getLogger("amqp10.frames")
 
 @cache
 def _to_stderr(level: int) -> None:
-    """Read what the environment variable asks for, once in each process."""
+    """Set up logging to standard error, once in each process."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     _log.addHandler(handler)
@@ -40,12 +40,12 @@ def _to_stderr(level: int) -> None:
 def traced(
     stream: ByteStream, make_tracer: Callable[[bool], Tracer], name: str, received: bytes = b"", sent: bytes = b""
 ) -> ByteStream:
-    """Return a stream that logs what crosses it; the stream itself if the logger is not enabled.
+    """Return a stream that logs its frames; return `stream` itself if the logger is not enabled.
 
     Args:
-        make_tracer: of the dialect; takes whether bodies are to be shown.
-        name: begins each line, to tell connections apart.
-        received, sent: what crossed before.
+        make_tracer: makes the dialect's tracer; takes whether to show bodies.
+        name: the beginning of each line, to tell connections apart.
+        received, sent: the bytes that crossed before.
     """
     wanted = os.environ.get("AMQP10_TRACE", "").lower()
     if wanted not in ("", "0", "no", "false", "off"):
@@ -59,7 +59,7 @@ def traced(
 
 
 class TracedStream(ByteStream):
-    """A stream whose bytes a tracer reads along."""
+    """A stream whose bytes also go to a tracer."""
 
     def __init__(self, stream: ByteStream, tracer: Tracer, name: str) -> None:
         self._stream = stream
@@ -80,7 +80,7 @@ class TracedStream(ByteStream):
         return data
 
     async def send(self, item: bytes) -> None:
-        # Before it is sent: the answer must not come first.
+        # Logged before sending, so that the answer cannot come first.
         self.tell(self.tracer.sent(item))
         await self._stream.send(item)
 

@@ -1,9 +1,9 @@
 """A WebSocket as a byte stream (RFC 6455; OASIS AMQP WebSocket Binding 1.0): bytes go as binary messages, and whatever
 the peer's messages and fragments are cut into comes out as bytes.
 
-Nothing is gathered: a part of a message is handed on as it comes, so no message is too large. Pings are answered, the
-latest only (§5.5.3 allows it, and a flood of them then costs nothing). Text, compression and everything that breaks the
-protocol end the connection with the close code that RFC 6455 has for it.
+Parts of messages are passed on as they come, so no message is too large. Only the latest ping is answered (§5.5.3
+allows it, and a flood of pings then costs nothing). Text, compression and violations of the protocol end the connection
+with the close code of RFC 6455.
 """
 
 from __future__ import annotations
@@ -22,44 +22,46 @@ from wsproto.frame_protocol import CloseReason
 from .base import STREAM_ERRORS, Layer, LayerAttribute
 
 MESSAGE_SIZE: Final = 32_768
-"""Bytes of one message: HTTP servers tend to refuse messages of more than 64 KiB, and AMQP does not mind the cuts."""
+"""The most bytes of one message, because HTTP servers tend to refuse more than 64 KiB; AMQP may be split anywhere."""
 
 READ_SIZE: Final = 65_536
-"""Bytes that are taken from the transport at a time."""
+"""The bytes to read from the transport at a time."""
 
 MOST_EVENTS: Final = 256
-"""Frames that are read before other tasks have a turn: empty ones are much work for their size, and 32,768 of them come
-in one read."""
+"""The frames to read before other tasks get a turn.
+
+Empty frames are much work for their size, and 32,768 of them fit into one read.
+"""
 
 SEND_SIZE: Final = 8 * MESSAGE_SIZE
-"""Bytes, before framing, that are handed to the transport at a time."""
+"""The bytes, before framing, to pass to the transport at a time."""
 
 CLOSE_WAIT: Final = 1.0
-"""Seconds that the peer has to answer the closing handshake."""
+"""Seconds for the peer to answer the closing handshake."""
 
 
 class WebSocketStream(ByteStream, Layer):
-    """One end of a WebSocket whose HTTP handshake is done; `open_websocket` and `accept_websocket` make it.
+    """One end of a WebSocket after the HTTP handshake; created by `open_websocket` and `accept_websocket`.
 
     Args:
-        stream: the transport; this stream's from now on.
-        connection: wsproto's, open.
+        stream: the transport, which belongs to this stream.
+        connection: an open connection of wsproto.
     """
 
     def __init__(self, stream: ByteStream, connection: Connection) -> None:
         self._stream = stream
         self._connection = connection
         self._incoming = b""
-        self._more = False  # wsproto may have more of what it was given
+        self._more = False  # wsproto may have more events
         self._pong: Pong | None = None
-        self._close: CloseConnection | None = None  # to be sent
-        self._failure: str | None = None  # why nothing more will come, unless it is the end in order
+        self._close: CloseConnection | None = None  # to send
+        self._failure: str | None = None  # the error after which nothing more comes
         self._ended = False  # nothing more will come
         self._torn = False  # a message is only half sent
         self._receiving = False
         self._closed = False
         self._sending = anyio.Lock(fast_acquire=True)
-        self._take()  # what came with the handshake
+        self._take()  # data that came with the handshake
 
     @property
     def extra_attributes(self) -> Mapping[Any, Callable[[], Any]]:
@@ -68,12 +70,12 @@ class WebSocketStream(ByteStream, Layer):
     # Receiving
 
     async def receive(self, max_bytes: int = 65_536) -> bytes:
-        """Bytes as they come, at most `max_bytes`.
+        """Receive available bytes, at most `max_bytes`.
 
         Raises:
             EndOfStream: the peer closed the WebSocket, or ended the transport.
-            BrokenResourceError: it closed with another code than 1000 or 1001, or broke the protocol; the message says
-                how.
+            BrokenResourceError: the peer closed with another code than 1000 or 1001, or broke the protocol, as the
+                message explains.
             ClosedResourceError: this end was closed.
 
         Cancelling: nothing is lost.
@@ -91,7 +93,7 @@ class WebSocketStream(ByteStream, Layer):
         return chunk
 
     async def _read(self, size: int) -> None:
-        """Take what is left of what came, when other tasks have had a turn; else what comes next."""
+        """Handle pending events after other tasks had a turn; without any, read."""
         self._receiving = True
         try:
             if self._more:
@@ -104,7 +106,7 @@ class WebSocketStream(ByteStream, Layer):
         self._take()
 
     def _take(self) -> None:
-        """Handle some of the events that wsproto has, in order, so that bytes before a fault count."""
+        """Handle some of wsproto's events in order, so that bytes before an error count."""
         parts = []
         count = 0
         for event in islice(self._connection.events(), MOST_EVENTS):
@@ -118,7 +120,7 @@ class WebSocketStream(ByteStream, Layer):
             elif isinstance(event, CloseConnection):
                 if self._connection.state in (ConnectionState.REMOTE_CLOSING, ConnectionState.CLOSED):
                     self._end(event)
-                else:  # wsproto's own, for what it could not read
+                else:  # wsproto's own close, for malformed input
                     self._fail(event.code, f"the peer broke the WebSocket protocol: {event.reason}")
             if self._ended:
                 break
@@ -153,11 +155,11 @@ class WebSocketStream(ByteStream, Layer):
         return self._pong is not None or self._close is not None
 
     async def _answer(self) -> None:
-        """Get a pong or a close sent: soon, by the task that drives the stream, or at once if there is no such task."""
+        """Ask the task that drives the stream to send a pong or close, or send it if there is no such task."""
         if self.owed:
             if self.on_owed is not None:
                 self.on_owed()
-            elif not self._sending.locked():  # a send under way includes it
+            elif not self._sending.locked():  # a send in progress includes it
                 async with self._sending:
                     await self._transmit(self._owed_bytes())
 
@@ -172,13 +174,13 @@ class WebSocketStream(ByteStream, Layer):
         return data
 
     async def send(self, item: bytes) -> None:
-        """Hand bytes over, and answers that are owed with them; waits while the transport does not take them.
+        """Send bytes and pending answers; wait while the transport does not take them.
 
         Raises:
             BrokenResourceError: the peer has closed, or is gone.
             ClosedResourceError: this end was closed.
 
-        Cancelling: a part may have been sent, and then nothing more can be.
+        Cancelling: a part may have been sent, and then nothing more can be sent.
         """
         async with self._sending:
             rest = memoryview(item)
@@ -202,9 +204,9 @@ class WebSocketStream(ByteStream, Layer):
             self._torn = False
 
     async def send_eof(self) -> None:
-        """Say that no more will be sent: by the closing handshake, for a WebSocket knows no other way.
+        """End the sending direction by the closing handshake, the only way of a WebSocket.
 
-        Cancelling: it may have been said.
+        Cancelling: the handshake may have begun.
         """
         async with self._sending:
             if self._connection.state in (ConnectionState.OPEN, ConnectionState.REMOTE_CLOSING):
@@ -214,7 +216,7 @@ class WebSocketStream(ByteStream, Layer):
     # Closing
 
     async def aclose(self) -> None:
-        """Close by the closing handshake (§7.1.1), for which the peer has a second, and then the transport.
+        """Close the WebSocket by the closing handshake (§7.1.1), within a second, and then the transport.
 
         Cancelling: the transport is closed at once.
         """
@@ -224,7 +226,7 @@ class WebSocketStream(ByteStream, Layer):
                 with anyio.move_on_after(CLOSE_WAIT):
                     await self._shake_hands()
         except STREAM_ERRORS:
-            pass  # the peer is gone: that is closed, too
+            pass  # the peer is gone, so the stream is closed
         finally:
             self._ended = True
             await self._stream.aclose()
@@ -232,7 +234,7 @@ class WebSocketStream(ByteStream, Layer):
     async def _shake_hands(self) -> None:
         await anyio.lowlevel.checkpoint_if_cancelled()
         await self.send_eof()
-        # Whoever is receiving at the moment gets the transport's end; there cannot be two.
+        # A task in `receive` gets the transport's end instead; two tasks cannot receive.
         while not (self._receiving or self._torn or self._ended or self._connection.state is ConnectionState.CLOSED):
             await self._read(READ_SIZE)
             self._incoming = b""
