@@ -169,7 +169,7 @@ class Broker:
         max_delivery_count: failed attempts after which a message moves there, too; None: no limit.
         max_queue_messages, max_queue_bytes: when a queue is full.
         max_subscription_timeout: the most seconds to keep a subscription, or what a resumable link held, without a
-            link. It overrides what the peer asked for; the answer to the attach says so. None: as long as the peer
+            link. The answer to the attach has the time that applies. None: as long as the peer
             asks.
         transaction_timeout: seconds after which an undischarged transaction is rolled back, so that a peer that forgot
             it does not hold its messages forever; None: no limit.

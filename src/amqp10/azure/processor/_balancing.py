@@ -67,10 +67,7 @@ class Balancer:
     # What this processor has
 
     def owned(self, now: float) -> set[str]:
-        """Return the partitions that this processor owns and may read.
-
-        A partition whose lease could not be renewed until it expired is not among them: others may have taken it.
-        """
+        """Return the partitions that this processor owns and may read; others may have taken those that expired."""
         return {
             partition
             for partition, renewed in self._mine.items()
@@ -92,9 +89,7 @@ class Balancer:
         self._avoided[partition] = until
 
     def release(self, partition: str) -> Lease | None:
-        """Return the lease to write to give a partition up, or to hand it to the processor that asked; None: it is not
-        owned.
-        """
+        """Return the lease that gives a partition up or hands it over; None: it is not owned."""
         if partition not in self._mine:
             return None
         self._leaving.add(partition)

@@ -36,9 +36,7 @@ class Progress:
         return handling
 
     def finish(self, handling: _Handling) -> None:
-        """Record that the events of `handling` were handled; the checkpoint moves past them once all earlier ones were,
-        too.
-        """
+        """Record that events were handled; the checkpoint moves past them once all earlier ones were, too."""
         handling.done = True
         while self._handling and self._handling[0].done:
             first = self._handling.popleft()

@@ -40,9 +40,7 @@ def direct_binding(value: Any) -> Test:
 
 
 def topic_binding(value: Any) -> Test:
-    """Make a test whether the subject matches a pattern. Only "#" matches a message without a subject, or with a longer
-    one than any routing key.
-    """
+    """Make a test whether the subject matches a pattern. Only "#" matches a missing or overlong subject."""
     pattern = _key(value).split(".")
     fits = topic_test(pattern)
 

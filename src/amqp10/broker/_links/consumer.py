@@ -358,10 +358,7 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
             notice("messages_returned", logging.INFO, f"{text}, which ended without an outcome for them", **fields)
 
     def end(self, kept: Iterable[OutgoingDelivery] = ()) -> None:
-        """End the link, and give back what it held except `kept`.
-
-        The youngest goes first, so that each finds its place at the front.
-        """
+        """End the link, and give back what it held except `kept`, youngest first, so that each finds its place."""
         self._over = True
         self.acquire_in(None)
         before = self._queue.redelivered

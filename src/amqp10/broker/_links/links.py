@@ -476,10 +476,7 @@ class PeerLinks:
         move(before._uses, self._uses)
 
     def end_all(self, concerned: Callable[[Link], bool]) -> None:
-        """End the links that `concerned` selects.
-
-        Producers end first, coordinators among them, so that consumers give back what transactions held.
-        """
+        """End the links that `concerned` selects; producers first, so consumers give back what transactions held."""
         others = () if self.service is None else self.service.links
         for link in [*self.producers, *self.consumers, *others]:
             if concerned(link):

@@ -152,10 +152,7 @@ class Consumer(Taker):
         """Take a message; called only when `ready()`. Return False if it can never take this message (too large)."""
 
     def run_room(self, sharers: int) -> int:
-        """Return how many messages `deliver_run` takes now if `sharers` consumers each take as many.
-
-        It is 0 for a consumer that takes each message by itself.
-        """
+        """Return how many messages `deliver_run` takes if `sharers` consumers each take as many; 0: one by one."""
         return 0
 
     def deliver_run(self, entries: Sequence[QueuedMessage]) -> None:

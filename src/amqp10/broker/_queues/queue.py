@@ -276,10 +276,7 @@ class Queue(Node):
             self._line_of(consumer).remove(consumer)
 
     def in_line(self, consumer: Consumer, *, drain: bool = False) -> None:
-        """Put a ready consumer in line; it gets its turns from the next `run` on.
-
-        `drain`: it wants a call of `exhausted` when there is nothing more for it.
-        """
+        """Put a ready consumer in line; with `drain` it is told (`exhausted`) when there is nothing more for it."""
         if not consumer.waiting:
             consumer.waiting = True
             self._line_of(consumer).append(consumer)

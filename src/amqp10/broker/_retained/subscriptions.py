@@ -172,9 +172,7 @@ class Subscriptions:
         filters: Mapping[Any, Any] | None,
         filtering: Filtering | None,
     ) -> RetainedSubscription:
-        """Return a subscription, created if it does not exist, after `check`. One not shared is taken from its link
-        (§2.6.1).
-        """
+        """Return a subscription, created if missing, after `check`; take one not shared from its link (§2.6.1)."""
         found = self._all.get(key)
         if found is not None and key.kind == "own":
             links, found.links = found.links, {}

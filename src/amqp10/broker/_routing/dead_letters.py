@@ -52,10 +52,7 @@ class DeadLetters:
         self._declare = declare
 
     def take(self, queue: Queue, entry: QueuedMessage, reason: Reason, error: Error | None) -> bool:
-        """Copy a message to where dead letters go, with the reason in its annotations; return False if it just ends.
-
-        It ends after too many hops from queue to queue, whatever its annotations say.
-        """
+        """Copy a message to where dead letters go, with the reason; return False if it ends, as after too many hops."""
         if entry.hops >= MOST_HOPS and reason != "rejected":
             return False
         if queue.dead_letter_to is not None:

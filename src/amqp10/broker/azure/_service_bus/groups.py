@@ -26,10 +26,7 @@ class Receiver(Taker):
 
     @abstractmethod
     def deliver(self, token: UUID | None, payload: bytes) -> bool:
-        """Take a message, locked by a token or for good; called only when `ready()`.
-
-        Return False if the message is too large for the receiver, which then has ended.
-        """
+        """Take a message, locked by a token or for good, when `ready()`; return False and end if it is too large."""
 
 
 class SessionReceiver(Receiver):
