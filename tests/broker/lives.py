@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -305,6 +306,11 @@ class Consumer(End):
                 self.coming.pop(each, None)
 
 
+def number_of(entry: QueuedMessage) -> int:
+    """The number of a message, with which its body begins."""
+    return int(bytes(Message.decode(entry.payload).body).partition(b":")[0])
+
+
 @dataclass
 class Life:
     """One queue, one producer, one consumer."""
@@ -319,13 +325,18 @@ class Life:
         queue = self.router.resolve("q")
         assert isinstance(queue, Queue)
         self.queue = queue
-        put = queue.put
+        put, take_run = queue.put, queue.take_run
 
         def watched(entry: QueuedMessage) -> None:
-            self.enqueued[int(bytes(Message.decode(entry.payload).body).partition(b":")[0])] += 1
+            self.enqueued[number_of(entry)] += 1
             put(entry)
 
+        def watched_run(entries: Sequence[QueuedMessage]) -> None:
+            self.enqueued.update(map(number_of, entries))
+            take_run(entries)
+
         queue.put = watched  # type: ignore[method-assign]
+        queue.take_run = watched_run  # type: ignore[method-assign]
         self.producer, self.consumer = Producer(self), Consumer(self)
         self.ends: tuple[End, End] = (self.producer, self.consumer)
         for end in self.ends:

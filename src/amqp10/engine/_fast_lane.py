@@ -7,6 +7,7 @@ owner that does not use one never sees it.
     send many at once             SenderLink.send_run          one call, and one look at credit and window
     the owner's own deliveries    delivery_type                the user holds the engine's object
     receive without objects       by_portions, waiting, bring  deliveries are made as they are taken
+    accept many at once           next_run, accept_run         accepted deliveries are never made
     settle like the last one      ReceiverLink.joins           no check of states, one range on the wire
     write without copies          Engine.buffers_to_send       large payloads are written from where they lie
     count without objects         Link.count_unsettled         for whoever looks at a connection's health
@@ -119,6 +120,21 @@ class ReceiverFastLane:
 
     def bring(self, most: int) -> None:
         """Append the next `most` of the waiting deliveries to `incoming`. Rule: the end of the link appends all."""
+
+    def next_run(self) -> Sequence[bytes]:
+        """Return the payloads of the waiting deliveries that come next, as far as `accept_run` can accept them.
+
+        All are whole, of message-format 0, and without a state of the sender's. Deliveries that were made already are
+        appended to `incoming` before, as `bring` does.
+        """
+        return ()
+
+    def accept_run(self, count: int) -> None:
+        """Take the first `count` deliveries of `next_run`, and settle them as accepted, without making them.
+
+        Rule: nothing else was called on the link since `next_run`.
+        """
+        raise LookupError(f"next_run() has no {count} deliveries: accept_run() is for those that it returns")
 
     def joins(self, number: int | None, tag: bytes, state: DeliveryState) -> bool:
         """Settle a delivery with `state`, if the last one was settled with the same and that is not written yet.

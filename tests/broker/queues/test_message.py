@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp10.broker._queues.message import AT_ONCE, QueuedMessage, _layouts
+from amqp10.broker._queues.message import AT_ONCE, QueuedMessage
 from amqp10.errors import DecodeError
 from amqp10.messaging import AmqpValue, Header, Message, Properties, read_header, read_properties
 from amqp10.testing.strategies import messages
-from amqp10.types import Symbol
+from amqp10.types import Symbol, Timestamp, encode
 
 WALL = datetime(2024, 5, 1, 12, 0, tzinfo=UTC)
 
@@ -206,47 +206,59 @@ def test_no_property_is_decoded_to_see_no_expiry(
     assert len(decoded) == 3
 
 
-@given(st.lists(messages(), min_size=1, max_size=4), st.lists(st.tuples(st.integers(0, 120), st.integers(0, 255))))
-def test_what_is_remembered_of_properties(made: list[Message], changes: list[tuple[int, int]]) -> None:
-    """Properties that look like earlier ones are taken as if nothing were remembered, malformed or not."""
-    payloads = []
-    for message in made:
-        message.ttl = message.absolute_expiry_time = None
-        message.creation_time = WALL  # so that there are more than eight fields
-        whole = message.encode()
-        payloads += [whole, whole]
-        for place, octet in changes:
-            changed = bytearray(whole)
-            changed[place % len(changed)] = octet
-            payloads.append(bytes(changed))
-    remembering = [facts(payload) for payload in payloads]
-    for payload, found in zip(payloads, remembering, strict=True):
-        _layouts.clear()
-        assert facts(payload) == found
+@given(
+    st.sampled_from([None, 0x40, 0x8340, 0x4083, 0x83 << 48 | 0x40, 1_714_564_800_000, 1_714_564_800_064]),
+    st.sampled_from([None, WALL]),
+    st.sampled_from([None, "g", "@\x01"]),
+    st.sampled_from(["", "s" * 300]),
+)
+def test_an_expiry_is_found(expiry: int | None, created: datetime | None, group: str | None, subject: str) -> None:
+    """Whatever its octets are, and whatever follows: no null in its place is mistaken for it, nor it for a null."""
+    dies = None if expiry is None else Timestamp(expiry)
+    properties = Properties(subject=subject, absolute_expiry_time=dies, creation_time=created, group_id=group)
+    payload = encode(properties) + b"\x00\x53\x75\xa0\x00"
+    found = facts(payload)
+    assert found[:3] == said(payload)
+    assert (found[2] is None) is (expiry is None)
 
 
-def test_what_is_remembered_is_bounded() -> None:
-    """Ever new properties do not make the broker grow."""
-    for size in range(600):
-        read(Message(b"x", message_id=f"{size:03}" * (size % 60), subject="s" * (size % 250), creation_time=WALL))
-    assert 0 < len(_layouts) <= 256
+@given(
+    st.lists(messages(), min_size=1, max_size=6),
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 120), st.integers(0, 255)), max_size=5),
+)
+def test_a_run_is_read_as_one_by_one(made: list[Message], changes: list[tuple[int, int, int]]) -> None:
+    """Up to the first that says more than others do, malformed or not, each entry is what it is by itself."""
+    payloads = [message.encode() for message in made]
+    for which, place, octet in changes:
+        if which < len(payloads) and place < len(payloads[which]):
+            changed = bytearray(payloads[which])
+            changed[place] = octet
+            payloads[which] = bytes(changed)
+    run = QueuedMessage.read_run(payloads, 7, None)
+    for payload, entry in zip(payloads, run, strict=False):
+        alone = QueuedMessage.read(payload, 0, 100.0, WALL.timestamp)
+        alone.origin = 7
+        assert {name: getattr(entry, name, None) for name in QueuedMessage.__slots__} == {
+            name: getattr(alone, name, None) for name in QueuedMessage.__slots__
+        }
 
 
-def test_what_is_remembered_of_one_size_is_bounded() -> None:
-    """Properties of one size that begin alike, and whose fields differ, are known the second time: up to four."""
-
-    def come(places: range) -> list[Any]:
-        for place in places:
-            read(Message(b"x", message_id="id", subject="s" * place, reply_to="r" * (9 - place), creation_time=WALL))
-        (known,) = _layouts.values()
-        return known
-
-    _layouts.clear()
-    before = come(range(1, 5))
-    assert len(before) == 4
-    assert come(range(1, 5)) is before
-    assert come(range(1, 9)) is not before
-    assert len(come(range(1, 9))) == 4
+def test_what_ends_a_run() -> None:
+    """Messages as most are come in one run, whatever their headers; what dies, or has to be patched, is not in it."""
+    plain = [
+        Message(b"x"),
+        Message(b"x", durable=True, message_annotations={"a": 1}, message_id=1, creation_time=WALL),
+        Message(b"x", priority=9, delivery_count=2, first_acquirer=True, group_id="g"),
+        Message("x", application_properties={"a": "b"}),
+    ]
+    payloads = [message.encode() for message in plain]
+    run = QueuedMessage.read_run(payloads, 0, None)
+    assert [entry.payload for entry in run] == payloads
+    assert [(entry.durable, entry.failures) for entry in run] == [(False, 0), (True, 0), (False, 2), (False, 0)]
+    odd = [Message(b"x", ttl=timedelta(1)), Message(b"x", absolute_expiry_time=WALL)]
+    odd.append(Message(b"x", delivery_annotations={"a": 1}))
+    for last in [*(message.encode() for message in odd), b"", b"\x00\x53\x70\xc0\x05"]:
+        assert len(QueuedMessage.read_run([*payloads, last, payloads[0]], 0, None)) == len(payloads)
 
 
 def facts(payload: bytes) -> tuple[Any, ...] | str:

@@ -50,8 +50,10 @@ class Destination(Producer):
     Attributes:
         by_message: whether each message names its destination in `to`.
         annotates: whether a message that came to an exchange is annotated with the exchange and its routing key.
+        only: the one node to which all messages go; None: each message is looked at.
     """
 
+    only: Node | None = None
     by_message = False
     annotates = False
 
@@ -108,7 +110,7 @@ class NodeDestination(Destination):
 
     def __init__(self, peer: Peer, link: ReceiverLink, router: Router, node: Node) -> None:
         super().__init__(peer, link, router)
-        self._node = node
+        self.only = self._node = node
         self._route = Route((node,), None, "")
 
     def begin(self) -> None:
@@ -148,6 +150,10 @@ class NodeDestination(Destination):
 
 class QueueDestination(NodeDestination):
     """A queue by its address in RabbitMQ's form, whose messages may have further routing keys."""
+
+    def __init__(self, peer: Peer, link: ReceiverLink, router: Router, node: Node) -> None:
+        super().__init__(peer, link, router, node)
+        self.only = None
 
     def route(self, delivery: IncomingDelivery) -> Route:
         payload = delivery.payload

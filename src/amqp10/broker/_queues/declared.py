@@ -62,6 +62,11 @@ class DeclaredQueue(Queue):
 
     # Messages
 
+    @property
+    def takes_runs(self) -> bool:  # type: ignore[override]
+        arguments = self._arguments
+        return super().takes_runs and not (self._limited or arguments.priorities or arguments.ttl is not None)
+
     def put(self, entry: QueuedMessage) -> None:
         if self._limited and self._rejects and self._over(entry):
             if self._line:

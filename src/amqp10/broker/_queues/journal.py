@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from .message import QueuedMessage
 
@@ -27,6 +27,11 @@ class QueueJournal(ABC):
     @abstractmethod
     def record(self, entry: QueuedMessage) -> None:
         """Record that a message came or went; peers are told of it only when that is on the disk."""
+
+    def record_run(self, entries: Sequence[QueuedMessage]) -> None:
+        """Record many messages as `record` does."""
+        for entry in entries:
+            self.record(entry)
 
     @abstractmethod
     def rewritten(self, entry: QueuedMessage) -> None:

@@ -185,6 +185,7 @@ class Node(ABC):
         settles_at_once: whether outcomes are settled at once, whatever receiver-settle-mode senders ask for.
         maker: the connection that created it; None: the broker or its store did.
         largest: the most octets of a message; None: the broker's limit.
+        takes_runs: whether it takes messages many at a time (`take_run`).
         keeps_records: whether a store keeps records of it in place of a queue.
         counted: set by the router: octets that it counted for the node; None: it no longer counts them.
         charges: octets of its memory, by the user who sent the messages.
@@ -197,6 +198,7 @@ class Node(ABC):
     settles_at_once = False
     keeps_records = False
     largest: int | None = None
+    takes_runs: bool = False
     journal: QueueJournal | None = None
     recent: RecentIds | None = None
     duplicates: int = 0
@@ -282,6 +284,11 @@ class Node(ABC):
         else:
             self.put(entry)
             self.recent.remember(identity)
+
+    def take_run(self, entries: Sequence[QueuedMessage]) -> None:
+        """Take messages of one sender that do not expire, as `take` does one after the other, where `takes_runs`."""
+        for entry in entries:
+            self.take(entry)
 
     def take_reserved(self, entry: QueuedMessage) -> None:
         """Take a message with reserved room and free that room; drop the message if it is a duplicate."""

@@ -47,6 +47,7 @@ class QuorumQueue(DeclaredQueue):
     """
 
     counts_detached = False
+    takes_runs = False  # each message has a priority
     lends_runs = False  # the time-out of each message is noted by itself
 
     def __init__(self, name: str, terms: QueueDeclaration, arguments: Arguments, **settings: Any) -> None:

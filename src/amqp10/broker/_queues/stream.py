@@ -93,6 +93,8 @@ class Stream(Queue):
     journal: QueueJournal | None
     copied: int
 
+    takes_runs = False  # each has an offset and a time
+
     def __init__(
         self, name: str, terms: QueueDeclaration, retention: Retention, *, wall: Clock = time.time, **settings: Any
     ) -> None:

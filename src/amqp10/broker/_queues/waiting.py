@@ -24,6 +24,7 @@ class WaitingMessages:
         # a heap of messages that came back, which go before younger ones
         self._returned: list[tuple[int, QueuedMessage]] = []
         self.append = self._ready.append
+        self.extend = self._ready.extend
 
     def move(self, entry: QueuedMessage, position: int) -> None:
         """Give the last message that came another position."""

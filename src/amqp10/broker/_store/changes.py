@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .._queues.journal import QueueJournal, Records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from .._queues.message import QueuedMessage
     from .._retained.links import ResumableLink
@@ -108,6 +108,16 @@ class StoredQueue(QueueJournal):
             entry.stored = False
         recorder.changes.messages[entry] = self
         recorder.note()
+
+    def record_run(self, entries: Sequence[QueuedMessage]) -> None:
+        recorder = self._recorder
+        for entry in entries:
+            if not entry.row:
+                entry.row = recorder.number()
+                entry.stored = False
+        recorder.changes.messages.update(dict.fromkeys(entries, self))
+        if entries:
+            recorder.note()
 
     def rewritten(self, entry: QueuedMessage) -> None:
         self._recorder.changes.rewritten.add(entry)

@@ -43,6 +43,12 @@ class Run(ABC):
         """Return whether every delivery has an object."""
         return self.taken == len(self.numbers)
 
+    def drop(self, count: int) -> tuple[Sequence[int], Sequence[bytes]]:
+        """Take the next `count` deliveries, whose objects are not needed; return their numbers and tags."""
+        part = slice(self.taken, self.taken + count)
+        self.taken += count
+        return self.numbers[part], self.tags[part]
+
     @abstractmethod
     def payloads(self, part: slice) -> Iterable[bytes | Unmapped]:
         """Return the payloads of the deliveries in `part`."""
@@ -113,6 +119,15 @@ class PortioningReceiver(ReceiverLink):
             self._runs = deque()  # made only here: an idle link saves 0.7 KiB. benchmarks/scale.py, memory
         self._runs.append(arrived)
         self.waiting += count
+
+    def first_run(self) -> Run | None:
+        """Bring the deliveries that are made already, up to the next run; return that."""
+        while self.waiting:
+            first = self._runs[0]
+            if isinstance(first, Run):
+                return first
+            self.bring(1)
+        return None
 
     def bring(self, most: int) -> None:
         left = min(most, self.waiting)

@@ -10,6 +10,7 @@ from .._kit.timers import TimedEngine
 
 if TYPE_CHECKING:
     from collections import deque
+    from collections.abc import Sequence
 
     from ...engine import (
         Event,
@@ -197,6 +198,10 @@ class SessionCore(Session):
     @abstractmethod
     def dispose(self, as_receiver: bool, number: int, settled: bool, state: DeliveryState | None) -> None:
         """Say the state of a delivery, merged with others, with the next output."""
+
+    @abstractmethod
+    def accept_run(self, numbers: Sequence[int]) -> None:
+        """Say that received deliveries are accepted and settled, as `dispose` does one after the other."""
 
     @abstractmethod
     def let_go(self, count: int, starved: bool) -> None:

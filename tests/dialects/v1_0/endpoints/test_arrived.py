@@ -72,7 +72,7 @@ class Owner:
         self.client, self.links = engine(by_portions, mode, window)
         self.taken: list[IncomingDelivery] = []
         self.seen: list[Any] = []
-        self.sent = 0
+        self.sent = self.runs = 0
 
     def come(self, handle: int, count: int, size: int, settled: bool, message_format: int) -> None:
         """So many transfers, which look alike but for the last."""
@@ -102,6 +102,22 @@ class Owner:
         link = self.links[handle]
         link.bring(count - len(link.incoming))
         self.taken += [link.incoming.popleft() for _ in range(min(count, len(link.incoming)))]
+
+    def accept(self, handle: int, count: int) -> None:
+        """Accept what comes next, many at once where that can be."""
+        link = self.links[handle]
+        while count and (link.incoming or link.waiting):
+            run = link.next_run()[:count]
+            if link.incoming or not run:
+                run = (b"",)
+                link.bring(0 if link.incoming else 1)
+                self.taken.append(link.incoming.popleft())
+                self.settle(len(self.taken) - 1, 1, ACCEPTED)
+                self.taken.pop()
+            else:
+                link.accept_run(len(run))
+                self.runs += 1
+            count -= len(run)
 
     def settle(self, place: int, count: int, state: Any) -> None:
         for delivery in self.taken[place : place + count]:
@@ -156,6 +172,7 @@ STEPS = st.one_of(
     st.tuples(st.just("come"), HANDLES, st.integers(1, 40), st.sampled_from([1, 300]), st.booleans(), st.just(0)),
     st.tuples(st.just("come"), HANDLES, st.integers(3, 12), st.just(1), st.just(False), st.sampled_from([0, 0, 9])),
     st.tuples(st.just("take"), HANDLES, st.integers(1, 20)),
+    st.tuples(st.just("accept"), HANDLES, st.integers(1, 40)),
     st.tuples(st.just("settle"), st.integers(0, 9), st.integers(1, 9), st.sampled_from([ACCEPTED, ACCEPTED, RELEASED])),
     st.tuples(
         st.just("told"), st.integers(0, 30), st.integers(1, 30), st.sampled_from([None, ACCEPTED]), st.booleans()
@@ -235,6 +252,38 @@ def test_a_delivery_in_parts_waits_in_its_place() -> None:
     owner.take(0, 21)
     assert [each.payload for each in owner.taken].index(b"halfhalf") == 10
     assert len(owner.taken) == 21
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_accepted_without_being_made(settled: bool) -> None:
+    """Two runs of thirty, some of them taken: nothing of it is left in the tables, and one range says the outcome."""
+    owner = Owner(True)
+    for _ in range(2):
+        owner.come(0, 30, 10, settled, 0)
+    link: Any = owner.links[0]
+    owner.client.data_to_send()
+    owner.take(0, 10)
+    owner.settle(0, 10, ACCEPTED)
+    owner.accept(0, 50)
+    assert owner.runs >= 2
+    left: list[Any] = [link.waiting, *link.incoming, *link.unsettled, *link.session.incoming]
+    assert left == [0]
+    told = encode_disposition(0, True, FIRST, FIRST + 59 & 0xFFFF_FFFF, True, ACCEPTED)
+    assert owner.client.data_to_send() == (b"" if settled else told)
+
+
+def test_a_run_that_cannot_be_accepted_as_one() -> None:
+    """It is taken delivery by delivery: on a link that settles second, and in another message-format."""
+    second = Owner(True, "second")
+    second.come(0, 40, 10, False, 0)
+    other = Owner(True)
+    other.come(0, 40, 10, False, 9)
+    for owner in (second, other):
+        link: Any = owner.links[0]
+        assert link.waiting
+        while link.waiting:
+            assert not link.next_run()
+            link.bring(1)
 
 
 def test_the_link_ends_while_it_waits() -> None:

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ....engine import OutcomesMissed, OutcomesReceived, PostsAccepted, SettlementsReceived, Unsettled
-from ....messaging import Accepted, TransactionalState
+from ....messaging import ACCEPTED, Accepted, TransactionalState
 from ....types import SERIAL_MASK, serial_diff
 from ..._kit.id_order import IdOrder
 from ..link import SessionFault
@@ -16,6 +16,8 @@ from ..wire.frames import encode_disposition
 from .posted import Run
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ....engine import IncomingDelivery, OutcomeCounter, OutgoingDelivery, ReceiverLink
     from ....messaging import DeliveryState
     from ..link import LinkEndpoint
@@ -74,6 +76,11 @@ class SettlingSession(SessionCore):
             return
         ids.append(number)
         self.last_outcome, self.last_ids = state if as_receiver and settled else self, ids
+
+    def accept_run(self, numbers: Sequence[int]) -> None:
+        if not self.ended_locally:
+            self.dispose(True, numbers[0], True, ACCEPTED)
+            self.last_ids.extend(numbers[1:])
 
     def flush(self) -> None:
         if not self._dispositions:

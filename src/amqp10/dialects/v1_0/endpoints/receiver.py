@@ -435,6 +435,25 @@ class ReceiverEndpoint(ResumingReceiver):
         session.incoming.pop(number, None)
         return True
 
+    def next_run(self) -> Sequence[bytes]:
+        run = self.first_run()
+        if not isinstance(run, TransferRun) or run.message_format or run.state is not None:
+            return ()
+        return () if self._second or not self.attached else run.payloads(slice(run.taken, None))
+
+    def accept_run(self, count: int) -> None:
+        run = self._runs[0]
+        assert isinstance(run, TransferRun)
+        numbers, tags = run.drop(count)
+        self.waiting -= count
+        if run.over:
+            self._runs.popleft()
+        if not run.settled:
+            self.session.accept_run(numbers)
+            unsettled = self._unsettled
+            for tag in tags:
+                del unsettled[tag]
+
     def settle(self, delivery: IncomingDelivery, state: DeliveryState | None, *, settled: bool | None = None) -> None:
         if delivery.local_settled:
             return
