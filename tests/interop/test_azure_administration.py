@@ -191,6 +191,10 @@ def update_queue(client: ServiceBusAdministrationClient, emulator: Emulator) -> 
             receiver.abandon_message(receive(receiver)[0])
         with dead_letters(bus, "orders") as receiver:
             assert receive(receiver)[0].dead_letter_reason == "MaxDeliveryCountExceeded"
+    queue.duplicate_detection_history_time_window = timedelta(days=8)
+    with pytest.raises(HttpResponseError, match="P7D or less"):
+        client.update_queue(queue)
+    queue.duplicate_detection_history_time_window = timedelta(minutes=10)
     queue.requires_session = True
     with pytest.raises(HttpResponseError, match="requires sessions"):
         client.update_queue(queue)
@@ -297,6 +301,8 @@ def rules(client: ServiceBusAdministrationClient, emulator: Emulator) -> None:
     client.create_rule("events", "all", "never", filter=FalseRuleFilter())
     told = {rule.name: rule for rule in client.list_rules("events", "all")}
     assert list(told) == ["$Default", "sql", "correlation", "never"]
+    counts = client.get_topic_runtime_properties("events")
+    assert (counts.sql_filter_count, counts.correlation_filter_count) == (3, 1)  # true and false ones are SQL filters
     assert isinstance(told["$Default"].filter, TrueRuleFilter)
     assert isinstance(told["never"].filter, FalseRuleFilter)
     sql, action = told["sql"].filter, told["sql"].action
@@ -336,7 +342,7 @@ def forwarding(client: ServiceBusAdministrationClient, emulator: Emulator) -> No
     with emulator.bus() as bus:
         send(bus, "source", "early")
         queue = client.get_queue("source")
-        queue.forward_to = "orders"
+        queue.forward_to = "sb://localhost/orders"  # without the port of the administration
         client.update_queue(queue)
         told = client.get_queue("source").forward_to
         assert told is not None

@@ -135,7 +135,9 @@ class Administration:
         )
 
     def _entry(self, asked: _Asked, declared: Declared) -> Element:
-        description = atom.describe(declared, asked.host)
+        subscriptions = [self._namespace.subscription(each.entity) for each in declared.subscriptions.values()]
+        rules = [active.rule for each in subscriptions if each is not None for active in each.rules]
+        description = atom.describe(declared, asked.host, rules)
         config = declared.config
         url = f"{asked.base}/{declared.entity.name}"
         return atom.entry(url, config.name, description, declared.created, declared.updated, asked.host)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html import escape
@@ -31,6 +31,7 @@ _USUAL_MEGABYTES: Final = 1024
 _LONGEST_SAID: Final = 1024
 _LONGEST_LOCK: Final = 300.0
 _FOR_EVER: Final = "P10675199DT2H48M5.4775807S"
+_LONGEST_WINDOW: Final = 604_800.0
 _LAST: Final = 253_402_300_799.0
 _STATUSES: Final = get_args(Status)
 
@@ -226,6 +227,9 @@ def config_of(config: Config, said: Said, host: str) -> Config:
         )
         if "DuplicateDetectionHistoryTimeWindow" in said:
             window = said.seconds("DuplicateDetectionHistoryTimeWindow") or _LAST
+            if window > _LONGEST_WINDOW:
+                text = said.text("DuplicateDetectionHistoryTimeWindow")
+                raise ValueError(f"DuplicateDetectionHistoryTimeWindow must be P7D or less, not {text}")
         changes["duplicate_window"] = (window or 600.0) if detects else None
         if "MaxSizeInMegabytes" in said and said.number("MaxSizeInMegabytes") != _megabytes(config.max_size):
             changes["max_size"] = said.number("MaxSizeInMegabytes") * _MEGABYTE
@@ -237,7 +241,9 @@ def _entity_in(text: str, host: str) -> str | None:
     scheme, separator, rest = text.partition("://")
     if separator:
         said_host, _, text = rest.partition("/")
-        if scheme.casefold() not in ("sb", "amqps", "amqp", "https", "http") or said_host.casefold() != host.casefold():
+        # azure-servicebus for Python leaves out the port.
+        here = said_host.casefold() in (host.casefold(), host.casefold().partition(":")[0])
+        if scheme.casefold() not in ("sb", "amqps", "amqp", "https", "http") or not here:
             raise ValueError(f"messages can be forwarded only within the namespace {host}, not to {rest!r:.200}")
     return text.strip("/") or None
 
@@ -394,8 +400,12 @@ def namespace_info(name: str, created: float) -> Element:
     return _described("NamespaceInfo", said.items())
 
 
-def describe(declared: Declared, host: str) -> Element:
-    """Describe an entity: its settings, and counts of its messages."""
+def describe(declared: Declared, host: str, rules: Collection[Rule] = ()) -> Element:
+    """Describe an entity: its settings, and counts of its messages.
+
+    Args:
+        rules: those of all subscriptions of a topic.
+    """
     config, entity = declared.config, declared.entity
     said: list[tuple[str, str | Element]] = [
         ("DefaultMessageTimeToLive", _duration(config.ttl)),
@@ -425,10 +435,13 @@ def describe(declared: Declared, host: str) -> Element:
             ("IsAnonymousAccessible", "false"),
         ]
     if isinstance(config, TopicConfig):
+        correlated = sum(isinstance(rule.filter, CorrelationFilter) for rule in rules)
         said += [
             (_FILTERS_FIRST, _flag(config.filtering_messages_before_publishing)),
             ("EnableSubscriptionPartitioning", "false"),
             ("SubscriptionCount", str(len(declared.subscriptions))),
+            ("SqlFilterCount", str(len(rules) - correlated)),
+            ("CorrelationFilterCount", str(correlated)),
         ]
     dead = entity.dead_letters.depth if entity.dead_letters is not None else 0
     transferred = entity.undelivered.depth if entity.undelivered is not None else 0
