@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 from ....engine import LinkTerms, OutgoingDelivery, SessionTerms, SessionUnmapped
@@ -169,10 +170,10 @@ class ServerSession(SessionCore):
 
         A `TransactionalState` is not final: unsettled messages stay unacknowledged until a later outcome.
         """
+        if number is None:
+            return
         links: dict[ServerSender, None] = {}
-        for each in list(self.unacknowledged):
-            if number is None or serial_lt(number, each):
-                break
+        for each in list(takewhile(lambda each: not serial_lt(number, each), self.unacknowledged)):
             delivery = self.unacknowledged[each]
             link: Any = delivery.link
             if isinstance(state, TransactionalState) and not delivery.local_settled:

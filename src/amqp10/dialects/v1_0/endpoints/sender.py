@@ -149,7 +149,10 @@ class SenderEndpoint(ResumingSender):
             and not (more or batchable or session.pending_parts)
         ):
             # The path of nearly every message: one frame, from the template. benchmarks/run.py, "send".
-            delivery_id = session.new_delivery_id(delivery)
+            delivery.delivery_id = delivery_id = session.next_delivery_id  # as `new_delivery_id` would
+            session.next_delivery_id = delivery_id + 1 & SERIAL_MASK
+            if not settled:
+                session.outgoing[delivery_id] = delivery
             head = self._template.head(delivery_id, tag, settled, size, False, message_format)
             window.next_outgoing_id = window.next_outgoing_id + 1 & SERIAL_MASK  # as its `sent` would
             window.remote_incoming_window -= 1

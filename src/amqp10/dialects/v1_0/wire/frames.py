@@ -214,14 +214,9 @@ class FrameReader:
             descriptor = b""
         if body == end:
             return kind, channel, None, b""
-        if descriptor == _FLOW and self._reuses:
-            flow = self._flows.read(data, body, end)
-            if flow is None:
-                frame = self._generic(kind, channel, data[body:end])
-                self._flows.learn(frame[2], data, body, end)  # type: ignore[arg-type]
-                return frame
-            return FRAME_AMQP, channel, flow, b""
         if descriptor != _DISPOSITION or not self._reuses:
+            if descriptor == _FLOW and self._reuses:
+                return self._flow(channel, data, body, end)
             return self._generic(kind, channel, data[body:end])
         read = self._dispositions.read(data, body, end)
         if read is None:
@@ -281,6 +276,15 @@ class FrameReader:
             return None
         self.alike = self._before = None
         return FRAME_AMQP, channel, transfer, Pieces(pieces)
+
+    def _flow(self, channel: int, data: bytes, body: int, end: int) -> Frame:
+        """Read a flow between these offsets, by the layout of an earlier one if it can be."""
+        flow = self._flows.read(data, body, end)
+        if flow is not None:
+            return FRAME_AMQP, channel, flow, b""
+        frame = self._generic(FRAME_AMQP, channel, data[body:end])
+        self._flows.learn(frame[2], data, body, end)  # type: ignore[arg-type]
+        return frame
 
     def _learn(self, data: bytes, body: int, transfer: Transfer, payload: int) -> None:
         """Learn the layout of a transfer, so that transfers like it are recognized at once."""
