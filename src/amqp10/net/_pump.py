@@ -265,7 +265,7 @@ class Pump:
 
     @property
     def waiting(self) -> int:
-        """The number of bytes that the stream has not taken yet."""
+        """The number of bytes that wait for the stream."""
         return self._engine.output_size + self._writing
 
     @property
