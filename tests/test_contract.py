@@ -111,6 +111,7 @@ async def test_settle_modes(url: str) -> None:
             await sender.send("at most once")
         async with connection.receiver("q", settle_mode="mixed", receiver_settle_mode="second") as receiver:
             delivery = await receiver.receive()
+            assert delivery.message.body == "at most once"
             delivery.accept()
             await delivery.settled()
 

@@ -165,6 +165,7 @@ def test_analyzed(tmp_path: Path, opened: Open) -> None:
         pass
     with closing(sqlite3.connect(path)) as other:
         other.executescript("ANALYZE; VACUUM")
+        assert other.execute("SELECT name FROM sqlite_master WHERE name = 'sqlite_stat1'").fetchall()
     with opened(path):
         pass
 

@@ -140,7 +140,8 @@ async def test_a_link_that_comes_meanwhile(dialect: str) -> None:
             async with connection.sender("q49") as sender:
                 await sender.send("x")
             async with connection.receiver("q49") as receiver:
-                (await receiver.receive()).accept()
+                with await receiver.receive() as message:
+                    assert message.body == "x"
 
 
 @pytest.mark.in_memory

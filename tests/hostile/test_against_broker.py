@@ -29,6 +29,7 @@ from amqp10.testing import (
 
 from ..kit.hosts import until
 from ._acts import ACTS, CREDIT, HARMLESS, MAX_MESSAGE, Act, frame, raw, transfer
+from .bystander import still_serves
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
@@ -54,15 +55,6 @@ async def hasty(anyio_backend: str) -> AsyncIterator[Broker]:
     dialects()  # loaded with the first connection, else, in the time that the handshake may take
     async with Broker(handshake_timeout=1.5, close_timeout=0.2) as broker:
         yield broker
-
-
-async def still_serves(broker: Broker) -> None:
-    """Another client sends and receives."""
-    with anyio.fail_after(60):
-        async with broker.connect() as connection, connection.sender("other") as sender:
-            await sender.send("fine")
-            async with connection.receiver("other") as receiver:
-                (await receiver.receive()).accept()
 
 
 @pytest.mark.parametrize("act", [act for act in ACTS if act.name not in OTHER_LIMITS], ids=lambda act: act.name)

@@ -24,6 +24,8 @@ from amqp10.dialects.v0_10.wire.controls import (
 )
 from amqp10.dialects.v0_10.wire.frames import PROTOCOL_HEADER, encode_command, encode_control
 
+from .bystander import still_serves
+
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 OPENING = (
@@ -62,15 +64,6 @@ async def client_of(broker: Broker, *parts: bytes) -> AsyncIterator[ByteStream]:
         await stream.aclose()
 
 
-async def still_serves(broker: Broker) -> None:
-    """Another client sends and receives."""
-    with anyio.fail_after(60):
-        async with broker.connect(dialect="0-10") as connection:
-            async with connection.sender("other") as sender, connection.receiver("other") as receiver:
-                await sender.send("m")
-                (await receiver.receive()).accept()
-
-
 async def silent(stream: ByteStream) -> None:
     """Until the broker has ended it."""
     with anyio.fail_after(60), suppress(anyio.EndOfStream, anyio.BrokenResourceError):
@@ -101,7 +94,7 @@ async def test_it_never_opens(anyio_backend: str, begun: bytes, trickle: bool) -
                         await stream.receive()
         await silent(stream)
         await stream.aclose()
-        await still_serves(broker)
+        await still_serves(broker, "0-10")
 
 
 async def test_it_reads_nothing(anyio_backend: str) -> None:
@@ -115,7 +108,7 @@ async def test_it_reads_nothing(anyio_backend: str) -> None:
             queue = broker.queue("q")
             assert queue is not None
             assert queue.depth - queue.unsettled > 200
-        await still_serves(broker)
+        await still_serves(broker, "0-10")
 
 
 async def test_it_never_answers_a_close(anyio_backend: str) -> None:
@@ -144,7 +137,7 @@ async def test_sessions_that_wait(anyio_backend: str) -> None:
         kept = broker._router.sessions._kept
         assert len(kept) <= 1040  # 1000 that wait, and those that were attached last
         assert (None, b"1199") in kept
-        await still_serves(broker)
+        await still_serves(broker, "0-10")
 
 
 # Against the client

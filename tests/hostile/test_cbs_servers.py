@@ -158,12 +158,15 @@ async def test_repeats_the_token() -> None:
 
 async def test_answers_twice() -> None:
     """The first answer counts, and the second is nobody's."""
-    async with (
-        connected(lambda request: [answered(request), answered(request, Int(401))]) as connection,
-        connection.sender("q"),
-        connection.sender("r"),
-    ):
-        pass
+    asked: list[Message] = []
+
+    def answers(request: Message) -> list[Message | bytes]:
+        asked.append(request)
+        return [answered(request), answered(request, Int(401))]
+
+    async with connected(answers) as connection, connection.sender("q"), connection.sender("r"):
+        assert connection.open
+    assert len(asked) == 2
 
 
 async def test_answers_late() -> None:

@@ -17,6 +17,7 @@ from amqp10.broker import Broker
 from amqp10.broker._serving.memory import memory_streams
 from amqp10.dialects.fast.wire.commands import (
     ChannelOpen,
+    Command,
     ConnectionChallenge,
     ConnectionOpen,
     ConnectionPing,
@@ -28,10 +29,11 @@ from amqp10.dialects.fast.wire.commands import (
     HandleSend,
     MessageHead,
 )
-from amqp10.dialects.fast.wire.frames import INITIATION, encode_command
+from amqp10.dialects.fast.wire.frames import INITIATION, CommandReader, encode_command
 from amqp10.errors import AmqpError
 
-from .test_against_broker import still_serves
+from ..dialects.fast._talk import codes
+from .bystander import still_serves
 
 pytestmark = pytest.mark.anyio
 OVER = anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError
@@ -74,6 +76,7 @@ async def test_a_client_that_says_no_more(broker: Broker, begun: bytes) -> None:
     stream = broker.open_stream()
     await stream.send(begun)
     await until_over(stream)
+    assert broker.connections == 0
     await stream.aclose()
     await still_serves(broker)
 
@@ -107,9 +110,12 @@ async def test_a_client_that_asks_and_asks(broker: Broker) -> None:
     """Who wants an answer to each of a million pings and reads none is not read on."""
     pings = encode_command(ConnectionPing(respond=True)) * 10_000
     async with client(broker) as stream:
+        sent = 0
         with anyio.move_on_after(1), suppress(*OVER):
             for _ in range(100):
                 await stream.send(pings)
+                sent += 1
+        assert sent < 100
         await still_serves(broker)
 
 
@@ -144,6 +150,14 @@ async def test_questions_without_end(broker: Broker) -> None:
             for _ in range(500):
                 asked = HandlePrepare(handle_id=1, fragment_size=len(head) + 40_000, content_hash="0" * 40)
                 await stream.send(encode_command(asked, head + bytes(40_000)))
+        reader = CommandReader(1 << 20)
+        said: list[Command] = []
+        with anyio.fail_after(60):
+            while not codes(said):
+                reader.feed(await stream.receive())
+                while (command := reader.next()) is not None:
+                    said.append(command[0])
+        assert codes(said) == {"handle-close": 409}
         await still_serves(broker)
 
 

@@ -26,6 +26,7 @@ from amqp10.dialects.v0_9.wire.variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
 
 from ..dialects.v0_9._peer import MethodPeer
 from ._method_acts import AT_BROKER, Act, header, raw
+from .bystander import still_serves
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
@@ -37,15 +38,6 @@ async def broker(anyio_backend: str) -> AsyncIterator[Broker]:
     users = {"u": "p"}
     async with Broker(close_timeout=0.2, users=users, anonymous=True, queues=["q"], max_message_size=20_000) as broker:
         yield broker
-
-
-async def still_serves(broker: Broker) -> None:
-    """Another client sends and receives."""
-    with anyio.fail_after(60):
-        async with broker.connect(dialect="0-9-1") as connection, connection.sender("other") as sender:
-            await sender.send(b"fine")
-            async with connection.receiver("other") as receiver:
-                (await receiver.receive()).accept()
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=["0-9-1", "0-9", "0-9-draft"])
@@ -69,7 +61,7 @@ async def test_act(broker: Broker, act: Act, variant: Variant) -> None:
             assert over.reply_code == code, over
             assert over.reply_text
             await peer.expect_end()
-        await still_serves(broker)
+        await still_serves(broker, "0-9-1")
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=["0-9-1", "0-9", "0-9-draft"])
@@ -86,7 +78,7 @@ async def test_a_body_without_end(broker: Broker, variant: Variant) -> None:
         await peer.send_bytes(raw(3, 1, b"x" * 4000)(variant) * 100)  # on its way already, and dropped
         await peer.send(1, ChannelCloseOk())
         await peer.open_channel(1)
-        await still_serves(broker)
+        await still_serves(broker, "0-9-1")
 
 
 async def test_a_login_without_end(broker: Broker) -> None:
@@ -126,7 +118,7 @@ async def test_a_frame_that_never_ends(anyio_backend: str) -> None:
             for octet in raw(1, 0, b"x" * 4000)(V0_9_1):
                 await peer.send_bytes(bytes([octet]))
                 await anyio.sleep(0.02)
-        await still_serves(broker)
+        await still_serves(broker, "0-9-1")
 
 
 async def test_a_close_that_is_never_answered(broker: Broker) -> None:

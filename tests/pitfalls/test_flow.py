@@ -97,9 +97,11 @@ async def test_04_one_unsettled_message_stalls_the_others(amqp_broker: Broker) -
             await stuck.send_many(range(20))
             await busy.send_many(range(200))
         async with connection.receiver("stuck", credit=20) as holder, connection.receiver("busy", credit=5) as taker:
-            await holder.receive_batch(20, max_wait=1)
-            for _ in range(200):
-                (await taker.receive()).accept()
+            held = await holder.receive_batch(20, max_wait=1)
+            for number in range(200):
+                with await taker.receive() as message:
+                    assert message.body == number
+            assert len(held) == holder.unsettled == 20
 
 
 @pytest.mark.in_memory

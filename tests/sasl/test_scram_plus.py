@@ -78,6 +78,7 @@ def test_scramp_as_the_server(make: Make) -> None:
     server.set_client_first((client.initial() or b"").decode())
     server.set_client_final(client.respond(server.get_server_first().encode()).decode())
     client.finish(server.get_server_final().encode())
+    assert server.stage is scramp.core.ServerStage.get_server_final
 
 
 @pytest.mark.parametrize("make", [*PLUS, *SCRAM])

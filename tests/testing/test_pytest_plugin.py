@@ -37,8 +37,8 @@ async def test_amqp_peer(amqp_peer: ScriptedPeer) -> None:
             await amqp_peer.accept_close()
 
         tasks.start_soon(serve)
-        async with Connection(amqp_peer.url):
-            pass
+        async with Connection(amqp_peer.url) as connection:
+            assert connection.dialect == "1.0"
 
 
 def test_service_bus(service_bus: BackgroundServiceBus) -> None:
@@ -87,7 +87,9 @@ class TestOwnHubs:
 
     def test_they_are_there(self, event_hubs: BackgroundEventHubs) -> None:
         """A fixture of that name says which hubs there are."""
-        event_hubs.refuse_next("mine", 0)
+        assert "EntityPath=mine" in event_hubs.of("mine")
+        with pytest.raises(KeyError, match="the entities are mine"):
+            event_hubs.refuse_next("eh1")
 
 
 class TestOwnEntities:

@@ -33,7 +33,8 @@ async def test_publishing_and_consuming_on_one_connection(dialect: str, mode: st
             async with connection.receiver("q", credit=5) as receiver, anyio.create_task_group() as tasks:
                 tasks.start_soon(produce, connection)
                 for _ in range(count):
-                    (await receiver.receive()).accept()
+                    with await receiver.receive() as message:
+                        assert message.body == b"x" * size
             await until(lambda: broker.queue("q").depth == 0)
 
 

@@ -111,3 +111,4 @@ class TestMemory:
             async with Connection(broker.url) as connection, connection.sender("q") as sender:
                 await sender.send(bytes(60_000))
                 await until(lambda: broker.blocked is not None)
+                assert broker.queue("q").bytes >= 60_000

@@ -214,6 +214,9 @@ class TestUsers:
         broker = Broker(users=USERS, limits=BrokerLimits(memory_by_user=50_000), queues=["q"], topics=["topic.t"])
         async with broker, Connection(as_user(broker, "bad")) as connection:
             await fill_and_free(connection, way, caplog)
+            async with connection.sender("q") as sender:
+                await sender.send("again")
+            assert broker.queue("q").depth == 1
 
     async def test_what_a_stream_drops_counts(self, caplog: pytest.LogCaptureFixture) -> None:
         """A user's messages that a stream drops for newer ones of others leave room."""
@@ -226,6 +229,8 @@ class TestUsers:
                 async with Connection(as_user(broker, "good")) as good, good.sender("q") as another:
                     await another.send("the last one stays")
                 await until(lambda: "go on" in caplog.text)
+                await sender.send("again")
+            assert broker.queue("q").depth == 2
 
     async def test_virtual_hosts(self) -> None:
         """Each has limits of its own, from the first octets of a connection on."""

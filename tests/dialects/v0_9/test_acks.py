@@ -160,8 +160,10 @@ async def test_more_than_the_credit_is_kept(dialect: str, order: str) -> None:
             await sender.send_many(b"%d" % number for number in range(200))
         async with connection.receiver("q", credit=10) as receiver:
             if order == "batches":
-                for _ in range(12):
-                    for delivery in await take(receiver, 11):
+                for first in range(0, 132, 11):
+                    batch = await take(receiver, 11)
+                    assert [int(delivery.message.body) for delivery in batch] == [*range(first, first + 11)]
+                    for delivery in batch:
                         delivery.accept()
             else:
                 for _ in range(6):
@@ -169,5 +171,5 @@ async def test_more_than_the_credit_is_kept(dialect: str, order: str) -> None:
                     second.accept()
                     await anyio.wait_all_tasks_blocked()
                     first.accept()
-                for delivery in await take(receiver, 15):
-                    delivery.accept()
+                batch = await take(receiver, 15)
+                assert [int(delivery.message.body) for delivery in batch] == [*range(12, 27)]
