@@ -37,6 +37,7 @@ from .clients import (
     AZURE_SERVICEBUS_JS,
     Program,
 )
+from .clients._programs import COMPILE_SECONDS
 from .conftest import unavailable
 
 pytestmark = [
@@ -247,6 +248,7 @@ def test_go(behavior: str, go: dict[str, str]) -> None:
 
 
 @pytest.mark.skipif(not os.environ.get("AMQP10_RUST"), reason="compiles for minutes: AMQP10_RUST=1 is for make nightly")
+@pytest.mark.timeout(COMPILE_SECONDS + 60)
 @pytest.mark.parametrize("behavior", RUST)
 def test_rust(behavior: str, rust: dict[str, str]) -> None:
     """What the SDK for Event Hubs in Rust does and sees; RUST says what that is."""
