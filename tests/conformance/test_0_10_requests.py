@@ -232,8 +232,8 @@ def test_unknown_arguments(client: Client010, command: Command) -> None:
 
 @pytest.mark.deviation(
     "0-10 exchange.bind",
-    "arguments that begin with x-filter- are left to the subscription, and so is no-local at queue.declare",
-    "Qpid's Java client says them there and again when it subscribes, which is where they are done",
+    "arguments that begin with x-filter- are left to the subscription, as is no-local at queue.declare",
+    "Qpid's Java client repeats them when it subscribes, where they are applied",
 )
 def test_arguments_of_the_field(client: Client010) -> None:
     done(

@@ -69,7 +69,7 @@ def test_exceptions_come_before_the_answer_to_a_flush(client: Client010, flush: 
     assert all(place > exceptions[0] for place in answers)
 
 
-@pytest.mark.spec("0-10 session.flush", "the answer to completed says all that is executed")
+@pytest.mark.spec("0-10 session.flush", "the answer to completed lists all executed commands")
 def test_the_answer_to_a_flush(client: Client010) -> None:
     """Everything before it is in the answer, also what the broker was still busy with as the flush came."""
     commands = client.encode(QueueDeclare("a")) + client.encode(QueueDelete("a"))
@@ -90,7 +90,7 @@ def test_a_transfer_before_a_flush(client: Client010) -> None:
 
 
 @pytest.mark.deviation(
-    "0-10 connection.open", "without a virtual host it asks for the usual one", "Qpid's Python client never names one"
+    "0-10 connection.open", "without a virtual host it means the default one", "Qpid's Python client never names one"
 )
 def test_open_without_a_virtual_host() -> None:
     """The field is left out, though the specification requires it: the connection is open."""
@@ -98,7 +98,7 @@ def test_open_without_a_virtual_host() -> None:
     assert kinds(said) == [ConnectionOpenOk]
 
 
-@pytest.mark.deviation("0-10 session.command-point", "a command-offset that is left out is 0", "clients leave it out")
+@pytest.mark.deviation("0-10 session.command-point", "an omitted command-offset is 0", "clients omit it")
 def test_command_point_without_an_offset(client: Client010) -> None:
     """The next command is the one that was named."""
     assert kinds(client.say(SessionAttach(b"second"), channel=2))[0] is SessionAttached

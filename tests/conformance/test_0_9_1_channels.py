@@ -48,7 +48,7 @@ def publish(client: Client09, key: str, body: bytes = b"m", exchange: str = "", 
 # Limits
 
 
-@pytest.mark.spec("0-9-1 channel.open", "a channel that is open is not opened again: the connection ends with 504")
+@pytest.mark.spec("0-9-1 channel.open", "opening an open channel ends the connection with 504")
 @FAMILY
 def test_open_twice(name: str, variant: Variant) -> None:
     """The close names the method."""
@@ -100,7 +100,7 @@ def test_bound_by_its_own_name(name: str, variant: Variant, named: bool) -> None
 
 @pytest.mark.deviation(
     "0-9-1 queue.unbind",
-    "undoing a binding one end of which is not there succeeds",
+    "removing a binding with a missing end succeeds",
     "RabbitMQ's rule: it is not there afterwards",
 )
 @FAMILY

@@ -53,9 +53,7 @@ FAMILY = pytest.mark.parametrize(
 # Whether something is bound
 
 
-@pytest.mark.deviation(
-    "0-9-1 exchange.bound", "the method, which Qpid added, is answered", "Qpid's clients ask with it"
-)
+@pytest.mark.deviation("0-9-1 exchange.bound", "the method, an addition of Qpid, is answered", "Qpid's clients use it")
 @FAMILY
 @pytest.mark.parametrize(
     ("exchange", "key", "queue", "code"),
@@ -110,7 +108,7 @@ def test_bound_with_long_names() -> None:
 
 @pytest.mark.deviation(
     "0-9-1 connection.open",
-    "a virtual host that is not there is refused with 530, not with 402",
+    "an unknown virtual host is refused with 530, not with 402",
     "RabbitMQ's code, which its clients know",
 )
 @pytest.mark.spec("0-9-1 connection.open", "a virtual host that is not there: the connection is closed, not opened")
@@ -140,16 +138,16 @@ def said_by(client: Client09, *methods: Method) -> list[tuple[str, int]]:
 
 
 @pytest.mark.deviation(
-    "0-9-1 queue.delete", "deleting a queue that is not there succeeds", "RabbitMQ's rule: it is not there afterwards"
+    "0-9-1 queue.delete", "deleting a missing queue succeeds", "RabbitMQ's rule: it is not there afterwards"
 )
 @pytest.mark.deviation(
     "0-9-1 exchange.delete",
-    "deleting an exchange that is not there succeeds",
+    "deleting a missing exchange succeeds",
     "RabbitMQ's rule: it is not there afterwards",
 )
 @pytest.mark.deviation(
     "0-9-1 queue.unbind",
-    "undoing a binding that is not there succeeds",
+    "removing a missing binding succeeds",
     "RabbitMQ's rule: it is not there afterwards",
 )
 @FAMILY
@@ -164,7 +162,7 @@ def test_absent(name: str, variant: Variant) -> None:
 
 
 @pytest.mark.deviation(
-    "0-9-1 basic.qos", "a prefetch-size ends the connection (540)", "RabbitMQ has none: messages are counted"
+    "0-9-1 basic.qos", "a prefetch-size ends the connection (540)", "RabbitMQ has no prefetch-size: it counts messages"
 )
 @FAMILY
 def test_prefetch_size(name: str, variant: Variant) -> None:
@@ -174,22 +172,22 @@ def test_prefetch_size(name: str, variant: Variant) -> None:
 
 @pytest.mark.deviation(
     "0-9-1 exchange.declare",
-    "declaring it again with another type ends the channel (406), not the connection (530)",
-    "RabbitMQ's rule: it is a difference like any other",
+    "declaring an exchange again with another type ends the channel (406), not the connection (530)",
+    "RabbitMQ's rule: the type is compared like any other setting",
 )
 @pytest.mark.deviation(
     "0-9-1 exchange.declare",
-    "a type that there is not ends the channel (406), not the connection (503)",
-    "RabbitMQ's rule since 4.0: the other channels have nothing to do with it",
+    "an unknown type ends the channel (406), not the connection (503)",
+    "RabbitMQ's rule since 4.0, as the other channels are not involved",
 )
 @pytest.mark.deviation(
     "0-9-1 exchange.declare",
-    "auto-delete has to be the same if the exchange is there (406), and is not ignored",
-    "RabbitMQ's rule: who asks for what goes by itself should not have what stays",
+    "auto-delete must match an existing exchange (406), and is not ignored",
+    "RabbitMQ's rule: a request for an auto-delete exchange should not get a permanent one",
 )
 @pytest.mark.deviation(
     "0-9-1 queue.declare",
-    "auto-delete has to be the same if the queue is there (406), and is not ignored",
+    "auto-delete must match an existing queue (406), and is not ignored",
     "RabbitMQ's rule; the specification has both rules",
 )
 @FAMILY
@@ -215,8 +213,8 @@ def test_declared_again(name: str, variant: Variant, again: Method) -> None:
 
 @pytest.mark.deviation(
     "0-9-1 3.1.3",
-    "the exchanges that are there from the beginning are durable, and declared again only so (406)",
-    "RabbitMQ's are; nothing of them has to be kept",
+    "predeclared exchanges are durable, and may only be declared as durable (406)",
+    "RabbitMQ's are; nothing about them must be stored",
 )
 @FAMILY
 @pytest.mark.parametrize("kind", ["direct", "fanout", "topic", "headers"])
@@ -233,7 +231,7 @@ def test_predeclared(name: str, variant: Variant, kind: str) -> None:
 
 @pytest.mark.deviation(
     "0-9-1 exchange.delete",
-    "the exchanges that are there from the beginning cannot be deleted (403)",
+    "predeclared exchanges cannot be deleted (403)",
     "RabbitMQ's rule: others rely on them",
 )
 @FAMILY
@@ -245,8 +243,8 @@ def test_predeclared_stay(name: str, variant: Variant, exchange: str) -> None:
 
 @pytest.mark.deviation(
     "0-9-1 exchange.delete",
-    "what else begins with amq. can be deleted by who may, and is not there for who asks again",
-    "RabbitMQ's rule; queues whose names the broker chose begin so",
+    "other names with amq. can be deleted with permission, and are then missing",
+    "RabbitMQ's rule; names that the broker chooses for queues begin so",
 )
 @FAMILY
 def test_reserved_names(name: str, variant: Variant) -> None:

@@ -113,7 +113,7 @@ def test_close_on_another_channel(play_client: Play, play_server: Play, side: st
     assert (ended.condition, ended.description) == ("amqp:connection:forced", "maintenance")
 
 
-@pytest.mark.spec("2.7.1", "whatever comes on a channel above our channel-max closes the connection, framing-error")
+@pytest.mark.spec("2.7.1", "a frame on a channel above our channel-max closes the connection with framing-error")
 @pytest.mark.parametrize("frame", [Close(), End(), Detach(handle=0), None], ids=lambda frame: type(frame).__name__)
 def test_frames_above_channel_max(play_client: Play, frame: Composite | None) -> None:
     """An empty frame, too; a close is answered as a fault."""
@@ -145,7 +145,7 @@ def test_size_of_the_open(client: Make) -> None:
 @pytest.mark.deviation(
     "2.4.1",
     "an open larger than 512 octets is taken, up to our own max-frame-size",
-    "clients send it with long properties, and there is nothing to be won by refusing what can be read",
+    "clients send it with long properties, and refusing a readable open would gain nothing",
 )
 def test_large_open_is_taken(play_client: Play, play_server: Play) -> None:
     """By either role."""
@@ -156,7 +156,7 @@ def test_large_open_is_taken(play_client: Play, play_server: Play) -> None:
         assert script.engine.remote.properties == {"note": "x" * 1000}
 
 
-@pytest.mark.spec("2.4.1", "the answering open may be as large as the peer's open says that its frames are")
+@pytest.mark.spec("2.4.1", "the answering open may be as large as the peer's max-frame-size")
 def test_size_of_the_answering_open(play_server: Play) -> None:
     """A server has the client's max-frame-size before it answers."""
     script = play_server(peer={"max_frame_size": 4096}, properties={"note": "x" * 1000})
@@ -175,7 +175,7 @@ def test_pipelined_open(client: Make) -> None:
     assert b"tested" in data[8:]
 
 
-@pytest.mark.spec("2.4.2", "what is known to be acceptable may be pipelined after the open")
+@pytest.mark.spec("2.4.2", "frames known to be acceptable may be pipelined after the open")
 def test_pipelined_begin_and_attach(client: Make) -> None:
     """Begin, attach, flow and close may all be written before the peer has answered anything."""
     script = EngineScript(client())
@@ -214,7 +214,7 @@ def test_pipelined_close(client: Make) -> None:
     assert script.expect_event(ConnectionEnded).error is None
 
 
-@pytest.mark.spec("2.4.2", "a server reads what a client has pipelined behind its open")
+@pytest.mark.spec("2.4.2", "a server reads frames that a client pipelines after its open")
 def test_server_reads_pipeline(server: Make) -> None:
     """Header, open and begin in one read: the session is there when the server has opened."""
     script = EngineScript(server())
@@ -252,7 +252,7 @@ def test_channel_max_enforced(play_server: Play) -> None:
     assert not any(isinstance(event, SessionBegun) for event in script.take_events())
 
 
-@pytest.mark.spec("2.7.1", "channels up to our channel-max are taken")
+@pytest.mark.spec("2.7.1", "channels up to our channel-max are accepted")
 def test_channel_max_itself(play_server: Play) -> None:
     """The highest channel is one of them."""
     script = play_server(channel_max=3)
@@ -261,7 +261,7 @@ def test_channel_max_itself(play_server: Play) -> None:
     script.expect(Begin, remote_channel=3)
 
 
-@pytest.mark.spec("2.5.1", "a channel is free again when both sides have ended the session on it")
+@pytest.mark.spec("2.5.1", "a channel is free again when both sides have ended its session")
 def test_channel_reuse(play_client: Play) -> None:
     """With room for one session, one after another can be begun."""
     script = play_client(peer={"channel_max": 0})
@@ -299,7 +299,7 @@ def test_unmapped_channel(play_client: Play) -> None:
     script.expect(Close, error=condition_is("amqp:not-allowed"))
 
 
-@pytest.mark.spec("2.5.1", "a second begin on a channel that is in use closes the connection")
+@pytest.mark.spec("2.5.1", "a second begin on a channel in use closes the connection")
 def test_begin_twice(play_server: Play) -> None:
     """The first session ends with it."""
     script = play_server()
@@ -356,7 +356,7 @@ def test_close_by_us(play_client: Play) -> None:
     assert not script.engine.opened
 
 
-@pytest.mark.spec("2.4.3", "a closed connection is over: bytes behind the close have no effect")
+@pytest.mark.spec("2.4.3", "bytes after the close have no effect")
 def test_bytes_after_close(play_client: Play) -> None:
     """Garbage behind the peer's close changes nothing."""
     script = play_client()
@@ -385,7 +385,7 @@ def test_simultaneous_close(error: Error | None) -> None:
     assert (pair.client.output_size, pair.server.output_size) == (0, 0)
 
 
-@pytest.mark.spec("2.4.6", "DISCARDING: after a close with an error, what comes in is dropped until the close")
+@pytest.mark.spec("2.4.6", "DISCARDING: after a close with an error, input is dropped until the peer's close")
 def test_discarding(play_client: Play) -> None:
     """Frames that would be faults in any other state are not looked at."""
     script = play_client()
@@ -402,7 +402,7 @@ def test_discarding(play_client: Play) -> None:
     assert script.expect_event(ConnectionEnded).error is None
 
 
-@pytest.mark.spec("2.4.6", "after our close we send nothing any more")
+@pytest.mark.spec("2.4.6", "after our close we send nothing")
 def test_nothing_after_close(play_client: Play) -> None:
     """What the application asks for after closing is refused or dropped, and never written."""
     script = play_client()
@@ -434,7 +434,7 @@ def test_eof(play_client: Play) -> None:
 # Idle timeout
 
 
-@pytest.mark.spec("2.4.5", "half of the enforced timeout is what is advertised")
+@pytest.mark.spec("2.4.5", "the advertised timeout is half of the enforced one")
 def test_idle_timeout_advertised(client: Make) -> None:
     """Pitfall 15: 10 s of patience are told as 5000 ms."""
     script = EngineScript(client(idle_timeout=10.0))
@@ -447,7 +447,7 @@ def test_idle_timeout_advertised(client: Make) -> None:
     script.expect(Open, idle_time_out=None)
 
 
-@pytest.mark.spec("2.4.5", "a connection on which nothing comes for the whole timeout is closed with an error")
+@pytest.mark.spec("2.4.5", "a connection without input for the whole timeout is closed with an error")
 def test_idle_timeout_enforced(play_client: Play) -> None:
     """Just before it is alive, and at it is given up, with the reason told."""
     script = play_client(idle_timeout=10.0)
@@ -489,7 +489,7 @@ def test_empty_frames_on_any_channel(play_client: Play, channel: int) -> None:
     assert script.take_events() == []
 
 
-@pytest.mark.spec("2.4.5", "empty frames are sent often enough for the peer's idle-time-out")
+@pytest.mark.spec("2.4.5", "empty frames are sent in time for the peer's idle-time-out")
 @pytest.mark.parametrize("seconds", [0.5, 4.0, 30.0])
 def test_heartbeats(play_client: Play, seconds: float) -> None:
     """Ticking at the deadlines that it returns, never more than half of the peer's timeout passes in silence."""
@@ -507,7 +507,7 @@ def test_heartbeats(play_client: Play, seconds: float) -> None:
     assert now - silent_since <= seconds / 2 + 1e-6
 
 
-@pytest.mark.spec("2.4.5", "no empty frame is needed where other frames go out")
+@pytest.mark.spec("2.4.5", "no empty frame is needed while other frames are sent")
 def test_no_heartbeat_beside_traffic(play_client: Play) -> None:
     """A connection that is busy writes no empty frames."""
     script = play_client(peer={"idle_time_out": 4000}, idle_timeout=None)
@@ -525,7 +525,7 @@ def test_no_heartbeat_beside_traffic(play_client: Play) -> None:
         script.expect_nothing()
 
 
-@pytest.mark.spec("2.4.5", "an idle-time-out of 0 is none at all, and an absent one too")
+@pytest.mark.spec("2.4.5", "an idle-time-out of 0 means no time-out, as does an absent one")
 @pytest.mark.parametrize("advertised", [None, 0])
 def test_no_idle_timeout(play_client: Play, advertised: int | None) -> None:
     """No deadline, and no empty frame, ever."""

@@ -74,7 +74,7 @@ def test_end_by_peer(play_client: Play) -> None:
     script.session()
 
 
-@pytest.mark.spec("2.5.2", "after our end nothing is sent on the session, and the peer's rest is not a fault")
+@pytest.mark.spec("2.5.2", "after our end nothing is sent on the session, and the peer's remaining frames are no error")
 def test_nothing_after_end(play_client: Play) -> None:
     """What is still on its way is taken or dropped; what the application asks for is refused or dropped."""
     script = play_client()
@@ -140,7 +140,7 @@ def test_session_error(play_client: Play) -> None:
     assert script.engine.opened
 
 
-@pytest.mark.spec("2.5.5", "DISCARDING: after an end with an error, what comes in is dropped until the end")
+@pytest.mark.spec("2.5.5", "DISCARDING: after an end with an error, input is dropped until the peer's end")
 def test_discarding(play_client: Play) -> None:
     """Frames that would be faults are not looked at, and the channel is free after the peer's end."""
     script = play_client(peer={"channel_max": 0})
@@ -253,7 +253,7 @@ def test_window_refresh(play_client: Play, first_id: int) -> None:
     assert len(link.unsettled) == 30
 
 
-@pytest.mark.spec("2.5.6", "the window counts what was taken off the wire, not what was settled")
+@pytest.mark.spec("2.5.6", "the window counts received transfers, not settled ones")
 def test_window_never_waits_for_settlement() -> None:
     """Pitfall 4: ten thousand deliveries go through a window of 16 without a single settlement."""
     pair = EnginePair()
@@ -328,7 +328,7 @@ def test_window_violation(play_client: Play) -> None:
     script.expect(End, error=condition_is("amqp:session:window-violation"))
 
 
-@pytest.mark.spec("2.5.6", "a flow cannot have seen frames that were not sent")
+@pytest.mark.spec("2.5.6", "a flow that acknowledges unsent frames is an error")
 def test_flow_from_the_future(play_client: Play) -> None:
     """A next-incoming-id ahead of our next-outgoing-id ends the session."""
     script = play_client()
@@ -337,7 +337,7 @@ def test_flow_from_the_future(play_client: Play) -> None:
     script.expect(End, error=lambda error: error is not None)
 
 
-@pytest.mark.spec("2.7.4", "next-incoming-id is null while the peer's begin was not seen, and counts from the first id")
+@pytest.mark.spec("2.7.4", "next-incoming-id is null until the peer's begin arrives, then counts from its first id")
 @pytest.mark.parametrize("first_id", NEAR_WRAP)
 def test_flow_before_begin_seen(play_client: Play, first_id: int) -> None:
     """A peer that has not seen our begin grants a window from our first id on."""
@@ -376,7 +376,7 @@ def test_huge_window(play_client: Play) -> None:
     assert session.sendable
 
 
-@pytest.mark.spec("2.5.6", "a deadlock of two full windows cannot be: both directions refresh on their own")
+@pytest.mark.spec("2.5.6", "two full windows cannot deadlock: both directions are refreshed independently")
 def test_both_directions_at_once() -> None:
     """Pitfall 4: both sides send through windows of two frames at the same time, on one session."""
     pair = EnginePair()

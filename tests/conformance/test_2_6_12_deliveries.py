@@ -74,7 +74,7 @@ def test_transfer_fields(sending: tuple[EngineScript, SenderLink]) -> None:
     script.expect(Transfer, state=Received(section_number=1, section_offset=2))
 
 
-@pytest.mark.spec("2.8.2", "settled and unsettled deliveries are as the settle mode allows")
+@pytest.mark.spec("2.8.2", "deliveries are settled or unsettled as the settle mode allows")
 @pytest.mark.parametrize(
     ("mode", "settled", "allowed"),
     [
@@ -151,7 +151,7 @@ def test_settle_twice(receiving: tuple[EngineScript, ReceiverLink]) -> None:
     script.expect_nothing()
 
 
-@pytest.mark.spec("2.6.12", "what was sent settled needs no disposition")
+@pytest.mark.spec("2.6.12", "a delivery sent settled needs no disposition")
 def test_settle_presettled(receiving: tuple[EngineScript, ReceiverLink]) -> None:
     """Nothing is written for it."""
     script, link = receiving
@@ -160,7 +160,7 @@ def test_settle_presettled(receiving: tuple[EngineScript, ReceiverLink]) -> None
     script.expect_nothing()
 
 
-@pytest.mark.spec("2.6.12", "a receiver that tells an outcome without settling has it settled by the sender")
+@pytest.mark.spec("2.6.12", "the sender settles a delivery for which the receiver sends an outcome unsettled")
 def test_sender_settles(sending: tuple[EngineScript, SenderLink]) -> None:
     """The owner hears of the outcome, and the sender's settlement goes out."""
     script, link = sending
@@ -173,7 +173,7 @@ def test_sender_settles(sending: tuple[EngineScript, SenderLink]) -> None:
     assert link.unsettled == {}
 
 
-@pytest.mark.spec("2.6.12", "a state that is no outcome settles nothing")
+@pytest.mark.spec("2.6.12", "a state that is not an outcome settles nothing")
 def test_received_state(sending: tuple[EngineScript, SenderLink]) -> None:
     """`received` is told to the owner, and the delivery stays open."""
     script, link = sending
@@ -204,9 +204,7 @@ def test_settled_without_state(sending: tuple[EngineScript, SenderLink]) -> None
 # Settlement, receiver-settle-mode second
 
 
-@pytest.mark.spec(
-    "2.8.3", "mode second that is answered by first is first: nobody waits for a settlement that never comes"
-)
+@pytest.mark.spec("2.8.3", "mode second answered by first is first: nobody waits for a settlement that never comes")
 def test_second_answered_by_first(play_client: Play) -> None:
     """The outcome settles."""
     script = play_client()
@@ -338,8 +336,8 @@ def test_unknown_mode(receiving: tuple[EngineScript, ReceiverLink], streams: boo
 
 @pytest.mark.deviation(
     "2.7.5",
-    "a first transfer without message-format is taken as one of format 0",
-    "that is what who leaves it out means; there is no other that a peer could expect to be understood",
+    "a first transfer without message-format is taken as format 0",
+    "senders that omit it mean 0, the only format that every peer understands",
 )
 def test_no_message_format(receiving: tuple[EngineScript, ReceiverLink]) -> None:
     """What is sent from here always says it (§2.7.5)."""
@@ -351,8 +349,8 @@ def test_no_message_format(receiving: tuple[EngineScript, ReceiverLink]) -> None
 
 @pytest.mark.deviation(
     "2.8.7",
-    "a delivery-tag of more than 32 octets is taken",
-    "a tag is compared and said again, and nothing else is done with it; what is sent from here keeps to 32",
+    "a delivery-tag of more than 32 octets is accepted",
+    "a tag is only compared and repeated; the tags that this package sends have at most 32",
 )
 def test_long_tags_are_taken(receiving: tuple[EngineScript, ReceiverLink]) -> None:
     """It is told apart by all of its octets."""
@@ -365,8 +363,8 @@ def test_long_tags_are_taken(receiving: tuple[EngineScript, ReceiverLink]) -> No
 
 @pytest.mark.deviation(
     "2.7.5",
-    "a delivery is settled or not as its transfers say, also where the link's snd-settle-mode demands the other",
-    "either way both sides know where they stand, and no message is lost over it",
+    "the transfers decide whether a delivery is settled, even against the link's snd-settle-mode",
+    "both sides know the state either way, and no message is lost",
 )
 @pytest.mark.parametrize(("mode", "settled"), [("settled", False), ("unsettled", True)])
 def test_delivery_against_the_mode(play_client: Play, mode: Literal["settled", "unsettled"], settled: bool) -> None:
@@ -395,7 +393,7 @@ def test_sender_settles_first(receiving: tuple[EngineScript, ReceiverLink]) -> N
     script.expect_nothing()
 
 
-@pytest.mark.spec("2.7.3", "a max-message-size of 0 is none at all")
+@pytest.mark.spec("2.7.3", "a max-message-size of 0 means no limit")
 def test_max_message_size_zero(play_client: Play) -> None:
     """The peer's, and ours."""
     script = play_client()

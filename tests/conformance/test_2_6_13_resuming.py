@@ -128,7 +128,7 @@ def test_peer_does_not_resume(play_client: Play, mode: Any) -> None:
     script.expect_nothing()
 
 
-@pytest.mark.spec("2.7.3", "an attach that begins anew has a null map, one that resumes has one, be it empty")
+@pytest.mark.spec("2.7.3", "a new attach has a null map; one that resumes has a map, even an empty one")
 def test_null_and_empty_maps(play_client: Play, play_server: Play) -> None:
     """As initiator and in the answer."""
     script = play_client()
@@ -162,7 +162,7 @@ def test_malformed_map(play_client: Play, key: Any) -> None:
 # Incomplete maps
 
 
-@pytest.mark.spec("2.6.13", "an incomplete map says nothing by what it leaves out")
+@pytest.mark.spec("2.6.13", "a delivery missing from an incomplete map proves nothing")
 def test_peers_map_is_incomplete(play_client: Play) -> None:
     """Nothing is sent anew; when what can be resumed is settled, the link is attached again."""
     delivery = outgoing(play_client, None)
@@ -178,8 +178,8 @@ def test_peers_map_is_incomplete(play_client: Play) -> None:
     assert link.suspended() == [delivery]
 
 
-@pytest.mark.spec("2.7.3", "a map that is too large for a frame is cut, and says so")
-@pytest.mark.spec("2.6.13", "with an incomplete map of its own a sender settles what the receiver holds without need")
+@pytest.mark.spec("2.7.3", "a map too large for a frame is cut, and marked incomplete")
+@pytest.mark.spec("2.6.13", "with an incomplete map, a sender settles deliveries that only the receiver holds")
 def test_our_map_is_incomplete(play_client: Play) -> None:
     """What fits is said; what the receiver holds and we have settled is settled by a transfer."""
     script = play_client()
@@ -207,7 +207,7 @@ def test_our_map_is_incomplete(play_client: Play) -> None:
     assert script.expect_event(LinkIncomplete).link is link
 
 
-@pytest.mark.spec("2.6.13", "what waits to be resumed needs credit, and goes before anything newer")
+@pytest.mark.spec("2.6.13", "a delivery to be resumed needs credit, and goes before newer ones")
 def test_waits_for_credit(play_client: Play) -> None:
     """One credit, one delivery; the next one with the next."""
     script = play_client()

@@ -32,7 +32,7 @@ from ._resuming import (
 )
 
 
-@pytest.mark.spec("2.6.13", "the receiver's attach says how far a delivery came, or the outcome it was given")
+@pytest.mark.spec("2.6.13", "the receiver's attach has how far a delivery came, or its outcome")
 @pytest.mark.parametrize(
     ("more", "state", "said"),
     [(True, None, IN_THE_BODY), (False, None, WHOLE), (False, ACCEPTED, ACCEPTED)],
@@ -153,7 +153,7 @@ def test_ended_by_the_sender(play_client: Play, fields: dict[str, Any], streamin
     script.expect_nothing()
 
 
-@pytest.mark.spec("2.7.5", "a delivery of which a part is here is dropped when its resumption is aborted")
+@pytest.mark.spec("2.7.5", "a partly received delivery is dropped when its resumption is aborted")
 @pytest.mark.parametrize("streaming", [False, True])
 def test_part_aborted(play_client: Play, streaming: bool) -> None:
     """The next delivery may have its tag."""
@@ -168,7 +168,7 @@ def test_part_aborted(play_client: Play, streaming: bool) -> None:
     assert [each.delivery_id for each in link.incoming] == [1]
 
 
-@pytest.mark.spec("3.4.6", "where the outcomes differ the sender's stands; the receiver echoes it and settles")
+@pytest.mark.spec("3.4.6", "if the outcomes differ, the sender's counts; the receiver echoes it and settles")
 def test_restated(play_client: Play) -> None:
     """The thirteenth example, as receiver."""
     delivery = incoming(play_client)
@@ -182,7 +182,7 @@ def test_restated(play_client: Play) -> None:
     assert not link.unsettled
 
 
-@pytest.mark.spec("2.6.13", "an outcome that the map told is told again when the sender resumes without settling")
+@pytest.mark.spec("2.6.13", "an outcome in the map is sent again if the sender resumes without settling")
 def test_outcome_told_again(play_client: Play) -> None:
     """And one that was given between the attach and the transfer is told then."""
     for early in (False, True):
@@ -213,7 +213,7 @@ def test_outcome_too_large_to_tell(play_client: Play) -> None:
     script.expect(Disposition, first=3, state=ACCEPTED)
 
 
-@pytest.mark.spec("2.6.13", "an outcome that is too large for the new connection's frames is told without its details")
+@pytest.mark.spec("2.6.13", "an outcome too large for the new connection's frames is sent without its details")
 @pytest.mark.parametrize(
     ("state", "told"),
     [
@@ -234,7 +234,7 @@ def test_outcome_too_large_for_the_new_frames(play_client: Play, state: Any, tol
     assert delivery.local_settled
 
 
-@pytest.mark.spec("2.6.13", "a sender that does not resume has nothing that could be said of what is held here")
+@pytest.mark.spec("2.6.13", "a sender that does not resume gets no states of the deliveries held here")
 def test_sender_does_not_resume(play_client: Play) -> None:
     """The deliveries are stale, and their tags free."""
     delivery = incoming(play_client)
@@ -248,7 +248,7 @@ def test_sender_does_not_resume(play_client: Play) -> None:
     assert [each.delivery_id for each in link.incoming] == [0]
 
 
-@pytest.mark.spec("2.6.13", "a stream that has its outcome is not sent to its end when it is resumed")
+@pytest.mark.spec("2.6.13", "a resumed stream that has its outcome is not sent to its end")
 def test_stream_with_an_outcome(play_client: Play) -> None:
     """It ends there, is not taken for whole, and the credit is told of."""
     delivery = incoming(play_client, more=True, streaming=True)

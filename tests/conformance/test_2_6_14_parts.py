@@ -51,7 +51,7 @@ def test_multi_frame(play_client: Play, size: int, limit: int) -> None:
     script.expect_nothing()
 
 
-@pytest.mark.spec("2.6.14", "a delivery may be sent in parts as they are there")
+@pytest.mark.spec("2.6.14", "a delivery may be sent part by part")
 def test_streamed(sending: tuple[EngineScript, SenderLink]) -> None:
     """Parts are one delivery; nothing else goes on the link in between."""
     script, link = sending
@@ -135,7 +135,7 @@ def test_missing_fields(receiving: tuple[EngineScript, ReceiverLink], missing: s
     assert not link.incoming
 
 
-@pytest.mark.spec("2.7.5", "settled is sticky: once said of a delivery, on any transfer, it holds")
+@pytest.mark.spec("2.7.5", "settled is sticky: once set on any transfer of a delivery, it holds")
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_settled_is_sticky(receiving: tuple[EngineScript, ReceiverLink], which: int) -> None:
     """A delivery of three transfers that says so on one of them is settled."""
@@ -171,7 +171,7 @@ def test_message_size_exceeded(play_client: Play, frames: int) -> None:
     assert len(link.incoming) == 1
 
 
-@pytest.mark.spec("2.8.15", "deliveries in part are bounded for a connection: the link that exceeds that is detached")
+@pytest.mark.spec("2.8.15", "incomplete deliveries of a connection are limited: a link beyond the limit is detached")
 def test_too_much_in_part(play_client: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the links of all sessions together; the others go on, and what ends or is aborted leaves room."""
     monkeypatch.setattr("amqp10.dialects._kit.partial.MOST_PARTIAL", 1000)
@@ -203,7 +203,7 @@ def test_too_much_in_part(play_client: Play, monkeypatch: pytest.MonkeyPatch) ->
 # Aborted deliveries
 
 
-@pytest.mark.spec("2.7.5", "an aborted delivery is forgotten, and settled with that")
+@pytest.mark.spec("2.7.5", "an abort settles and forgets the delivery")
 @pytest.mark.parametrize("more", [False, True])
 def test_aborted(receiving: tuple[EngineScript, ReceiverLink], more: bool) -> None:
     """Pitfall 24: `more` beside `aborted` does not count; the credit is used, the next delivery is whole."""

@@ -107,7 +107,7 @@ def test_the_window_waits_for_the_reader(stream: tuple[EngineScript, ReceiverLin
     script.expect_nothing()
 
 
-@pytest.mark.spec("2.5.6", "a reader that keeps up is granted the window by halves, not by transfers")
+@pytest.mark.spec("2.5.6", "for a reader that keeps up, the window is granted by halves, not for each transfer")
 def test_a_quick_reader(stream: tuple[EngineScript, ReceiverLink]) -> None:
     """Sixteen transfers, each read as it comes, cost four flows."""
     script, link = stream
@@ -158,7 +158,7 @@ def test_credit_grants_no_window(stream: tuple[EngineScript, ReceiverLink]) -> N
     script.expect(Flow, handle=0, link_credit=50, incoming_window=5)
 
 
-@pytest.mark.spec("2.7.5", "an aborted delivery is settled with that, and what was not read of it is gone")
+@pytest.mark.spec("2.7.5", "an abort settles the delivery and drops its unread part")
 def test_aborted(stream: tuple[EngineScript, ReceiverLink]) -> None:
     """Its owner hears of it; the window is whole, the next delivery comes."""
     script, link = stream
@@ -209,7 +209,7 @@ def test_settled_early(stream: tuple[EngineScript, ReceiverLink]) -> None:
     assert read_all(link, link.incoming[1]) == [b"next"]
 
 
-@pytest.mark.spec("2.7.5", "settled is sticky: once said of a delivery, on any transfer, it holds")
+@pytest.mark.spec("2.7.5", "settled is sticky: once set on any transfer of a delivery, it holds")
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_settled_is_sticky(stream: tuple[EngineScript, ReceiverLink], which: int) -> None:
     """A delivery that is being read is settled as soon as one of its transfers says so."""
@@ -325,7 +325,7 @@ def test_detach_in_the_middle(stream: tuple[EngineScript, ReceiverLink], by: str
         link.settle(delivery, ACCEPTED)
 
 
-@pytest.mark.spec("2.4.3", "nothing is written once the connection is over, whatever was held")
+@pytest.mark.spec("2.4.3", "nothing is written once the connection is over, even held output")
 def test_the_end_of_the_transport(stream: tuple[EngineScript, ReceiverLink]) -> None:
     """What is here can still be read."""
     script, link = stream
@@ -380,7 +380,7 @@ def test_detach_with_the_window_closed(play_client: Play) -> None:
     assert not half.local_settled
 
 
-@pytest.mark.spec("2.7.5", "the transfer that aborts a delivery says more, too: to who does not know it, it is no end")
+@pytest.mark.spec("2.7.5", "an aborting transfer may have more set: it does not end a delivery unknown to the peer")
 def test_abort_says_more(play_client: Play) -> None:
     """RabbitMQ 4 publishes what came so far if it does not; whoever knows `aborted` ignores `more`."""
     script = play_client()

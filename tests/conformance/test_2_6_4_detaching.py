@@ -53,7 +53,7 @@ def test_detach_by_peer(play_client: Play, closed: bool) -> None:
     assert session.begun
 
 
-@pytest.mark.spec("2.6.6", "a closing detach that is answered by a non-closing one ends the link all the same")
+@pytest.mark.spec("2.6.6", "a closing detach answered by a non-closing one still ends the link")
 def test_detach_answered_without_closed(play_client: Play) -> None:
     """Pitfall 12: some brokers answer closed=true with closed=false; nothing waits for more."""
     script = play_client()
@@ -69,9 +69,8 @@ def test_detach_answered_without_closed(play_client: Play) -> None:
 
 @pytest.mark.deviation(
     "2.6.6",
-    "a link that the peer closes while our detach without closing is on its way is closed; it is not attached again "
-    "only to be closed",
-    "who closed it has ended it already, and most peers would take that attach for a wish to have the link anew",
+    "if the peer closes a link while our non-closing detach is on its way, it is closed without another attach",
+    "the peer has already ended the link, and most peers would take the attach for a new link",
 )
 def test_closed_while_we_detach(play_client: Play) -> None:
     """It is told as closed, nothing more is said, and the handle is free."""
@@ -88,7 +87,7 @@ def test_closed_while_we_detach(play_client: Play) -> None:
     script.sender(session)
 
 
-@pytest.mark.spec("2.6.6", "who detached while the other closed attaches again, to close, and is answered")
+@pytest.mark.spec("2.6.6", "a side that detached while the other closed attaches again to close, and is answered")
 @pytest.mark.parametrize("together", [True, False])
 def test_attached_again_only_to_close(serving: tuple[EngineScript, Session], together: bool) -> None:
     """Its attach and closing detach find no link, and are answered with both."""
@@ -116,7 +115,7 @@ def test_attached_again_only_to_close(serving: tuple[EngineScript, Session], tog
     assert session.begun
 
 
-@pytest.mark.spec("2.6.4", "between our detach and the peer's, what comes for the link is dropped")
+@pytest.mark.spec("2.6.4", "between our detach and the peer's, frames for the link are dropped")
 def test_frames_after_our_detach(play_client: Play) -> None:
     """Transfers, flows and dispositions that were on their way are no fault and have no effect on the link."""
     script = play_client()
@@ -135,7 +134,7 @@ def test_frames_after_our_detach(play_client: Play) -> None:
     assert session.begun
 
 
-@pytest.mark.spec("2.6.4", "transfers that are dropped after our detach still count in the session window")
+@pytest.mark.spec("2.6.4", "transfers dropped after our detach still count in the session window")
 def test_window_after_detach(play_client: Play) -> None:
     """The session goes on at the right transfer-id."""
     script = play_client()
@@ -218,7 +217,7 @@ def test_link_error(play_client: Play) -> None:
     script.expect_nothing()
 
 
-@pytest.mark.spec("2.6.7", "a transfer that is pipelined before there is credit costs its link, and nothing else")
+@pytest.mark.spec("2.6.7", "a transfer pipelined before there is credit costs only its link")
 @pytest.mark.parametrize("opened", ["before", "together"])
 def test_transfer_before_credit(play_server: Play, server: Callable[..., Engine], opened: str) -> None:
     """Begin, attach and transfer in one write, and open: the session stands, each is judged in its turn."""

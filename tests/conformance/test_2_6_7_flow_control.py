@@ -101,7 +101,7 @@ def test_available_is_echoed(play_client: Play) -> None:
     script.expect(Flow, link_credit=7, available=9)
 
 
-@pytest.mark.spec("2.7.4", "without a handle a flow has no state of links: what it says of one is ignored")
+@pytest.mark.spec("2.7.4", "a flow without a handle has no link state: its link fields are ignored")
 def test_flow_without_handle(play_client: Play) -> None:
     """The session's part of it counts."""
     script = play_client()
@@ -114,7 +114,7 @@ def test_flow_without_handle(play_client: Play) -> None:
     assert not session.sendable
 
 
-@pytest.mark.spec("2.6.7", "credit may be reduced, and the receiver takes what is on its way")
+@pytest.mark.spec("2.6.7", "credit may be reduced, and the receiver takes deliveries already on their way")
 def test_credit_taken_back(play_client: Play) -> None:
     """The sender goes by the last flow that it has seen."""
     script = play_client()
@@ -152,7 +152,7 @@ def test_credit_changed(play_client: Play) -> None:
 # Drain
 
 
-@pytest.mark.spec("2.6.7", "drain: the sender uses the credit or gives it back, and tells at once")
+@pytest.mark.spec("2.6.7", "drain: the sender uses or returns the credit, and reports it at once")
 @pytest.mark.parametrize("first", NEAR_WRAP)
 def test_drain_asked(play_client: Play, first: int) -> None:
     """Pitfall 7: with nothing to send, delivery-count advances by the credit and a flow says so."""
@@ -196,7 +196,7 @@ def test_drained_without_drain(play_client: Play) -> None:
     assert link.credit == 10
 
 
-@pytest.mark.spec("2.6.7", "drain on an empty queue ends with all credit given back")
+@pytest.mark.spec("2.6.7", "drain on an empty queue returns all credit")
 @pytest.mark.parametrize("sender", SIDES)
 def test_drain_empty(sender: Side) -> None:
     """Pitfall 7: the receiver is told once that it is drained, and the link is usable afterwards."""
@@ -221,7 +221,7 @@ def test_drain_empty(sender: Side) -> None:
         assert receiving.incoming.popleft().payload == b"after"
 
 
-@pytest.mark.spec("2.6.7", "drain with messages there ends when the credit is used")
+@pytest.mark.spec("2.6.7", "drain with enough messages ends when the credit is used")
 @pytest.mark.parametrize("sender", SIDES)
 def test_drain_by_sending(sender: Side) -> None:
     """The last delivery that the credit allows drains the link as well as a flow does."""
@@ -239,7 +239,7 @@ def test_drain_by_sending(sender: Side) -> None:
     assert [event.drained for event in events if isinstance(event, FlowReceived)].count(True) == 1
 
 
-@pytest.mark.spec("2.6.7", "drain with some messages there sends them, then gives the rest back")
+@pytest.mark.spec("2.6.7", "drain with fewer messages sends them, then returns the rest of the credit")
 def test_drain_partly(play_client: Play) -> None:
     """The receiver has both deliveries before it is told."""
     script = play_client()
@@ -257,7 +257,7 @@ def test_drain_partly(play_client: Play) -> None:
     script.expect(Flow, link_credit=1, delivery_count=10, drain=False)
 
 
-@pytest.mark.spec("2.6.7", "drain without any credit is drained at once")
+@pytest.mark.spec("2.6.7", "drain without credit ends at once")
 def test_drain_of_nothing() -> None:
     """A receiver that drains a credit of zero is answered, too."""
     pair = EnginePair()
@@ -321,7 +321,7 @@ def test_available() -> None:
     assert [event.link for event in pair.server_events if isinstance(event, FlowReceived)] == [receiving]
 
 
-@pytest.mark.spec("2.6.7", "available is what waits when the flow is written")
+@pytest.mark.spec("2.6.7", "available counts the deliveries that wait when the flow is written")
 def test_available_now() -> None:
     """Where the owner counts what waits, each flow of the sender's says it: the answer to an echo, and to a drain."""
     pair = EnginePair()
@@ -361,7 +361,7 @@ def test_synchronous_get() -> None:
     assert not receiving.incoming
 
 
-@pytest.mark.spec("2.6.10", "stopping a link: credit 0 with an echo; what comes before the answer is taken")
+@pytest.mark.spec("2.6.10", "stopping a link: credit 0 with an echo; deliveries before the answer are taken")
 def test_stop_with_deliveries_on_the_way(play_client: Play) -> None:
     """Credit that was taken back may have been used already: the deliveries are on their way and no fault."""
     script = play_client()

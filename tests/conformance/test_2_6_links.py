@@ -61,7 +61,7 @@ def test_name_in_use(play_client: Play) -> None:
     script.expect_nothing()
 
 
-@pytest.mark.spec("2.6.1", "a link that is attached again elsewhere is stolen from where it was")
+@pytest.mark.spec("2.6.1", "a link that is attached elsewhere is stolen from its old place")
 def test_stolen(serving: tuple[EngineScript, Session]) -> None:
     """The old end is detached with amqp:link:stolen, and the new one is offered."""
     script, _ = serving
@@ -85,7 +85,7 @@ def test_stolen(serving: tuple[EngineScript, Session]) -> None:
 # Handles
 
 
-@pytest.mark.spec("2.6.2", "each side gives its own handles")
+@pytest.mark.spec("2.6.2", "each side chooses its own handles")
 def test_handles_differ(play_client: Play) -> None:
     """Our handle 0 is the peer's 9, and its frames name 9."""
     script = play_client()
@@ -271,7 +271,7 @@ def test_refuse(serving: tuple[EngineScript, Session], receives: bool) -> None:
     script.expect_event(LinkAttached)
 
 
-@pytest.mark.spec("2.6.3", "a link of ours that is refused ends with the reason in the detach that follows")
+@pytest.mark.spec("2.6.3", "our refused link ends with the reason in the detach that follows")
 @pytest.mark.parametrize("sends", [True, False])
 def test_refused(play_client: Play, sends: bool) -> None:
     """Pitfall 25: it was never attached, its detach is answered, and its handle is free."""
@@ -291,7 +291,7 @@ def test_refused(play_client: Play, sends: bool) -> None:
     script.sender(session, terms)
 
 
-@pytest.mark.spec("2.6.3", "what is pipelined behind the attach of a link that is refused is no fault")
+@pytest.mark.spec("2.6.3", "frames pipelined after the attach of a refused link are no error")
 def test_refused_with_frames_on_the_way() -> None:
     """A receiver whose credit is on its way when it is refused does no harm to the session."""
     pair = EnginePair()
@@ -342,7 +342,7 @@ def test_unknown_settle_mode(serving: tuple[EngineScript, Session], field: str) 
     assert not session.begun
 
 
-@pytest.mark.spec("2.6.3", "what both sides hold unsettled is said in the attach")
+@pytest.mark.spec("2.6.3", "the attach has each side's unsettled deliveries")
 def test_unsettled_map(serving: tuple[EngineScript, Session]) -> None:
     """The state that link resume needs: the peer's unsettled map is offered, ours is told."""
     script, _ = serving

@@ -67,7 +67,7 @@ def test_range_in_over_links(play_client: Play) -> None:
     assert one.unsettled == two.unsettled == {}
 
 
-@pytest.mark.spec("2.7.6", "a range may go beyond what is unsettled, as far as it likes")
+@pytest.mark.spec("2.7.6", "a range may go beyond the unsettled deliveries without limit")
 def test_range_beyond(sending: tuple[EngineScript, SenderLink]) -> None:
     """Ids that are settled or were never sent are passed over, however many."""
     script, link = sending
@@ -146,7 +146,7 @@ def test_settle_after_detach(receiving: tuple[EngineScript, ReceiverLink]) -> No
     script.expect_nothing()
 
 
-@pytest.mark.spec("2.6.12", "settlements go out before what ends their link")
+@pytest.mark.spec("2.6.12", "settlements are sent before the end of their link")
 def test_settled_before_detach(receiving: tuple[EngineScript, ReceiverLink]) -> None:
     """What was settled is told, although dispositions are collected until the output is taken."""
     script, link = receiving
@@ -158,7 +158,7 @@ def test_settled_before_detach(receiving: tuple[EngineScript, ReceiverLink]) -> 
 
 
 @pytest.mark.parametrize("ending", ["end", "close"])
-@pytest.mark.spec("2.6.12", "settlements go out before what ends their session or connection")
+@pytest.mark.spec("2.6.12", "settlements are sent before the end of their session or connection")
 def test_settled_before_end(play_client: Play, ending: str) -> None:
     """As for the link."""
     script = play_client()

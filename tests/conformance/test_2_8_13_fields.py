@@ -31,8 +31,8 @@ NO_SYMBOLS: list[Any] = [Int(1), 1, None, True, b"k", [], {}, Array("symbol", ["
 @pytest.mark.spec("2.8.13", "the keys of fields are symbols")
 @pytest.mark.deviation(
     "2.8.13",
-    "a string for a key of fields or annotations in a frame is taken for the symbol that it spells",
-    "it is what a peer means that writes one, and no key of another type has that name",
+    "a string as a key of fields or annotations in a frame is taken as the symbol of that name",
+    "peers that send a string mean the symbol, and no key of another type has that name",
 )
 @pytest.mark.parametrize(("kind", "before"), FIELDS)
 def test_keys(kind: type[Composite], before: list[Any]) -> None:

@@ -77,7 +77,7 @@ def test_order_of_what_is_sent() -> None:
     assert message.encode() == b"".join([*HEAD, VALUE, FOOTER])
 
 
-@pytest.mark.spec("3.2", "sections out of order are no message")
+@pytest.mark.spec("3.2", "sections out of order are malformed")
 def test_order_of_what_is_received() -> None:
     """Any two sections in the wrong order are refused."""
     for body in (DATA, SEQUENCE, VALUE):
@@ -90,7 +90,7 @@ def test_order_of_what_is_received() -> None:
                 refused(b"".join(swapped))
 
 
-@pytest.mark.spec("3.2", "every section but the body is there zero or one times")
+@pytest.mark.spec("3.2", "every section but the body occurs at most once")
 def test_every_section_may_be_absent_but_not_twice() -> None:
     """Each section may be left out, and none but data and amqp-sequence may be repeated."""
     sections = [*HEAD, VALUE, FOOTER]
@@ -112,7 +112,7 @@ def test_bodies_are_of_one_kind() -> None:
                 refused(one + other)
 
 
-@pytest.mark.spec("3.2", "nothing but sections is in a message")
+@pytest.mark.spec("3.2", "a message has only sections")
 def test_other_values_are_no_sections() -> None:
     """Plain values and other described values have no place beside or in place of a section."""
     for stray in (encode("x"), section(0x24, []), section(0x79, []), b"\0", encode(Described(Symbol("x:y"), 1))):
@@ -393,8 +393,8 @@ def test_values(value: Any) -> None:
 
 @pytest.mark.deviation(
     "3.2",
-    "a message without any body section is taken, its body reads as None, and the broker passes it on as it came",
-    "qpid-proton, AMQP.Net Lite and Azure Service Bus send such messages where there is nothing to say",
+    "a message without a body section is accepted; its body reads as None, and the broker passes it on unchanged",
+    "qpid-proton, AMQP.Net Lite and Azure Service Bus send such messages for an empty body",
 )
 def test_no_body() -> None:
     """What is sent from here always has one; an empty payload is refused all the same."""
@@ -411,9 +411,8 @@ def test_no_body() -> None:
 
 @pytest.mark.deviation(
     "3.2.10",
-    "annotations that nobody here understands do not end the link with not-implemented, be it that they do not begin "
-    'with "x-opt-"',
-    "RabbitMQ's x-exchange and x-death are such, and what two applications agree upon is theirs to understand",
+    'unknown annotations do not end the link with not-implemented, even if they do not begin with "x-opt-"',
+    "RabbitMQ's x-exchange and x-death are such annotations, and applications may agree on others",
 )
 @pytest.mark.parametrize("key", [Symbol("x-opt-a"), Symbol("x-a"), Symbol("a"), ULong(7)])
 def test_annotations_that_are_not_understood(key: Symbol | ULong) -> None:
@@ -425,8 +424,8 @@ def test_annotations_that_are_not_understood(key: Symbol | ULong) -> None:
 
 @pytest.mark.deviation(
     "3.2",
-    "the broker passes on sections in a wrong order behind those that it has to read; who receives them is told",
-    "it does not read bodies: what is in them is between sender and receiver",
+    "the broker passes on sections in a wrong order after those it reads; the receiver gets an error",
+    "it does not read bodies, which are between sender and receiver",
 )
 def test_the_broker_reads_no_bodies() -> None:
     """The client does, and finds it."""

@@ -158,8 +158,8 @@ def test_coordinator() -> None:
     assert Coordinator.provides == Target.provides
 
 
-@pytest.mark.spec("3.5.3", "who asks for a dynamic source says no address")
-@pytest.mark.spec("3.5.4", "who asks for a dynamic target says no address")
+@pytest.mark.spec("3.5.3", "a request for a dynamic source has no address")
+@pytest.mark.spec("3.5.4", "a request for a dynamic target has no address")
 def test_dynamic_has_no_address() -> None:
     """A client refuses both together before anything is sent; the peer's answer has both."""
     connection = Connection("amqp://localhost")
@@ -170,8 +170,8 @@ def test_dynamic_has_no_address() -> None:
         connection.sender(Target("mine", dynamic=True))
 
 
-@pytest.mark.spec("3.5.3", "who asks for no dynamic source says no properties of one")
-@pytest.mark.spec("3.5.4", "who asks for no dynamic target says no properties of one")
+@pytest.mark.spec("3.5.3", "a source that is not dynamic has no dynamic-node-properties")
+@pytest.mark.spec("3.5.4", "a target that is not dynamic has no dynamic-node-properties")
 def test_properties_of_no_dynamic_node() -> None:
     """A client refuses both together before anything is sent."""
     connection, properties = Connection("amqp://localhost"), {"lifetime-policy": DeleteOnClose()}

@@ -111,7 +111,7 @@ def test_both_ends(mechanism: Mechanism) -> None:
     assert pair.server.identity == "user"
 
 
-@pytest.mark.spec("5.3.2", "what the client pipelines behind its init is read when the exchange is done")
+@pytest.mark.spec("5.3.2", "frames that the client pipelines after its init are read after the exchange")
 def test_pipelined_behind_the_init() -> None:
     """Header and open in one portion with the init."""
     script = play_server()
@@ -142,7 +142,7 @@ def test_wrong_password() -> None:
     assert error.code == 4
 
 
-@pytest.mark.spec("5.3.3.2", "the client chooses of what is offered, or leaves")
+@pytest.mark.spec("5.3.3.2", "the client chooses an offered mechanism, or leaves")
 def test_nothing_that_fits() -> None:
     """No init is sent for a mechanism that was not offered, nor one that the transport would show."""
     script = play_client()
@@ -203,8 +203,8 @@ def test_channel_and_extended_header() -> None:
 
 @pytest.mark.deviation(
     "5.3.1",
-    "SASL frames of more than 512 octets, up to 64 KiB, are taken",
-    "tokens of OAuth are larger, and the servers that ask for them take them",
+    "SASL frames of more than 512 octets, up to 64 KiB, are accepted",
+    "OAuth tokens are larger, and servers that require them accept them",
 )
 def test_large_sasl_frame() -> None:
     """A response of some kilobytes is taken; one of 64 KiB and more is refused by its header."""
@@ -228,7 +228,7 @@ def test_no_frame_after_the_outcome() -> None:
     assert script.expect_event(ConnectionEnded).error is not None
 
 
-@pytest.mark.spec("5.3", "a server that asks for SASL is not talked to without it")
+@pytest.mark.spec("5.3", "a client does not go on without SASL if the server asks for it")
 def test_server_wants_sasl() -> None:
     """The bare header is answered with the SASL header where ANONYMOUS is not allowed, and with AMQP's where it is."""
     script = EngineScript(server())

@@ -116,7 +116,7 @@ def test_a_silent_server(name: str, variant: Variant, idle_timeout: float | None
     assert silent_after(engine) == (2.0 * agreed, b"")
 
 
-@pytest.mark.spec("0-9-1 4.2.7", "a client is given up as well as a server; an interval of 0 is none")
+@pytest.mark.spec("0-9-1 4.2.7", "a client is given up as well as a server; an interval of 0 means no heartbeats")
 @FAMILY
 @pytest.mark.parametrize(("idle_timeout", "heartbeat"), [(None, 5), (60.0, 5), (4.0, 5), (60.0, 0)])
 def test_a_silent_client(name: str, variant: Variant, idle_timeout: float | None, heartbeat: int) -> None:
@@ -179,8 +179,8 @@ def test_a_mechanism_that_was_not_offered_in_0_10() -> None:
 @pytest.mark.spec("0-9-1 2.2.4", "a login that fails ends the connection without another word")
 @pytest.mark.deviation(
     "0-9-1 2.2.4",
-    "a login that fails is told by connection.close 403 to clients with the capability authentication_failure_close",
-    "RabbitMQ's extension: who does not hear it cannot tell a wrong password from a lost connection",
+    "a failed login ends with connection.close 403 for clients with the capability authentication_failure_close",
+    "RabbitMQ's extension: without it, a client cannot tell a wrong password from a lost connection",
 )
 @pytest.mark.parametrize("told", [True, False])
 def test_a_failed_login(told: bool) -> None:
@@ -241,7 +241,7 @@ def test_amqplain(name: str, variant: Variant, login: dict[str, Any], let_in: bo
     assert engine.identity == ("user" if let_in else None)
 
 
-@pytest.mark.spec("0-9-1 connection.secure-ok", "a client answers a challenge, also one that asks for what was said")
+@pytest.mark.spec("0-9-1 connection.secure-ok", "a client answers a challenge, even one that repeats a request")
 @pytest.mark.parametrize("mechanism", ["PLAIN", "AMQPLAIN"])
 def test_a_client_is_asked_again(mechanism: str) -> None:
     """A server that has not looked at the initial response has it once more."""
@@ -293,7 +293,7 @@ def test_what_is_no_frame(name: str, variant: Variant, broken: str, role: str) -
     assert engine.data_to_send() == b""
 
 
-@pytest.mark.spec("0-9-1 connection.close", "nothing is sent behind a close but the answer to the peer's own")
+@pytest.mark.spec("0-9-1 connection.close", "after a close, only the answer to the peer's own close is sent")
 @FAMILY
 @pytest.mark.parametrize("own", [True, False])
 def test_nothing_after_a_close(name: str, variant: Variant, own: bool) -> None:

@@ -1,4 +1,4 @@
-"""Moving messages from one address to another, whatever brokers and dialects there are at both ends."""
+"""Moves messages from one address to another, between any brokers and dialects."""
 
 from ._bridge import Bridge as Bridge
 from ._bridge import bridge as bridge

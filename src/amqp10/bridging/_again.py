@@ -1,8 +1,8 @@
-"""Messages that come again after the source's link was lost, and were moved before.
+"""Recognizes messages that the source delivers again after a loss, although they were moved.
 
-In mode "first" nobody says whether the source has heard that a message was accepted. If it has not, it delivers the
-message again, and that is moved a second time. It is known by its bare message: what brokers say of another delivery,
-all of them in their own way, is in the sections before that (§3.2).
+In mode "first" nothing tells whether an acceptance reached the source. If it did not, the source delivers the message
+again, and it is moved a second time. It is recognized by its bare message, because brokers mark a redelivery, each in
+its own way, in the sections before that (§3.2).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from ..client import Delivery
 
 LOSSES = 16
-"""The number of losses after which a message that was not seen again is taken as settled."""
+"""The number of losses after which a message that did not come again counts as settled."""
 
 
 class Again:
-    """Counts what comes after a loss, and may have been moved before.
+    """Counts messages that come after a loss and may have been moved before.
 
     Args:
         most: the greatest number of unsettled deliveries at the source: that many settlements may be lost.
@@ -35,15 +35,15 @@ class Again:
 
     @property
     def unheard(self) -> int:
-        """How many the source was told of last, and may not have heard of."""
+        """The number of recent acceptances that may not have reached the source."""
         return len(self._told)
 
     def told(self, delivery: Delivery) -> None:
-        """Record that the source was told of a message's acceptance."""
+        """Record that a message's acceptance was sent to the source."""
         self._told.append(_known_by(delivery))
 
     def lost(self) -> None:
-        """Record that the source's link was lost: the messages it was told of last may come again."""
+        """Record that the source's link was lost: the messages accepted last may come again."""
         self._lost.update(self._told)
         self._told.clear()
         for oldest in list(self._lost)[: -self._most_lost]:

@@ -1,7 +1,7 @@
-"""Moving messages within one broker, in transactions: each batch as a whole, or not at all (§4).
+"""Moves messages within one broker by transactions, each batch as a whole or not at all (§4).
 
-What is sent and what is accepted are part of one transaction, so that a message is at the source or at the target, and
-never at both or neither, whoever dies. No store of deliveries is needed.
+Sending and accepting are part of one transaction, so that a message is always either at the source or at the target,
+even after a crash. No store of deliveries is needed.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class BatchMover(Mover):
                 raise error.__cause__ from None
             if not lost:
                 raise
-            await self._target.restored()  # the messages come again
+            await self._target.restored()  # the messages arrive again
         except BaseException:
             flight.returned += len(batch)
             raise

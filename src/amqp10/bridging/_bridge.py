@@ -1,4 +1,4 @@
-"""The bridge: two ends, what moves messages between them, and a life that `async with` bounds."""
+"""The bridge: two ends and the mover between them, within an `async with` block."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 End = tuple[Connection | str, str | T]
-"""A connection or its URL, and an address, or a terminus in place of that."""
+"""A connection or its URL, and an address or a terminus."""
 
 OUTCOMES_SHARE = 0.6
-"""Of the time that leaving may take, what is waited for outcomes that are out; the rest is for the links."""
+"""The part of `close_timeout` to wait for outcomes; the rest is for the links."""
 
 
 def _meant(address: str | None) -> Address | str | None:
-    """Return one form of an address for all its spellings."""
+    """Return the same form for all spellings of an address."""
     try:
         return parse_address(address) if address is not None else None
     except ValueError:
@@ -47,11 +47,11 @@ def _meant(address: str | None) -> Address | str | None:
 
 
 class Bridge:
-    """Moves messages from one address to another; made by `bridge()`, begun by `async with` or `await`.
+    """Moves messages from one address to another; made by `bridge()`, started by `async with` or `await`.
 
-    Leaving the block stops it: what is in flight is waited for, what was not sent goes back to the source, all within
-    `close_timeout` seconds. An exception of the block leaves it as it is; else whatever ended the bridge is raised,
-    unless `done` has.
+    Leaving the block stops the bridge: it waits for messages in flight, and returns unsent ones to the source, within
+    `close_timeout` seconds. An exception of the block is raised unchanged; otherwise the error that ended the bridge is
+    raised, unless `done` raised it.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Bridge:
         self._told = self._entered = False
         self._crash: BaseException | None = None
         self._stack = AsyncExitStack()
-        # Made when the block is entered, for a bridge may be made where no event loop runs.
+        # Created on entering the block, because a bridge may be made without an event loop.
         self._over: anyio.Event
         self._shield: anyio.CancelScope
         self._tasks: TaskGroup
@@ -92,18 +92,19 @@ class Bridge:
     # Before the beginning
 
     async def plan(self) -> BridgePlan:
-        """Say what would be moved, between what, and how; move nothing. Both ends are opened, attached, and left again.
+        """Return what would be moved, between which ends, and how, without moving anything.
 
-        An end that makes its nodes on demand makes them for this as well. The bridge may be begun after it.
+        Both ends are opened, attached, and left again. A broker that creates nodes on demand creates them for this,
+        too. The bridge can be started afterwards.
 
         Raises:
             Unsupported, LinkDetached, AuthenticationFailed, InsecureTransport, ConnectionClosed, ConnectionLost,
-                RemoteProtocolError, SessionEnded, LocalProtocolError: as the bridge would, on entering.
+                RemoteProtocolError, SessionEnded, LocalProtocolError: as on entering the bridge.
 
         Cancelling: what was opened is closed.
         """
         async with AsyncExitStack() as stack:
-            # Links of another name: what an earlier bridge has left in flight is left alone.
+            # Links of other names, so that messages that an earlier bridge left in flight stay untouched.
             source, target = await self._connections(stack, " trial")
             name = f"{self._name} trial {secrets.token_hex(4)}"
             joined = await join(self._settings, (source, self._source), (target, self._target), name, stack)
@@ -120,17 +121,18 @@ class Bridge:
     # The beginning
 
     async def __aenter__(self) -> Self:
-        """Open what is not open, attach both links, and begin.
+        """Open the connections given by URL, attach both links, and start.
 
         Raises:
-            Unsupported: an end cannot do what is asked: exactly once, copying. No message has moved.
+            Unsupported: an end does not support a setting, such as exactly once or copying. No message was moved.
             LinkDetached: an end refused its address.
-            DeliveryUncertain: exactly once, and what an earlier process had in flight is not known any more.
+            DeliveryUncertain: exactly once, and an end has forgotten the messages that an earlier process had in
+                flight.
             AuthenticationFailed, InsecureTransport, ConnectionClosed, ConnectionLost, RemoteProtocolError,
                 SessionEnded: see `Connection`.
-            LocalProtocolError: a connection that was given is not open; or the bridge was begun before.
+            LocalProtocolError: a given connection is not open, or the bridge was started before.
 
-        Cancelling: no message has moved; what was opened is closed.
+        Cancelling: no message was moved; what was opened is closed.
         """
         if self._entered:
             raise LocalProtocolError("a bridge can be entered by `async with` only once; make a new one")
@@ -141,7 +143,7 @@ class Bridge:
         except BaseException as error:
             await self._stack.__aexit__(type(error), error, error.__traceback__)
             raise
-        # Cancelling the block stops the mover; the shield is for the leaving, which is still to come then.
+        # Cancelling the block stops the mover; the shield protects the winding up that follows.
         self._shield = anyio.CancelScope()
         self._shield.__enter__()
         self._tasks = anyio.create_task_group()
@@ -153,7 +155,7 @@ class Bridge:
         return self
 
     async def _connections(self, stack: AsyncExitStack, which: str = "") -> tuple[Connection, Connection]:
-        """Open both ends' connections: a new one for a URL, and one for both ends if these are the same."""
+        """Open the connections of both ends: a new one for a URL, and a single one if both ends are the same."""
         (source, _), (target, _) = self._ends
         opened = await self._opened(source, "source", stack, which)
         return opened, opened if target == source else await self._opened(target, "target", stack, which)
@@ -183,7 +185,7 @@ class Bridge:
 
     @property
     def report(self) -> BridgeReport:
-        """The counts, now or at the end."""
+        """The current or final counts."""
         if self._mover is None:
             return BridgeReport()
         flight, ended = self._mover.flight, self._ended_at
@@ -200,14 +202,15 @@ class Bridge:
         )
 
     async def done(self) -> BridgeReport:
-        """Wait until the bridge has ended by itself, for `count` or `until_empty`, or was stopped.
+        """Wait until the bridge has ended by `count` or `until_empty`, or was stopped.
 
         Raises:
             MessageRejected, MessageReleased, MessageModified: the target did not accept a message, and `on_refused` is
-                "stop". It goes back to the source.
-            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: an end is over, and does not come back.
-            DeliveryUncertain: exactly once, and an end has forgotten what was in flight.
-            TransactionRolledBack, TransactionInDoubt: within one broker, and not for the loss of the connection.
+                "stop". The message returns to the source.
+            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: an end is lost, and is not restored.
+            DeliveryUncertain: exactly once, and an end has forgotten the messages in flight.
+            TransactionRolledBack, TransactionInDoubt: a transaction within one broker failed, other than by a lost
+                connection.
 
         Cancelling: only stops the waiting.
         """
@@ -219,7 +222,7 @@ class Bridge:
         return self.report
 
     def stop(self) -> None:
-        """Take and send no more; leaving the block waits for what is in flight."""
+        """Stop receiving and sending; leaving the block waits for the messages in flight."""
         if self._mover is not None:
             self._mover.stop()
 
@@ -240,12 +243,12 @@ class Bridge:
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stop, wait for what is in flight, give back the rest, and leave both ends.
+        """Stop, wait for the messages in flight, return the rest, and leave both ends.
 
         Raises:
-            MessageRejected, LinkDetached, ...: as `done`, unless that has raised.
+            MessageRejected, LinkDetached, ...: as for `done`, unless it has raised them.
 
-        Cancelling: is not noticed; it takes `close_timeout` seconds at most.
+        Cancelling: is not noticed; it takes at most `close_timeout` seconds.
         """
         self._shield.shield = True
         try:
@@ -275,7 +278,7 @@ class Bridge:
             await mover.wind_up(outcomes_by)
             await leave_all([core_of(link) for link in self._links], this.links_by)
         for link in self._links:
-            if isinstance(link, Outlet):  # what has no outcome is in the report
+            if isinstance(link, Outlet):  # the report has the messages without an outcome
                 link.report_all()
         self._ended_at = time.monotonic()
 
@@ -298,7 +301,7 @@ def bridge(
     delivery_store: DeliveryStore | None = None,
     close_timeout: float = 5.0,
 ) -> Bridge:
-    """Move messages from one address to another, on the same broker or another, in the same dialect or another.
+    """Move messages from one address to another, on the same or another broker, in the same or another dialect.
 
         report = await amqp10.bridge((old, "orders"), (new, "orders"), until_empty=True)
 
@@ -306,31 +309,35 @@ def bridge(
             print(moving.report)
             await moving.done()
 
-    At least once, and in order: the source is told that a message was accepted when the target has accepted it. Where
-    both dialects are AMQP 1.0 messages are passed on undecoded.
+    Messages are moved in order, at least once: a message is accepted at the source once the target has accepted it. If
+    both dialects are AMQP 1.0, messages are passed on without decoding.
 
     Args:
-        source: a connection and an address on it, or a `Source` to say more, a filter for one. The connection is an
-            open one with all its settings, or a URL for a connection of the bridge's own, which speaks the highest
-            dialect of its peer and comes back when it is lost.
-        target: the same; a `Target` to say more, or None: each message goes where its `to` says.
-        window: messages that are here at a time, at most: on their way from the source, or without the target's word.
-        max_bytes: as many bytes of them are enough; more come only in what the source had sent by then.
-        count: stop after that many.
-        until_empty: stop when nothing is left at the source.
-        copy: leave the messages where they are (§3.5.7). With a source that cannot do that it raises `Unsupported`.
-        stream: pass each message on while it comes in, one after the other: for messages larger than the memory.
-        rate: messages a second, at most.
-        on_refused: what to do with a message that the target does not accept. "stop": raise it, the message stays at
-            the source; "reject": reject it at the source, which has a dead-letter queue perhaps; "leave": go on without
-            it, it goes back to the source when the bridge ends. Fewer than `window` may be left.
-        refused_to: an address at the target for these; the message-annotation x-opt-bridge-refused says why.
-        exactly_once: nothing twice either. Both ends have to resume links, or sessions (0-10), as the embedded broker
-            does; or to be the same connection, or URL, to a broker with transactions. Else it raises `Unsupported`; no
-            message has moved.
-        name: of the links, for exactly once: the same in the next process. Made of the addresses when None.
-        delivery_store: what keeps what is in flight, for the next process to go on exactly once; for ends that are
-            URLs. Connections that are given have one themselves, the same.
+        source: a connection and an address on it, or a `Source` for further settings, such as filters. The connection
+            is an open one, or a URL for a connection of the bridge's own, which speaks the best dialect of its peer and
+            reconnects after a loss.
+        target: the same, with a `Target` for further settings; or None to send each message to the address in its `to`.
+        window: the maximum number of messages here at a time: on their way from the source, or without an outcome at
+            the target.
+        max_bytes: the number of bytes of these messages at which no more are requested; those already on their way
+            still come.
+        count: stop after this number of messages.
+        until_empty: stop when the source is empty.
+        copy: leave the messages at the source (§3.5.7). Raises `Unsupported` if the source cannot do that.
+        stream: pass each message on while it arrives, one after the other, for messages larger than the memory.
+        rate: the maximum number of messages a second.
+        on_refused: what to do with a message that the target does not accept. "stop": raise an error, and leave the
+            message at the source; "reject": reject it at the source, which may have a dead-letter queue; "leave": go
+            on, and return it to the source when the bridge ends. Fewer than `window` messages can be left.
+        refused_to: an address at the target for refused messages; the message-annotation x-opt-bridge-refused has the
+            reason.
+        exactly_once: never deliver twice. Both ends must resume links, or sessions (0-10), as the embedded broker does;
+            or be the same connection, or URL, to a broker with transactions. Otherwise it raises `Unsupported` before a
+            message is moved.
+        name: the name of the links, for exactly once, which must be the same in the next process; None to make it from
+            the addresses.
+        delivery_store: keeps the messages in flight, so that the next process goes on exactly once, if both ends are
+            URLs. Given connections must have the same store themselves.
         close_timeout: seconds that leaving may take.
 
     Raises:

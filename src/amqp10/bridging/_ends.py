@@ -1,7 +1,7 @@
-"""The two links of a bridge: what they do beyond any receiver and sender.
+"""The two links of a bridge, with more than a receiver and a sender.
 
-The intake says what the source has forgotten, and resumes what an earlier process had in flight. The outlet sends
-encoded messages as they are, and says what the target has forgotten.
+The intake reports what the source has forgotten, and resumes messages that an earlier process had in flight. The outlet
+sends encoded messages unchanged, and reports what the target has forgotten.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 
 class End(Link):
-    """What a bridge asks of either of its links."""
+    """What a bridge needs of both links."""
 
     @property
     def over(self) -> bool:
-        """The link is over, and will not be attached again."""
+        """Whether the link is over, and will not be attached again."""
         return self._core.over
 
     @property
@@ -51,7 +51,7 @@ class End(Link):
 
     @property
     def store(self) -> LinkStore | None:
-        """What keeps its unsettled deliveries."""
+        """The store of the link's unsettled deliveries."""
         return self._core.store
 
     async def restored(self) -> None:
@@ -60,15 +60,15 @@ class End(Link):
 
 
 class ExactCore(ClientLink):
-    """The core of a link that is attached again to resume what is in flight exactly once, or not at all.
+    """The core of a link that is attached again only to resume its messages in flight exactly once.
 
     Attributes:
-        at_stake: how many of these the peer has to know, for them not to be lost or there twice.
-        uncertain: told that the link is over, for the peer does not know them.
-        transacted: it takes part in transactions. It is lost with its connection, and all that is unsettled on it: what
-            was under way in a transaction cannot be resumed, and the rest is to come again behind that, in order.
-        forgot: the peer made the link anew. It is closed then, though the store has something of it: else the peer
-            would take the next attachment for that of a link which it remembers, with nothing on it.
+        at_stake: returns how many of the deliveries the peer must know, so that they are neither lost nor duplicated.
+        uncertain: called when the link is over because the peer does not know them.
+        transacted: the link takes part in transactions. A loss of the connection then ends it with all unsettled
+            deliveries, because transactional work cannot be resumed, and the rest must come again after it, in order.
+        forgot: the peer created the link anew, so it is closed, although the store has deliveries of it. Otherwise the
+            peer would take the next attach for a link that it remembers, without deliveries.
     """
 
     exact = False
@@ -125,7 +125,7 @@ class ExactCore(ClientLink):
             super().detach(closed)
 
     def close_at_peer(self) -> None:
-        """Close the link at the peer, and leave the store as it is."""
+        """Close the link at the peer, and leave the store unchanged."""
         self.detach_sent = True
         if self.engine_link is not None:
             self.engine_link.detach(closed=True)
@@ -133,7 +133,7 @@ class ExactCore(ClientLink):
 
 
 def uncertain(end: str, count: int) -> DeliveryUncertain:
-    """Return the error for messages in flight that an end has forgotten, which cannot be moved exactly once."""
+    """Return the error for messages in flight that an end has forgotten, so that exactly once is impossible."""
     return DeliveryUncertain(
         f"the {end} has forgotten {count} messages that were in flight: they may be at the target, or not. "
         "Without the store of deliveries the bridge moves them again, so that none is lost, and some may be there twice"
@@ -141,7 +141,7 @@ def uncertain(end: str, count: int) -> DeliveryUncertain:
 
 
 class EndingCore(ReceiverCore):
-    """What the cores of all intakes share: a word to the bridge about deliveries that ended."""
+    """The part that the cores of all intakes share: reports of ended deliveries to the bridge."""
 
     forgotten: Callable[[Iterable[ReceiverDelivery]], None]
     settled: Callable[[Iterable[ReceiverDelivery]], None]
@@ -156,26 +156,26 @@ class EndingCore(ReceiverCore):
 
 
 class Ending(End, Receiver):
-    """What `Intake` and `CopyIntake` share: credit by hand."""
+    """The part that `Intake` and `CopyIntake` share: manual credit."""
 
     _core: EndingCore
 
     @property
     def ahead(self) -> int:
-        """Deliveries that the source may still send, and those that wait here."""
+        """The number of deliveries that the source may still send, or that wait here."""
         core = self._core
         if core.interrupted:
             return core.credit.granted + len(core.undelivered) + self.buffered
         return self.credit - core.taking_again + self.buffered
 
     def withdraw(self) -> None:
-        """Take the credit back that is out; what is on its way comes all the same."""
+        """Withdraw the granted credit; messages already on their way still come."""
         core = self._core
         if core.open and core.link is not None and core.link.attached and not core.credit.drain_running:
             core.credit.flow(0)
 
     def give_back(self, deliveries: Iterable[ReceiverDelivery]) -> None:
-        """Put deliveries back unchanged before those that wait here; all are released when the link is left."""
+        """Put deliveries back in front of those that wait here; all are released when the link is left."""
         self._core.consumer.incoming.extendleft(reversed(list(deliveries)))
 
 
@@ -183,8 +183,8 @@ class IntakeCore(ExactCore, EndingCore):
     """The core of the receiving end, at the source.
 
     Attributes:
-        in_flight: deliveries that an earlier process had sent on; the source is asked for them again.
-        keeps: whether the source has to keep its end of the link.
+        in_flight: deliveries that an earlier process had sent on, to be resumed by the source.
+        keeps: returns whether the source must keep its end of the link.
     """
 
     in_flight: list[ReceiverDelivery]
@@ -201,7 +201,7 @@ class IntakeCore(ExactCore, EndingCore):
         first = not self.ever_attached
         super().on_attached()
         if first and self.open and self.resuming and self.resumption is not None:
-            # What is resumed takes a credit, and is no news.
+            # A resumed delivery takes credit, but is not new.
             self.resumption.note_resumed()
             if self.taking_again:
                 self.credit.flow(self.taking_again)
@@ -217,7 +217,7 @@ class Intake(Ending):
 
 
 class CopyIntakeCore(EndingCore, BrowserCore):
-    """The core of the receiving end that leaves messages where they are."""
+    """The core of the receiving end that leaves messages at the source."""
 
 
 class CopyIntake(Ending, Browser):
@@ -230,8 +230,8 @@ class OutletCore(ExactCore, SenderCore):
     """The core of the sending end, at the target.
 
     Attributes:
-        unresumed: asked what to do with deliveries that the target has no word about; returns those to be sent again.
-        take_over: told of those that an earlier process left.
+        unresumed: takes the deliveries of whose outcome the target knows nothing; returns those to send again.
+        take_over: called with deliveries that an earlier process left.
     """
 
     unresumed: Callable[[list[OutgoingDelivery]], list[OutgoingDelivery]]
@@ -256,7 +256,7 @@ class Outlet(End, Sender):
     _core: OutletCore
 
     async def room(self, size: int) -> None:
-        """Wait until a message of that many bytes may be sent; `forward` or `let_others` follows, without a checkpoint.
+        """Wait until a message of `size` bytes may be sent; `forward` or `let_others` must follow without a checkpoint.
 
         Cancelling: no credit is used.
         """
@@ -270,26 +270,26 @@ class Outlet(End, Sender):
 
     @property
     def cause(self) -> AmqpError | None:
-        """Why the link is over; None for an orderly end."""
+        """The reason why the link is over; None for an orderly end."""
         return self._core.cause if self._core.over else None
 
     def report_end(self) -> Exception:
-        """Return the error of what is lost with the link, and record that the user knows of it."""
+        """Return the error for messages lost with the link, and record that it is reported."""
         self._core.cause_reported = True
         return self._core.lost()
 
     def report_all(self) -> None:
-        """Record that the user knows of the link's end, and of every message without an outcome."""
+        """Record that the link's end, and every message without an outcome, is reported."""
         self._core.report_all()
 
     def let_others(self) -> None:
-        """Pass the turn on to other senders: there was room, and nothing to send."""
+        """Pass the turn on to other senders, because nothing is to be sent."""
         self._core.queue.pass_on()
 
     def forward(
         self, payload: bytes, message_format: int, *, tag: bytes | None = None, transaction: Transaction | None = None
     ) -> SenderDelivery:
-        """Hand an encoded message to the wire as it is, when there is room; raises as `Sender.submit` does."""
+        """Send an encoded message unchanged, after `room`; raises like `Sender.submit`."""
         core = self._core
         assert core.link is not None
         return core.hand_over(core.link, payload, False, transaction, message_format, tag)

@@ -1,4 +1,4 @@
-"""Whether two ends can do what is asked of them; looked at before a message moves."""
+"""Checks whether two ends support the settings, before a message is moved."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Way = Literal["resume", "transactions"]
 Role = Literal["source", "target"]
 
 RESUME_TIMEOUT = 3600
-"""Seconds that the peers are asked to keep what is in flight, for a process that was killed to be started again."""
+"""Seconds that the peers shall keep messages in flight for the restart of a killed process."""
 
 
 def reconnect_for(role: Role, *, exactly_once: bool) -> Reconnect:
-    """Return how an end's connection comes back if the user does not say it.
+    """Return the default reconnect settings for an end's connection.
 
-    At least once the source keeps nothing for the link: what a process had that was killed is there for the next.
+    For at least once, the source keeps nothing for the link, so that the next process gets a killed one's messages.
     """
     if exactly_once:
         return Reconnect(resume_timeout=RESUME_TIMEOUT)
@@ -31,7 +31,7 @@ def reconnect_for(role: Role, *, exactly_once: bool) -> Reconnect:
 
 
 def check_stores(source: Connection | str, target: Connection | str, given: DeliveryStore | None) -> None:
-    """Raise ValueError unless what both ends have in flight is kept in the same place, or at none of them."""
+    """Raise ValueError unless both ends keep messages in flight in the same store, or both keep none."""
     stores = [delivery_store(end) if isinstance(end, Connection) else given for end in (source, target)]
     if given is not None and isinstance(source, Connection) and isinstance(target, Connection):
         raise ValueError("an open connection has its own delivery_store: give the store to that connection")
@@ -42,10 +42,10 @@ def check_stores(source: Connection | str, target: Connection | str, given: Deli
 
 
 def way_of(source: Connection, target: Connection) -> Way:
-    """Return how messages are moved exactly once.
+    """Return the way to move messages exactly once.
 
     Raises:
-        Unsupported: they are not.
+        Unsupported: the ends have no such way.
     """
     lacking = [why for connection in {source: None, target: None} if (why := _resumes_not(connection))]
     one_broker = source is target and _has_transactions(source)
@@ -63,7 +63,7 @@ def _resumes_not(connection: Connection) -> str:
         return f"{dialect} does not resume links"
     if "resume" in can:
         return "" if connection.profile.resumes else f"{connection.profile.title} does not resume links"
-    # What is replayed is of one process: the next one has another session.
+    # Only the same process can replay: the next one has another session.
     return f"{dialect} resumes nothing from a store of deliveries" if delivery_store(connection) is not None else ""
 
 
@@ -72,7 +72,7 @@ def _has_transactions(connection: Connection) -> bool:
 
 
 def check_kept(link: Link) -> None:
-    """Raise Unsupported unless the peer settles in two steps, and keeps its end of the link for a while."""
+    """Raise Unsupported unless the peer settles in two steps, and keeps its end of the link for some time."""
     if "resume" not in link.connection.capabilities:
         _check_session_kept(link)
         return
@@ -89,9 +89,9 @@ def check_kept(link: Link) -> None:
 
 
 def _check_session_kept(link: Link) -> None:
-    """Refuse a link whose session the peer does not keep.
+    """Raise Unsupported unless the peer keeps the session of a link.
 
-    Where sessions are resumed, the completion of an accept, and of a transfer, is the second step.
+    If sessions are resumed, the completion of an accept or transfer is the second step.
     """
     if not session_is_kept(link):
         advice = "" if restores(link.connection) else " (give it reconnect=)"
@@ -101,7 +101,7 @@ def _check_session_kept(link: Link) -> None:
 
 
 def check_unsettled(source: Receiver) -> None:
-    """Raise Unsupported if the source sends settled: what is on its way would be lost with this process."""
+    """Raise Unsupported if the source sends settled, so that messages on their way would be lost with this process."""
     if source.settle_mode == "settled":
         raise Unsupported(
             "the source sends its messages settled, so that it does not keep them until the target has accepted them"
@@ -109,7 +109,7 @@ def check_unsettled(source: Receiver) -> None:
 
 
 def check_copying(source: Connection) -> None:
-    """Raise Unsupported if the source only claims to leave messages where they are."""
+    """Raise Unsupported if the source only pretends to leave messages in the queue."""
     if "browse" not in source.capabilities:
         raise Unsupported(f"dialect {source.dialect!r} does not browse: it would take the messages")
     if not source.profile.copies:
@@ -118,7 +118,7 @@ def check_copying(source: Connection) -> None:
 
 
 def check_rejecting(source: Connection) -> None:
-    """Raise Unsupported if nothing can be rejected at the source."""
+    """Raise Unsupported if the source's dialect cannot reject."""
     if "rejected" not in source.capabilities:
         raise Unsupported(
             f"dialect {source.dialect!r} has no outcome rejected: the source cannot be told what the target refused"

@@ -1,4 +1,4 @@
-"""Both links of a bridge, attached, and what moves messages between them."""
+"""The attached links of a bridge, and the mover between them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ Guarantee = Way | Literal["at-least-once"]
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """What stands between two connections.
+    """The links and mover between two connections.
 
     Attributes:
-        guarantee: how messages are moved.
-        mover: what moves them.
-        links: the source's first; there may be another to where refused messages go, and more that came later.
+        guarantee: the guarantee of delivery.
+        mover: moves the messages.
+        links: the source's link first; there may be another for refused messages, and more that were added later.
     """
 
     guarantee: Guarantee
@@ -48,15 +48,15 @@ async def join(
     """Attach both ends.
 
     Args:
-        name: of the links, where they are resumed.
-        stack: what leaves them.
+        name: the name of links that are resumed.
+        stack: leaves the links.
 
     Raises:
-        Unsupported: an end cannot do what is asked.
+        Unsupported: an end does not support a setting.
         LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: an end refused its address, or is gone.
-        DeliveryUncertain: exactly once, and what an earlier process had in flight is not known any more.
+        DeliveryUncertain: exactly once, and an end has forgotten the messages that an earlier process had in flight.
 
-    Cancelling: what is attached is left with the stack.
+    Cancelling: the stack leaves the attached links.
     """
     guarantee: Guarantee = way_of(source[0], target[0]) if settings.exactly_once else "at-least-once"
     if settings.copy:
@@ -89,7 +89,7 @@ async def join(
         mover = kind(settings, taking, giving, aside)
     if isinstance(taking, Intake):
         mover.recover(taking, giving)
-    # The source first: what an earlier process had in flight is there before the target says its outcome.
+    # The source first, so that the messages of an earlier process are here before the target reports their outcomes.
     for link in list(links):
         core = core_of(link)
         if isinstance(core, ExactCore):

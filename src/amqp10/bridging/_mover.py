@@ -1,10 +1,10 @@
-"""Moving messages one by one: a task takes them, a task sends them, and the target's outcomes go back to the source.
+"""Moves messages one by one: one task takes them, one sends them, and the target's outcomes go back to the source.
 
     source ──receive_batch──> taking ──queue──> passing ──forward──> target
        <──accept, reject──────────── look <──────outcome──────────────┘
 
-Outcomes cost no task: they come in the target's connection, which tells the source's at once. So what the target has
-accepted and what the source is told of it are written to a store of deliveries in one transaction.
+Outcomes need no task: they arrive in the target's connection, which passes them to the source's at once. So the
+target's acceptance and the source's outcome are written to a store of deliveries in one transaction.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from ._settings import Settings
 
 QUIET = 1.0
-"""Seconds without a message after which a source is empty, where it cannot be asked (no "drain")."""
+"""Seconds without a message after which a source without "drain" counts as empty."""
 
 
 class Mover:
     """Moves messages until it has enough, is stopped, or fails.
 
     Attributes:
-        flight: what is under way, and the counts.
-        failure: why it stopped; None as long as nothing went wrong.
+        flight: the messages in progress, and the counts.
+        failure: the error that stopped it, or None.
     """
 
     def __init__(self, settings: Settings, source: Ending, target: Outlet, aside: Outlet | None) -> None:
@@ -52,8 +52,8 @@ class Mover:
         self._aside = aside
         self._asides: deque[Transit] = deque()
         self._again = Again(settings.most)
-        self._generation = 0  # of the source's link, when a message came last
-        self._freed = 0  # places that became free since credit was granted last
+        self._generation = 0  # of the source's link at the last message
+        self._freed = 0  # places freed since the last grant of credit
         self._next_at = 0.0
         self._scope = anyio.CancelScope()
         self._stopped = False
@@ -69,9 +69,9 @@ class Mover:
             core_of(source).uncertain = self.fail
 
     async def run(self) -> None:
-        """Move, to the end; `failure` says whether it was a good one.
+        """Move messages until the end; an error is in `failure`.
 
-        Cancelling: what is out stays out; see `wind_up`.
+        Cancelling: messages without an outcome stay open; see `wind_up`.
         """
         for end in (self._target, self._aside):
             if end is not None:
@@ -93,27 +93,27 @@ class Mover:
             self.fail(error)
 
     def fail(self, error: Exception) -> None:
-        """Stop for this; the first one counts."""
+        """Stop with an error; the first error counts."""
         self.failure = self.failure or error
         self.stop()
 
     def stop(self) -> None:
-        """Take and send no more."""
+        """Stop receiving and sending."""
         self._stopped = True
         self._scope.cancel()
         self._changed()
 
     def set(self) -> None:
-        """Handle the end of a link at the target, as the links' waiter."""
+        """Handle the end of a link at the target: the waiter of these links."""
         for end in (self._target, self._aside):
             if end is not None and end.over and not self._stopped:
                 self.fail(end.report_end())
         self._changed()
 
-    # Going on
+    # Continuing
 
     def recover(self, source: Intake, target: Outlet) -> None:
-        """Take up what an earlier process had sent without an outcome: the source is asked to hold on to it."""
+        """Resume messages that an earlier process had sent without an outcome, and ask the source to keep them."""
         kept = target.store
         if kept is None:
             return
@@ -135,24 +135,24 @@ class Mover:
         return self.flight.moved + self.flight.refused
 
     def _enough(self) -> bool:
-        """Return whether nothing more is to be taken, as far as can be seen now."""
+        """Return whether no more messages are needed, as far as is known now."""
         count = self.settings.count
         return count is not None and self._finished + self.flight.under_way >= count
 
     def _grant(self) -> None:
-        """Let the source send as many as there is room for."""
+        """Grant credit for the free places."""
         self._freed = 0
         settings, flight, ahead = self.settings, self.flight, self._source.ahead
         room = min(settings.most, 1 + max(0, settings.max_bytes - flight.size) // flight.usual_size)
         room -= len(flight.held) + ahead
         if settings.count is not None:
             room = min(room, settings.count - self._finished - flight.under_way - ahead)
-        # Not for a few, as long as there is credit.
+        # Not for a few places while credit is left.
         if room > 0 and (room >= ahead or room >= settings.most // 4) and not self._stopped:
             try:
                 self._source.add_credit(room)
             except (AmqpError, anyio.ClosedResourceError):
-                pass  # the link is over, as whoever takes from it is told
+                pass  # the link is over, as its `receive_batch` reports
 
     async def _taking(self) -> None:
         source, flight = self._source, self.flight
@@ -178,14 +178,14 @@ class Mover:
                 self._again.lost()
             flight.duplicates += self._again.count(batch)
             now = anyio.current_time()
-            # There is no other kind of delivery than a ReceiverDelivery.
+            # Every delivery is a ReceiverDelivery.
             flight.took([Transit(each, now, self.look) for each in batch])  # type: ignore[arg-type]
             if flight.size > self.settings.max_bytes:
                 source.withdraw()
             self._wake()
 
     async def _arrivals(self) -> list[Delivery] | None:
-        """Return what came, perhaps nothing; None if the source has no more and the settings ask for that."""
+        """Return the deliveries that came, if any; None if the source is empty and the settings say to stop then."""
         source, most = self._source, self.settings.most
         if not self.settings.until_empty:
             return await source.receive_batch(most)
@@ -199,7 +199,7 @@ class Mover:
                 return batch
         if source.buffered:
             return await source.receive_batch(most)
-        # Of a link that was lost meanwhile nothing is known: its credit went with it.
+        # If the link was lost meanwhile, its credit was, too, so silence does not mean empty.
         return None if source.open and source.losses == generation else []
 
     # Sending
@@ -209,7 +209,7 @@ class Mover:
             await self._pass_on()
 
     async def _pass_on(self) -> None:
-        """Send the next one, or wait for one."""
+        """Send the next message, or wait for it."""
         queue = self.flight.queue
         if self._asides:
             await self._send_aside(self._asides.popleft())
@@ -263,17 +263,17 @@ class Mover:
                 await anyio.sleep_until(self._next_at)
             self._next_at = max(now, self._next_at) + 1 / self.settings.rate
 
-    # What the target says
+    # Outcomes of the target
 
     def look(self, transit: Transit) -> None:
-        """Handle the target's outcome of a message, or the fact that none will come."""
+        """Handle the target's outcome of a message, or that there will be no outcome."""
         sent = transit.sent
         assert sent is not None
         outcome = known_outcome(sent)
         if outcome is None:
             error = unknown(sent)
             if error is None:
-                sent.waiter = transit  # a state that is no outcome
+                sent.waiter = transit  # a state that is not an outcome
                 return
             report_unknown(sent)
             self.flight.settled(transit, Phase.UNKNOWN)
@@ -315,7 +315,7 @@ class Mover:
         self._free()
 
     def _turn_down(self, transit: Transit, why: Exception | None = None) -> None:
-        """Tell the source of a message that the target refused: it was set aside, or why it is rejected."""
+        """Settle a refused message at the source: it was sent aside, or is rejected for `why`."""
         self.flight.drop(transit)
         if transit.stale:
             return
@@ -328,11 +328,11 @@ class Mover:
                 condition = getattr(why, "condition", None) or "amqp:not-allowed"
                 transit.source.reject(condition, f"the target of a bridge did not accept it: {why}")
         except (AmqpError, anyio.ClosedResourceError):
-            self.flight.refused -= 1  # the source's link is over: it comes again
+            self.flight.refused -= 1  # the source's link is over, so the message comes again
         self._free()
 
     def _unresumed(self, deliveries: list[OutgoingDelivery]) -> list[OutgoingDelivery]:
-        """Return which messages to send again after the target's link was lost with their outcomes unknown."""
+        """Return the messages to send again after the target's link was lost before their outcomes."""
         lost = [delivery for delivery in deliveries if delivery.handed_over]
         if not self.settings.exactly_once:
             self.flight.duplicates += len(lost)
@@ -345,7 +345,7 @@ class Mover:
             self.fail(uncertain("target", len(lost)))
         return [delivery for delivery in deliveries if not delivery.handed_over]
 
-    # What the source says
+    # Settlements of the source
 
     def _settled(self, deliveries: Iterable[ReceiverDelivery]) -> None:
         for delivery in deliveries:
@@ -355,7 +355,7 @@ class Mover:
                 self._free()
 
     def _moving(self, deliveries: Iterable[ReceiverDelivery]) -> int:
-        """Return how many of the messages were sent on without the source having heard of it yet."""
+        """Return the number of messages that were sent on, but not yet settled at the source."""
         held = self.flight.held
         transits = [(held.get(delivery), delivery) for delivery in deliveries]
         return sum(
@@ -364,7 +364,7 @@ class Mover:
         )
 
     def _forgotten(self, deliveries: Iterable[ReceiverDelivery]) -> None:
-        """Handle the loss of the source's link: the messages come again."""
+        """Handle the loss of the source's link, after which the messages come again."""
         flight, lost = self.flight, 0
         self._again.lost()
         for delivery in deliveries:
@@ -372,9 +372,9 @@ class Mover:
             if transit is None:
                 if not isinstance(delivery.state, Accepted):
                     continue
-                if self.settings.exactly_once:  # an earlier process told it
+                if self.settings.exactly_once:  # an earlier process settled it
                     lost += 1
-                else:  # said while the link was away
+                else:  # settled while the link was lost
                     flight.moved -= 1
                     flight.duplicates += 1
                     self._again.count([delivery])
@@ -397,9 +397,9 @@ class Mover:
     # The end
 
     async def wind_up(self, deadline: float) -> None:
-        """Wait for what is out; then hand the rest back to the source.
+        """Wait for outstanding outcomes, then return the rest to the source.
 
-        Cancelling: is not noticed; it takes until the deadline at most.
+        Cancelling: is not noticed; it takes at most until the deadline.
         """
         self.stop()
         flight, keep = self.flight, self._target.store is not None
@@ -423,7 +423,7 @@ class Mover:
         self._source.give_back(back)
 
     def _drop_told(self) -> None:
-        """Stop waiting for the source to settle: its link, or the store, knows of the outcome."""
+        """Stop waiting for the source to settle, since its link or the store knows the outcome."""
         forgets = self._source.over and self._source.store is None
         for transit in [each for each in self.flight.held.values() if each.phase is Phase.TOLD]:
             self.flight.drop(transit)
@@ -432,7 +432,7 @@ class Mover:
     # Waiting
 
     def _free(self) -> None:
-        """Count a place of the window that became free, and wake the mover when enough of them are."""
+        """Count a freed place of the window, and wake the mover when enough are free."""
         self._freed += 1
         if 3 * self._freed >= self.flight.under_way:
             if not self.settings.until_empty:
@@ -461,7 +461,7 @@ class Mover:
 
 
 def payload_of(transit: Transit) -> bytes:
-    """Return the payload that is sent on for a message."""
+    """Return the payload to send on for a message."""
     source = transit.source
     if source.message_format:
         return source.payload

@@ -1,12 +1,11 @@
-"""What the bridge, as an intermediary, changes in a message: as little as the specification lets it (§3.2).
+"""The changes of a bridge, as an intermediary, to a message: as few as the specification allows (§3.2).
 
-The bare message is passed on octet by octet, and so is the header, but for the time-to-live: "the transmitted message's
-header SHOULD contain a ttl that is computed as the difference between the current time and the formerly computed
-message expiration time" (§3.2.1). Delivery-annotations are for this hop only (§3.2.2), and end with it.
+The bare message is passed on unchanged, and so is the header, except that the ttl is reduced by the time that the
+message spent here (§3.2.1). Delivery-annotations end with this hop (§3.2.2).
 
-Carbon copies are at the source already: RabbitMQ's further routing keys of a message (the annotation `x-cc`, in 0-9-1
-the header CC) would have the target make them once more, beside the address that the bridge was given. They go on by
-another name.
+RabbitMQ's further routing keys of a message (the annotation `x-cc`, in 0-9-1 the header CC) have already made their
+copies at the source, and would make them again at the target, besides the address given to the bridge. So they are
+renamed.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ from ..messaging import patch_header, read_annotations, read_header
 from ..types import Symbol
 
 REFUSED: Final = Symbol("x-opt-bridge-refused")
-"""The message-annotation that says why the target refused a message that was sent aside."""
+"""The message-annotation with the reason why the target refused a message that was sent aside."""
 
 COPIED: Final = Symbol("x-opt-bridge-cc")
-"""The message-annotation that has the further routing keys that a message had at the source."""
+"""The message-annotation with the further routing keys that a message had at the source."""
 
-# How they are said: the annotation, and the header that dialect 0-9-1 keeps in one of its own.
+# The further routing keys: the annotation, and dialect 0-9-1's annotation for its header.
 _CC: Final = Symbol("x-cc")
 _NATIVE, _HEADERS, _CC_HEADER = Symbol("x-opt-0-9-1"), "headers", "CC"
 
-# The descriptors of the first two sections, as nearly everyone writes them (§3.2.1, §3.2.2).
+# The usual descriptors of the first two sections (§3.2.1, §3.2.2).
 _HEADER: Final = b"\0\x53\x70"
 _DELIVERY_ANNOTATIONS: Final = b"\0\x53\x71"
-# Fields of the header up to the time-to-live.
+# The number of fields in a header with a time-to-live.
 _WITH_TTL: Final = 3
 _MESSAGE_ANNOTATIONS: Final = b"\0\x53\x72"
 _SHORT_MAP: Final = b"\xc1"
@@ -40,11 +39,11 @@ _SHORT_LIST: Final = 0xC0
 
 
 def onward(payload: bytes, waited: float) -> bytes:
-    """Return the payload as it is sent on; in nearly every case the same object.
+    """Return the payload to send on, in nearly every case the same object.
 
     Args:
-        payload: an encoded message. One that cannot be read is passed on as it is.
-        waited: seconds that it was here.
+        payload: an encoded message; a malformed one is passed on unchanged.
+        waited: seconds that the message spent here.
     """
     passed = _hop(payload, waited)
     return _without_copies(passed) if _may_have_copies(passed) else passed
@@ -67,7 +66,7 @@ def _hop(payload: bytes, waited: float) -> bytes:
 
 
 def _may_have_copies(payload: bytes) -> bool:
-    """Return whether the message annotations may name further routing keys; a cheap look at their octets."""
+    """Return whether the message annotations may have further routing keys, by a cheap search of their octets."""
     at = 0
     if payload[:3] == _HEADER and len(payload) > 6:
         at = 4 if payload[3] == _EMPTY_LIST else 5 + payload[4]
@@ -104,7 +103,7 @@ def _patched(payload: bytes, waited: float) -> bytes:
         ttl = read_header(payload).ttl
         if ttl is None or not passed:
             return patch_header(payload, delivery_annotations=None)
-        # Never 0: whether it has expired is for the target to say.
+        # Never 0: the target decides whether the message has expired.
         left = timedelta(milliseconds=max(1, ttl - passed))
         return patch_header(payload, delivery_annotations=None, ttl=left)
     except DecodeError:
@@ -112,7 +111,7 @@ def _patched(payload: bytes, waited: float) -> bytes:
 
 
 def marked(payload: bytes, why: str) -> bytes:
-    """Return the payload with an annotation that says why the target refused it, if it can be given one."""
+    """Return the payload with an annotation of the reason `why` the target refused it, unless it is malformed."""
     try:
         return patch_header(payload, message_annotations={REFUSED: why})
     except DecodeError:

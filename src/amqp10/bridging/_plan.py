@@ -1,4 +1,4 @@
-"""What a bridge would do, said without doing it: the ends that were found, and how many messages wait at the source."""
+"""The plan of a bridge without moving anything: the ends, and the number of messages at the source."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from ._joined import Guarantee
 
 MOST_LOOKED_AT = 10_000
-"""Messages that are looked at to count them, where nobody says how many there are."""
+"""The most messages to browse for a count, if the broker does not tell it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedEnd:
-    """One end of a bridge, as it was found.
+    """One end of a bridge.
 
     Attributes:
-        url: where it is, without credentials.
-        address: the queue, or whatever it is there; None where each message says its own.
-        dialect: the protocol that was spoken.
-        peer: the server's product and version, by its own word.
+        url: the URL, without credentials.
+        address: the address; None if each message has its own.
+        dialect: the dialect of the connection.
+        peer: the server's product and version, as it announces them.
     """
 
     url: str
@@ -41,14 +41,14 @@ class PlannedEnd:
 
 @dataclass(frozen=True, slots=True)
 class BridgePlan:
-    """What a bridge would move, between what, and with which promise; nothing was moved.
+    """What a bridge would move, between which ends, and with which guarantee. Nothing was moved.
 
     Attributes:
-        source, target: the ends: both were connected, and took their links.
-        guarantee: "at-least-once"; or exactly once, by "resume" of what was in flight, or by "transactions".
-        undecoded: messages would be passed on octet by octet, for both ends speak AMQP 1.0.
-        messages: how many wait at the source for the bridge; None if that cannot be told without taking them.
-        more: there are more than `messages`: counting ended there.
+        source, target: the ends, which were both connected and attached.
+        guarantee: "at-least-once"; or exactly once, by "resume" of messages in flight, or by "transactions".
+        undecoded: whether messages would be passed on without decoding, since both ends speak AMQP 1.0.
+        messages: the number of messages at the source; None if it cannot be found without taking messages.
+        more: whether there are more than `messages`, because counting ended there.
     """
 
     source: PlannedEnd
@@ -72,20 +72,20 @@ _WORDS = {
 
 
 def end_of(connection: Connection, address: str | None) -> PlannedEnd:
-    """Describe an end, once it is attached."""
+    """Describe an attached end."""
     said = connection.remote_properties
     product, version = said.get("product", "a server that does not say its name"), said.get("version", "")
-    peer = " ".join(f"{product} {version}".split())  # one line, whatever the peer says
+    peer = " ".join(f"{product} {version}".split())  # one line, whatever the peer announces
     return PlannedEnd(connection.url, address, connection.dialect, peer)
 
 
 async def count(connection: Connection, source: Source, max_bytes: int) -> tuple[int | None, bool]:
-    """Count the messages that wait, and tell whether there are more: the broker is asked, or the queue browsed.
+    """Count the messages at a source, by query or browsing; return the number, and whether there are more.
 
     Args:
-        max_bytes: as many bytes are looked at, at most.
+        max_bytes: the limit of bytes to browse.
 
-    Cancelling: nothing was taken.
+    Cancelling: no message was taken.
     """
     try:
         known = None if source.filter else await _asked(connection, source.address or "")
@@ -94,7 +94,7 @@ async def count(connection: Connection, source: Source, max_bytes: int) -> tuple
         if "browse" in connection.capabilities and connection.profile.copies:
             return await _looked_at(connection, source, max_bytes)
     except (AmqpError, ValueError):
-        pass  # not for this user, or not of this kind of node: then it is not known
+        pass  # unknown to this user, or for this kind of node
     return None, False
 
 

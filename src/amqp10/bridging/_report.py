@@ -1,4 +1,4 @@
-"""How far a bridge has come, in numbers."""
+"""The counts of a bridge."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BridgeReport:
-    """The counts of a bridge, now or at its end; messages, unless said otherwise.
+    """The current or final counts of a bridge, in messages unless stated otherwise.
 
     Attributes:
-        moved: the target has accepted them, and the source was told so; those that were only looked at (`copy`) are
-            still there.
-        in_flight: taken from the source and not done with. At the end: those without the target's word by the deadline.
-        refused: the target did not accept them; what became of them `on_refused` says.
-        returned: given back to the source unsent, or of unknown fate, when the bridge ended.
-        duplicates: those that may be at the target twice, at most, for a connection was lost at the wrong moment: sent
-            again without the target's word, or delivered again by a source that had not heard that they were accepted.
-            At the end those that a lost source was told of last are among them.
-        in_doubt: part of a transaction to whose commit no answer came: all of it happened, or nothing. What did not
-            comes again.
-        recovered: taken up from the store of deliveries, where an earlier process left them.
+        moved: accepted by the target and then at the source. With `copy` they are still at the source.
+        in_flight: taken from the source and not yet done. At the end, those without an outcome by the deadline.
+        refused: not accepted by the target; `on_refused` decided what happened to them.
+        returned: given back to the source when the bridge ended, because they were unsent or their outcome is unknown.
+        duplicates: the most that may be at the target twice because a connection was lost: sent again without knowing
+            their outcome, or delivered again by a source that their acceptance did not reach. At the end, the last
+            acceptances sent to a lost source are included.
+        in_doubt: part of a transaction whose commit got no answer, so that it took effect as a whole, or its messages
+            come again.
+        recovered: taken over from the store of deliveries, where an earlier process left them.
         size: bytes of the messages moved.
-        seconds: how long the bridge has been at it.
+        seconds: how long the bridge has been running.
     """
 
     moved: int = 0
@@ -37,12 +36,12 @@ class BridgeReport:
 
     @property
     def clean(self) -> bool:
-        """Whether all went as it should: nothing was refused, is in flight, in doubt, or may be there twice."""
+        """Whether no message was refused, is in flight, is in doubt, or may be duplicated."""
         return not (self.in_flight or self.refused or self.duplicates or self.in_doubt)
 
     @property
     def rate(self) -> float:
-        """Messages moved in a second, from the beginning."""
+        """Messages moved per second since the start."""
         return self.moved / self.seconds if self.seconds else 0.0
 
     def __str__(self) -> str:

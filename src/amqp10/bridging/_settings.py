@@ -1,4 +1,4 @@
-"""What a bridge was told to do."""
+"""The settings of a bridge."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Settings:
 
     @property
     def most(self) -> int:
-        """Messages that may be here at a time: with a rate, no more than go on within a second."""
+        """The most messages here at a time: with a rate, those of one second."""
         if self.stream:
             return 1
         return self.window if self.rate is None else max(1, min(self.window, int(self.rate)))

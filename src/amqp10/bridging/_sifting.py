@@ -1,8 +1,8 @@
-"""Going on although a target ends its link over a message: by finding out which it was.
+"""Finds the message over which a target ended its link, so that the bridge can go on without it.
 
-Dialects without an outcome for it end what the message came on: 0-9-1 its channel, 0-10 its session. Which message was
-meant nobody says, and the fate of those around it is not known. So these are sent again one by one, on a new link each
-time; over which the link ends again is what the target does not accept.
+Dialects without an outcome for a refusal end the message's channel (0-9-1) or session (0-10), without naming the
+message. So all messages without an outcome are sent again one by one, on a new link each time. A message over which the
+link ends again is refused by the target.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ ABOUT_A_MESSAGE: Final = frozenset(
         "amqp:link:message-size-exceeded",
     }
 )
-"""Conditions that are a message's fault, and not that of the address, the user or the server."""
+"""Conditions caused by a message, not by the address, the user or the server."""
 PERHAPS: Final = frozenset({"amqp:unauthorized-access"})
-"""Those that may be, where other messages are accepted: RabbitMQ says so of one with another's user-id."""
+"""Conditions that a message may cause if others are accepted: RabbitMQ uses one for a wrong user-id."""
 
 
 class SiftingMover(Mover):
-    """A mover for those who want to go on without what the target does not accept.
+    """A mover that goes on without the messages that the target refuses.
 
     Args:
         anew: attaches another link to the target.
@@ -83,7 +83,7 @@ class SiftingMover(Mover):
                 raise
 
     async def _sift(self) -> None:
-        """Send what was out again, one by one."""
+        """Send all messages without an outcome again, one by one."""
         flight, cause = self.flight, self._fault()
         suspects = [each for each in flight.held.values() if each.phase is Phase.OUT and not each.aside]
         doubtful: list[tuple[Transit, EndpointError]] = []
@@ -102,19 +102,19 @@ class SiftingMover(Mover):
                 self._refuse(transit, over)
         if cause is not None and (not suspects or (doubtful and not flight.moved)):
             self.fail(cause)
-            await anyio.sleep_forever()  # which that cancels
+            await anyio.sleep_forever()  # until the group is cancelled
         for transit, over in doubtful:
             self._refuse(transit, over)
         await self._attach()
 
     async def _attach(self) -> None:
-        """See that there is a link to the target."""
+        """Attach a link to the target unless there is one."""
         if self._target.over:
             self._target = await self._anew()
             self._target.watch(self)
 
     async def _alone(self, transit: Transit) -> EndpointError | None:
-        """Send it once more, with nothing else on its way; what the link has ended over, if it has."""
+        """Send a message again, alone; return the error that ended the link, or None."""
         flight = self.flight
         await self._attach()
         again = transit.sent is not None and transit.sent.handed_over

@@ -1,8 +1,8 @@
-"""Passing messages on while they come in, one after the other, so that they may be larger than the memory.
+"""Passes messages on while they arrive, one after the other, so that they may be larger than the memory.
 
-What was not read of a message holds the source's session window back, and reading waits for the target: no more than
-that window, of 64 frames, and what the output takes is here at a time. Nobody has all of such a message, so that it can
-only come again from the source.
+Unread parts of a message use up the source's session window, and reading waits for the target. So at most that window,
+of 64 frames, and the output buffer are here at a time. No one has the whole message, so only the source can send it
+again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class PartedDelivery(StreamedDelivery):
-    """A delivery that is not decoded: its payload is read part by part."""
+    """An undecoded delivery, whose payload is read part by part."""
 
     __slots__ = ()
 
@@ -47,7 +47,7 @@ class PartedDelivery(StreamedDelivery):
         """Return the next part of the payload; None at its end.
 
         Raises:
-            DeliveryAborted: the sender gave it up.
+            DeliveryAborted: the sender aborted the delivery.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link was lost, and the delivery with it.
             anyio.ClosedResourceError: the receiver was closed here.
 
@@ -86,14 +86,14 @@ class PartWriter(BodyWriter):
         super().__init__(core_of(sender), Message(), None, False, None)
         self._first = first
         self._message_format = message_format
-        self._one_section = True  # parts are sent as they are
+        self._one_section = True  # parts are sent unchanged
 
     def _head(self) -> bytes:
         return self._first
 
     @property
     def whole(self) -> SenderDelivery | None:
-        """The delivery, once its end was handed to the wire."""
+        """The delivery, once its last part was sent."""
         delivery: Any = self._delivery
         return delivery if delivery is not None and delivery.handed_over else None
 
@@ -111,7 +111,7 @@ class StreamMover(Mover):
             outcome: Any = error.outcome
             self._refused(transit, outcome)
         except DeliveryAborted:
-            self.flight.drop(transit)  # it is settled with that
+            self.flight.drop(transit)  # which settles it
         except DeliveryUncertain:
             self.flight.duplicates += not transit.stale
             await self._give_back(transit)
@@ -138,13 +138,13 @@ class StreamMover(Mover):
                 while (part := await source.part()) is not None:
                     await writer.send(part)
         except anyio.get_cancelled_exc_class():
-            if writer.whole is not None:  # its outcome is still to come
+            if writer.whole is not None:  # its outcome will come
                 self.flight.sent(transit, writer.whole)
                 writer.whole.waiter = transit
             raise
 
     async def _give_back(self, transit: Transit) -> None:
-        """Release a message that did not get through, so that the source delivers it once more."""
+        """Release a message that was not passed on, so that the source delivers it again."""
         if not transit.stale:
             try:
                 transit.source.release()

@@ -1,4 +1,4 @@
-"""What is between the source and the target, and the counts of it; no task, no waiting.
+"""The messages between source and target, and the counts, without tasks or waiting.
 
 came ──> WAITING ──> OUT ──> accepted by the target ──> the source told ──> moved
                       │                                      └──> TOLD until the source has settled ("second")
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Phase(Enum):
-    """Where a message is."""
+    """The phase of a message."""
 
     WAITING = "taken from the source"
     OUT = "sent to the target"
@@ -36,14 +36,14 @@ class Phase(Enum):
 
 
 class Transit:
-    """One message on its way; also what is woken when the target has said something of it.
+    """One message on its way, and the waiter for its outcome at the target.
 
     Attributes:
         source: the delivery at the source.
-        sent: that at the target; None until it is sent.
-        came: when it was taken, on the event loop's clock.
-        stale: the source has forgotten the delivery, and the message comes again.
-        aside: it goes, or went, to where the target's refused messages go; why.
+        sent: the delivery at the target; None until it is sent.
+        came: when it was taken, by the event loop's clock.
+        stale: the source has forgotten the delivery, so that the message comes again.
+        aside: the reason of a refusal, if the message goes to the address for refused messages.
     """
 
     __slots__ = ("_look", "aside", "came", "phase", "sent", "source", "stale")
@@ -58,19 +58,19 @@ class Transit:
         self._look = look
 
     def set(self) -> None:
-        """Handle the outcome of `sent`, as its waiter."""
+        """Handle the outcome of `sent`."""
         self._look(self)
 
 
 class Flight:
-    """All that is under way.
+    """All messages in progress.
 
     Attributes:
-        held: every message that was taken and is not done with, by its delivery at the source.
-        queue: those of them that are still to be sent, in order.
-        out: how many are `OUT` or `TOLD`.
-        left: how many are `REFUSED`.
-        size: bytes of what is held.
+        held: every message that was taken and is not done, by its delivery at the source.
+        queue: the held messages still to send, in order.
+        out: the number of messages that are `OUT` or `TOLD`.
+        left: the number of messages that are `REFUSED`.
+        size: bytes of the held messages.
         moved, moved_size, refused, returned, duplicates, in_doubt, recovered: see `BridgeReport`.
     """
 
@@ -84,16 +84,16 @@ class Flight:
 
     @property
     def under_way(self) -> int:
-        """Messages that something is still to become of."""
+        """The number of messages that are neither done nor refused."""
         return len(self.held) - self.left
 
     @property
     def usual_size(self) -> int:
-        """Bytes of a message, by those that came so far."""
+        """The mean size of the messages so far, in bytes."""
         return max(1, self._taken_size // self._taken) if self._taken else 16_384
 
     def took(self, transits: Iterable[Transit]) -> None:
-        """Record the messages that came from the source."""
+        """Record messages received from the source."""
         for transit in transits:
             size = len(transit.source.payload)
             self.held[transit.source] = transit
@@ -103,8 +103,8 @@ class Flight:
             self._taken_size += size
 
     def recover(self, tags: Iterable[bytes], now: float, look: Callable[[Transit], None]) -> dict[bytes, Transit]:
-        """Record what an earlier process had sent: deliveries that the source is to resume, by their tags."""
-        unbound: Any = None  # to a link, until it is attached
+        """Record messages that an earlier process had sent, by the tags of deliveries that the source shall resume."""
+        unbound: Any = None  # has no link until it is attached
         found = {tag: Transit(ReceiverDelivery(unbound, unbound, tag, b"", False), now, look) for tag in tags}
         for transit in found.values():
             transit.phase = Phase.OUT
@@ -113,14 +113,14 @@ class Flight:
         return found
 
     def sent(self, transit: Transit, delivery: SenderDelivery) -> None:
-        """Record that a message was handed to the target's wire, also when it is sent a second time to another link."""
+        """Record that a message was sent to the target, possibly again on another link."""
         transit.sent = delivery
-        if transit.phase is not Phase.OUT:  # as one that is recovered is from the beginning
+        if transit.phase is not Phase.OUT:  # recovered messages already are
             transit.phase = Phase.OUT
             self.out += 1
 
     def settled(self, transit: Transit, phase: Phase) -> None:
-        """Record that the target's outcome is here, or will never come."""
+        """Record that the target's outcome arrived, or will never arrive."""
         if transit.phase in (Phase.OUT, Phase.TOLD):
             self.out -= 1
         transit.phase = phase
@@ -140,9 +140,9 @@ class Flight:
         self.size -= len(transit.source.payload)
 
     def told(self, transit: Transit) -> bool:
-        """Tell the source that the target has accepted a message, and count it; return whether that was possible."""
+        """Accept a message at the source after the target accepted it, and count it; return whether it was possible."""
         if transit.stale:
-            self.drop(transit)  # it comes again, which was counted
+            self.drop(transit)  # it comes again, as was counted
             return False
         try:
             transit.source.accept()
@@ -151,9 +151,9 @@ class Flight:
             receiver: ReceiverCore = transit.source.link.owner  # type: ignore[assignment]
             kept = receiver.store
             if kept is None:
-                self.duplicates += 1  # the source's link is over, and the message the source's again
+                self.duplicates += 1  # the source's link is over, so the message comes again
                 return False
-            kept.given(transit.source, ACCEPTED)  # the next attachment of the link tells it
+            kept.given(transit.source, ACCEPTED)  # sent when the link attaches again
         self.moved += 1
         self.moved_size += len(transit.source.payload)
         return True

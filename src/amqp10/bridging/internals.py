@@ -1,7 +1,4 @@
-"""What `amqp10 bridge` uses of the bridge beyond its public names.
-
-It is not for users: any version may change it.
-"""
+"""Names of the bridge for `amqp10 bridge` only: any version may change them."""
 
 from __future__ import annotations
 

@@ -9,8 +9,9 @@ from typing import NoReturn
 __all__ = ("main",)
 
 _SEARCHES = (10_000, 5, 2)
-"""The thresholds of Python's cyclic garbage collector; the first is 700 or 2,000 by default. A full collection runs
-after some 100,000 new objects, about as frequently as before, so garbage does not live longer.
+"""The thresholds of Python's cyclic garbage collector, whose first is 700 or 2,000 by default.
+
+A full collection runs after about 100,000 new objects, as frequently as by default, so garbage does not live longer.
 """
 
 
@@ -23,7 +24,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
             raise
         print(f"amqp10: the command line needs {error.name}: pip install 'amqp10[cli]'", file=sys.stderr)
         sys.exit(2)
-    # Messages are many objects and no cycles: in the demo these searches were an eighth of the CPU. The process is ours
-    # alone here; a library must leave them to the program.
+    # Messages are many objects without cycles: in the demo the default thresholds took an eighth of the CPU. A library
+    # must leave them to the program, but this process is ours.
     gc.set_threshold(*_SEARCHES)
     sys.exit(run(arguments))

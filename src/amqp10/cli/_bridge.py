@@ -25,7 +25,7 @@ from ._main import Failure, Interrupted, start, words
 from ._options import Option, Peer, peer_of, peer_options, seconds, take_peer_options
 from ._receive import with_selector
 
-EVERY = 0.2  # seconds between two looks at the counts
+EVERY = 0.2  # seconds between two reports
 EVERY_LINE = 1.0  # the same for --json
 WHAT = {"from": "come from", "to": "go to"}
 
@@ -71,7 +71,7 @@ class Watcher:
             self._progress.update(self._task, description=f"{self._bridge.report}, {rate:,.0f}/s")
 
     def line(self, rate: float, ended: str | None) -> None:
-        """Print one JSON object: the counts, the rate since the last one, and at the end how the bridge ended."""
+        """Print a JSON object: the counts, the rate since the last object, and at the end how the bridge ended."""
         numbers = asdict(self._bridge.report) | {"rate": round(rate, 1), "ended": ended}
         click.echo(json.dumps(numbers | {"seconds": round(self._bridge.report.seconds, 3)}))
 
@@ -94,7 +94,7 @@ class Watcher:
 
 
 def show(plan: BridgePlan, as_json: bool) -> None:
-    """Print what a dry run has found."""
+    """Print the result of a dry run."""
     click.echo(json.dumps(asdict(plan)) if as_json else visible(f"{plan}\nnothing was moved", keep="\n"))
 
 

@@ -1,4 +1,4 @@
-"""`amqp10 broker`: the embedded broker as a process of its own."""
+"""`amqp10 broker`: the embedded broker as its own process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = logging.getLogger("amqp10.broker")
 
 
 def users_of(pairs: tuple[str, ...]) -> dict[str, str]:
-    """Parse `NAME:PASSWORD` pairs; a colon may stand in the password, not in the name."""
+    """Parse `NAME:PASSWORD` pairs; only the password may have colons."""
     users = {}
     for pair in pairs:
         name, colon, password = pair.partition(":")
@@ -37,10 +37,10 @@ def users_of(pairs: tuple[str, ...]) -> dict[str, str]:
 
 
 def users_now(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the users of a broker's arguments, with those that its file of users has now.
+    """Return the users in a broker's arguments, and those now in its users file.
 
     Raises:
-        OSError, ValueError: the file cannot be read, or has a user that is given elsewhere, too.
+        OSError, ValueError: the file cannot be read, or has a user that is also given elsewhere.
     """
     users = dict(said.get("users") or {})
     if said.get("users_file"):
@@ -52,11 +52,11 @@ def users_now(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def reload_on_hangup(running: Broker, begun: Mapping[str, Any], again: Callable[[], Mapping[str, Any]]) -> None:
-    """Read users and certificates anew at each SIGHUP; where something is wrong with them the old ones stay.
+    """Reload users and certificates on each SIGHUP; on an error, keep the old ones.
 
     Args:
-        begun: the arguments that the broker was made with.
-        again: reads them anew.
+        begun: the arguments that the broker was started with.
+        again: returns the current arguments.
     """
     if sys.platform == "win32":
         await anyio.sleep_forever()
@@ -69,7 +69,7 @@ async def reload_on_hangup(running: Broker, begun: Mapping[str, Any], again: Cal
                 if users and not has_users:
                     raise ValueError("this broker was made without users: restart it with users")
                 if tls is not None:
-                    running.replace_certificate(tls)  # before the users: with a wrong one all stays as it was
+                    running.replace_certificate(tls)  # before the users: if it is wrong, nothing changes
                 closed = running.replace_users(users) if has_users else 0
             except (OSError, ValueError) as error:
                 words = visible(str(error))
@@ -86,7 +86,7 @@ async def reload_on_hangup(running: Broker, begun: Mapping[str, Any], again: Cal
 
 
 def needing_a_restart(begun: Mapping[str, Any], said: Mapping[str, Any]) -> list[str]:
-    """Return the names of settings that differ from those that the broker was made with, and are not read anew."""
+    """Return the names of changed settings that cannot be reloaded."""
     names = {*begun, *said} - {"users", "users_file", "tls"}
     return sorted(name for name in names if begun.get(name) != said.get(name))
 
@@ -96,7 +96,7 @@ def spans_to(exporter: str) -> Iterator[None]:
     """Export the spans of the broker.
 
     Raises:
-        Failure: what that needs is not installed.
+        Failure: a required package is not installed.
     """
     if find_spec("opentelemetry") is None:
         raise Failure("--otel needs OpenTelemetry: pip install 'amqp10[otel]' opentelemetry-sdk", 2)
@@ -291,7 +291,7 @@ def broker(
             given[name] = value
 
     def settings() -> dict[str, Any]:
-        """Return the broker's arguments as the files and options say them now."""
+        """Return the broker's arguments from the options and the current files."""
         tls = TLS(certificate=tls_certificate, key=tls_key, ca=client_ca) if tls_certificate else None
         return {"port": port, **(read_config(config) if config else {}), **given, **({"tls": tls} if tls else {})}
 
@@ -308,7 +308,7 @@ def broker(
         )
     try:
         made = Broker(**said)
-    except ValueError as error:  # an empty name, or one for a queue and for a topic
+    except ValueError as error:  # an empty name, or the same for a queue and a topic
         raise click.UsageError(str(error)) from None
 
     if metrics_port is not None and find_spec("prometheus_client") is None:

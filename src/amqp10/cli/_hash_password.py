@@ -1,4 +1,4 @@
-"""`amqp10 hash-password`: what a file of users has in place of a password."""
+"""`amqp10 hash-password`: the keys that a users file has in place of a password."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""A message as one JSON object and back: the fields by their names in the specification, typed where JSON is not.
+"""Converts a message to a JSON object and back, with the specification's field names and AMQP types.
 
-`{"body": ..., "subject": "s", "message_id": 7, "application_properties": {"n": 1}, "ttl": 1.5}`; what JSON has no
-word for is an object with one key that begins with a dollar sign: `{"$binary": "<base64>"}`, `{"$uuid": "…"}`,
+`{"body": ..., "subject": "s", "message_id": 7, "application_properties": {"n": 1}, "ttl": 1.5}`; a type that JSON lacks
+is an object with one key that begins with a dollar sign: `{"$binary": "<base64>"}`, `{"$uuid": "…"}`,
 `{"$timestamp": "<ISO 8601>"}`, `{"$symbol": "…"}`, `{"$decimal": "…"}`, `{"$map": [[key, value], …]}`,
-`{"$described": [descriptor, value]}`, `{"$array": [type, […]]}`, `{"$uint": 5}` and so for each type of number that is
-not long or double, and for `$char`.
+`{"$described": [descriptor, value]}`, `{"$array": [type, […]]}`, `{"$uint": 5}`, and so on for `$char` and each numeric
+type other than long and double.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ FIELDS = (
     "application_properties",
     "footer",
 )
-# What is one number or character on the wire, and not JSON's idea of it.
+# Scalar types that differ from JSON's.
 SCALARS: dict[type[Any], str] = {
     one: f"${one.__name__.lower()}" for one in (Byte, UByte, Short, UShort, Int, UInt, ULong, Timestamp, Float, Char)
 }
@@ -72,9 +72,9 @@ _DEFAULTS = {"durable": False, "priority": 4, "first_acquirer": False, "delivery
 
 
 def to_json(message: Message) -> str:
-    """Write the message as one line of JSON; fields with their default value are left out.
+    """Return the message as one line of JSON, without fields that have their default value.
 
-    What a terminal would obey, or show as something else, is escaped, wherever it goes: it is the same JSON.
+    Characters that could control or confuse a terminal are escaped, which does not change the JSON value.
     """
     form: dict[str, Any] = {}
     for name in FIELDS:
@@ -90,17 +90,17 @@ def to_json(message: Message) -> str:
 
 
 def from_json(line: str) -> Message:
-    """Read the message that a line of JSON describes.
+    """Return the message described by a line of JSON.
 
     Raises:
-        EncodeError: it is not JSON, not an object, or has a field that no message has.
+        EncodeError: `line` is not JSON, not an object, or has an unknown field.
     """
     try:
         form = json.loads(line)
         if isinstance(form, dict):
             form = {name: rich(value) for name, value in form.items()}
     except EncodeError:
-        raise  # it is JSON, with a value that AMQP does not have
+        raise  # valid JSON, but not a valid AMQP value
     except ValueError as error:
         said = f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else str(error)
         raise EncodeError(f"not JSON: {said}") from None

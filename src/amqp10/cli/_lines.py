@@ -1,6 +1,6 @@
-"""Lines of standard input, and of the log.
+"""Reads lines of standard input, and formats lines of the log.
 
-Those of standard input are read without holding up the event loop: heartbeats and signals go on while nothing comes.
+Reading standard input does not block the event loop, so heartbeats and signals go on meanwhile.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ READ_SIZE = 65_536
 
 
 async def lines_of(file: TextIO) -> AsyncGenerator[str]:
-    """Read the lines of a file as they come, without their ends."""
+    """Yield the lines of a file as they come, without line ends."""
     try:
         number = file.fileno()
     except OSError:  # not a file of the operating system
@@ -47,16 +47,16 @@ async def _read(number: int) -> bytes:
     try:
         await anyio.wait_readable(number)
     except OSError:
-        pass  # it is a file, and that is read without waiting
+        pass  # a regular file, which is read without waiting
     return os.read(number, READ_SIZE)
 
 
-# Fields of every log record: what is beside them is what the line is about.
+# Fields of every log record; all others belong to the event.
 _USUAL_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 class JSONLines(logging.Formatter):
-    """Each record as one line, an object of JSON: time, level, logger, message, its fields, and the exception."""
+    """Formats a record as a JSON object in one line: time, level, logger, message, further fields and exception."""
 
     def format(self, record: logging.LogRecord) -> str:
         said: dict[str, object] = {

@@ -1,4 +1,4 @@
-"""The group of commands, and how each way to fail becomes one clear line and an exit code."""
+"""The group of commands, which turns each failure into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ..net import visible
 
 T = TypeVar("T")
 
-# Looked up in order: the first class that fits names the exit code.
+# Searched in order: the first matching class gives the exit code.
 EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (ConnectionLost, 3),
     (AuthenticationFailed, 4),
@@ -85,7 +85,7 @@ EXAMPLES = {
     ],
     "hash-password": ["amqp10 hash-password"],
 }
-"""What `--help` of each command ends with."""
+"""The examples at the end of each command's `--help`."""
 
 OPTIONS = {
     "allow_insecure=True": "allow-insecure",
@@ -93,7 +93,7 @@ OPTIONS = {
     "TLS(ca=...)": "tls-ca FILE",
     "TLS(certificate=..., key=...)": "tls-certificate FILE and --tls-key FILE",
 }
-"""What errors say to try in a program, and the option that does it here."""
+"""Advice for programs in errors, and the equivalent option here."""
 
 
 class Failure(Exception):
@@ -105,18 +105,18 @@ class Failure(Exception):
 
 
 class Interrupted(BaseException):
-    """SIGINT or SIGTERM ended the command, after it had cleaned up."""
+    """SIGINT or SIGTERM ended the command after a cleanup."""
 
     def __init__(self, number: int) -> None:
         self.number = number
 
 
 class Stalled(BaseException):
-    """The command was to end while nobody read what it wrote; a thread waits for that still."""
+    """The command must end while its output is not read, so that a thread still waits to write."""
 
 
 class LazyGroup(click.Group):
-    """Loads the module of a command when the command is asked for."""
+    """Loads the module of a command on first use."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -124,7 +124,7 @@ class LazyGroup(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        gc.disable()  # what is imported stays: to look for garbage in it takes a tenth of the start
+        gc.disable()  # imported objects stay, and searching them for garbage takes a tenth of the start
         try:
             module = importlib.import_module(f"amqp10.cli.{COMMANDS[name]}")
         finally:
@@ -167,7 +167,7 @@ def run(arguments: list[str] | None) -> int:
     except click.Abort:
         return 128 + signal.SIGINT
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has gone: nothing to say, and no one to say it to
+        sys.stderr.close()  # the reader of our output is gone, so there is no one to tell
         return 128 + signal.SIGPIPE
     except Failure as error:
         return complain(str(error), error.code)
@@ -182,7 +182,7 @@ def run(arguments: list[str] | None) -> int:
 
 
 def name_variable(error: click.BadParameter) -> None:
-    """Let an error name the variable of the environment that an option's wrong value is from."""
+    """Make an error name the environment variable that the wrong value of an option came from."""
     context, option = error.ctx, error.param
     if context is None or not isinstance(option, click.Option) or option.name is None:
         return
@@ -194,15 +194,15 @@ def name_variable(error: click.BadParameter) -> None:
 
 
 def code_of(error: BaseException) -> int | None:
-    """Return the exit code for an error; None for one that no command foresees."""
+    """Return the exit code for an error; None for an unexpected error."""
     return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), None)
 
 
 def words(error: BaseException, options: str = "--") -> str:
-    """Describe an error in one line: its kind, its own words, and what the notes on it say to try.
+    """Describe an error in one line: its kind, its message, and the advice in its notes.
 
     Args:
-        options: what the options of that connection begin with.
+        options: the prefix of the options for the connection.
     """
     notes = (f"; {note}" for note in getattr(error, "__notes__", ()))
     text = " ".join("".join((str(error), *notes)).split())
@@ -237,7 +237,7 @@ def start(function: Callable[[], Awaitable[T]]) -> T:
                         ended.append(number)
                         tasks.cancel_scope.cancel()
                         break
-                signal.signal(signal.SIGINT, signal.SIG_DFL)  # like SIGTERM, a second one ends it as it stands
+                signal.signal(signal.SIGINT, signal.SIG_DFL)  # like SIGTERM, a second SIGINT kills the process
 
             tasks.start_soon(watch)
             result = await function()
@@ -257,7 +257,7 @@ def start(function: Callable[[], Awaitable[T]]) -> T:
 
 
 def first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the cause in a group: the first of several, since tasks fail most often of one cause."""
+    """Return the first exception of a group, because tasks mostly fail for the same reason."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -1,4 +1,4 @@
-"""What a broker counts, as Prometheus reads it: `amqp10 broker --metrics-port`."""
+"""Metrics of a broker for Prometheus: `amqp10 broker --metrics-port`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .._http import serving as serving_http
 from ..broker import Broker, QueueFacts
 
 TEMPORARY: Final = "(temporary)"
-"""The label of all temporary queues together: each has a name that nobody has seen before."""
+"""The common label of all temporary queues, because each has a unique name."""
 
 MOST_CONNECTIONS: Final = 20
 PATIENCE: Final = 5.0
-"""Requests for metrics at one time, and seconds for each."""
+"""The limit of concurrent requests, and the seconds for each."""
 
 _QUEUE_GAUGES: Final = {
     "depth": ("messages", "Messages held, those that consumers hold unsettled included"),
@@ -42,7 +42,7 @@ _QUEUE_COUNTERS: Final = {
 
 @dataclass(frozen=True)
 class Counted:
-    """What a broker has counted at one moment."""
+    """The counts of a broker at one moment."""
 
     connections: int
     blocked: bool
@@ -53,7 +53,7 @@ class Counted:
 
 
 def count(broker: Broker) -> Counted:
-    """Look at a broker, in its own task."""
+    """Return the counts of a broker; call it in the broker's event loop."""
     queues: dict[str, Counter[str]] = {}
     for facts in broker.queues:
         numbers = queues.setdefault(TEMPORARY if facts.temporary else facts.name, Counter())
@@ -69,7 +69,7 @@ def _numbers(facts: QueueFacts) -> dict[str, int]:
 
 
 class Collector:
-    """Makes metrics of what was counted."""
+    """Makes metrics of the counts."""
 
     def __init__(self, counted: Counted) -> None:
         self._counted = counted
@@ -106,7 +106,7 @@ class Collector:
 
 
 def render(counted: Counted) -> bytes:
-    """Return what was counted, as Prometheus reads it."""
+    """Return the counts in Prometheus' format."""
     from prometheus_client import CollectorRegistry, generate_latest
 
     registry = CollectorRegistry()
@@ -116,7 +116,7 @@ def render(counted: Counted) -> bytes:
 
 @asynccontextmanager
 async def serving(broker: Broker, host: str, port: int) -> AsyncIterator[int]:
-    """Serve the broker's metrics by HTTP; gives the port.
+    """Serve the broker's metrics by HTTP; yield the port.
 
     Raises:
         OSError: the port cannot be listened on.
@@ -126,7 +126,7 @@ async def serving(broker: Broker, host: str, port: int) -> AsyncIterator[int]:
     async def answer(request: HTTPRequest) -> HTTPAnswer:
         if request.method not in ("GET", "HEAD"):
             return HTTPAnswer(405, headers={"Allow": "GET, HEAD"})
-        # The text of many queues takes its time, in which the broker goes on.
+        # In a thread, because the text of many queues takes time.
         body = await anyio.to_thread.run_sync(render, count(broker))
         return HTTPAnswer(200, body, {"Content-Type": CONTENT_TYPE_LATEST})
 

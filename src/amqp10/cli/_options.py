@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from ..azure import ServiceBus
 
 MOST_SECONDS = 4_294_967
-"""What a time-to-live can say (§3.2.1): 2^32 ms, some 49 days."""
+"""The longest time-to-live (§3.2.1): 2^32 ms, about 49 days."""
 
 
 FROM_ENVIRONMENT = "-"
-"""In place of a URL: the one that AMQP10_URL says."""
+"""In place of a URL: the URL in AMQP10_URL."""
 
 
 MECHANISMS = tuple(each.name for each in (*SCRAM_MECHANISMS, Plain, External, Anonymous))
-"""What `--sasl` can name."""
+"""The mechanisms that `--sasl` accepts."""
 
 
 def mechanism_names(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:
@@ -45,16 +45,16 @@ def mechanism_names(context: click.Context, parameter: click.Parameter, value: s
 
 
 def seconds(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
-    """Parse an option's span of time; NaN and infinity are refused."""
+    """Parse an option for a duration; NaN and infinity are refused."""
     if value is not None and not 0 <= value <= MOST_SECONDS:
         raise click.BadParameter(f"seconds must be a number from 0 to {MOST_SECONDS}")
     return value
 
 
 def with_password(url: str, file: str | None, variable: str) -> str:
-    """Return the URL with a password that the command line does not show: from a file, else from the environment.
+    """Return the URL with a password that the command line does not show: from a file, or else from the environment.
 
-    Where the URL has no user, or a password of its own, the environment is not looked at.
+    If the URL has no user, or a password of its own, the environment is ignored.
 
     Raises:
         ValueError: the URL is malformed, a file is given and the URL has no user or has a password, or the file
@@ -73,7 +73,7 @@ def with_password(url: str, file: str | None, variable: str) -> str:
 
 @dataclass(frozen=True)
 class Peer:
-    """Where to connect, and how: what the shared options say."""
+    """The server and connection settings from the shared options."""
 
     url: str
     ca: str | None = None
@@ -86,11 +86,11 @@ class Peer:
     proxy: str | None = None
     dialect: str | None = None
     mechanisms: tuple[str, ...] | None = None
-    settings: ConnectionSettings = field(default_factory=ConnectionSettings, repr=False)  # where no option says it
+    settings: ConnectionSettings = field(default_factory=ConnectionSettings, repr=False)  # options override it
 
     @property
     def shown(self) -> str:
-        """The URL, for people: without the password, and what a WebSocket's query has, a token perhaps."""
+        """The URL for people: without the password, and without a WebSocket's query, which may have a token."""
         parts = urllib.parse.urlsplit(self.url)._replace(query="")
         user, _, host = parts.netloc.rpartition("@")
         name, colon, _ = user.partition(":")
@@ -103,10 +103,10 @@ class Peer:
         return TLS(ca=self.ca, certificate=self.certificate, key=self.key, verify=self.verify)
 
     def sasl(self) -> tuple[Mechanism, ...] | None:
-        """Return the logins that may be used; None for what the URL says.
+        """Return the login mechanisms to use; None for those of the URL.
 
         Raises:
-            ValueError: those that were named need a user in the URL.
+            ValueError: a named mechanism needs a user in the URL.
         """
         endpoint = parse_url(self.url)
         if self.mechanisms is not None:
@@ -119,7 +119,7 @@ class Peer:
         if self.allow_insecure and endpoint.user is not None:
             return from_credentials(endpoint.user, endpoint.password, allow_insecure=True)
         if endpoint.user is None and (tls := self.tls()) is not None and tls.certificate is not None:
-            # The certificate may be the login, or only what the transport asks for.
+            # The certificate may be the login, or only for TLS.
             return External(), Anonymous()
         return None
 
@@ -129,7 +129,7 @@ class Peer:
         return Route(Proxy(proxy) if isinstance(proxy, str) else proxy, upgrade)
 
     def connect(self, usual_dialect: str = "1.0", **settings: Unpack[ConnectionSettings]) -> Connection:
-        """Make the connection, not opened yet, from the options and `settings`."""
+        """Return a connection, not yet opened, from the options and `settings`."""
         said: ConnectionSettings = {"dialect": usual_dialect}
         said.update(self._said())
         if "tokens" not in said:
@@ -138,10 +138,10 @@ class Peer:
         return Connection(self.url, **said)
 
     def service_bus(self, **settings: Unpack[ConnectionSettings]) -> ServiceBus:
-        """Make a client of Azure Service Bus, not opened yet; user and password of the URL are a rule and its key.
+        """Return a client of Azure Service Bus, not yet opened; the URL's user and password are a rule and its key.
 
         Raises:
-            ValueError: the URL has no user, or no password, or an option makes no sense with Service Bus.
+            ValueError: the URL has no user or no password, or an option does not apply to Service Bus.
         """
         from ..azure import ServiceBus
 
@@ -163,7 +163,7 @@ class Peer:
         return ServiceBus(where, **said)
 
     def _said(self) -> ConnectionSettings:
-        """Return what options, URL and environment say of a connection, but for its login."""
+        """Return the connection settings from options, URL and environment, except the login."""
         said: ConnectionSettings = {}
         said.update(self.settings)
         route = self.route()
@@ -289,7 +289,7 @@ def _variable(end: str) -> str:
 
 
 def with_peer(argument: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add the shared options to a command; it gets them as one `peer` (None when there is no URL)."""
+    """Add the shared options to a command, which gets them as one `peer` (None without a URL)."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)

@@ -1,4 +1,4 @@
-"""`amqp10 pipeline`: a Spark job from a queue or log into files, a table or another queue, without writing one."""
+"""`amqp10 pipeline`: a ready-made Spark job from a queue or log to files, a table or another queue."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def _run(job: Any, planned: Any) -> None:
     finally:
         spark.stop()
         if stopped:
-            Path(planned.stop_file).unlink(missing_ok=True)  # or else the next run would not begin
+            Path(planned.stop_file).unlink(missing_ok=True)  # otherwise the next run would not begin
         for number, handler in before.items():
             signal.signal(number, handler)
     if stopped:

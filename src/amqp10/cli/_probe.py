@@ -1,4 +1,4 @@
-"""`amqp10 probe`: what a server answers, before and after a login."""
+"""`amqp10 probe`: shows a server's answers, before and after a login."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ HEADERS = {
     "AMQP 0-10": b"AMQP\x01\x01\x00\x0a",
     "AMQP/Fast 0.7": b"\x80\x01",
 }
-ANSWER_WAIT = 2.0  # seconds a server may think about a header
+ANSWER_WAIT = 2.0  # seconds to wait for the answer to a header
 
 
 @dataclass
 class Report:
-    """What was found; every part may be missing, `error` says why the last ones are."""
+    """The result of a probe. Parts may be missing; `error` has the reason."""
 
     url: str
     headers: dict[str, str] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Report:
 
 
 def meaning(sent: bytes, answer: bytes) -> str:
-    """Conclude from the first bytes that came back what the server makes of the header that was sent."""
+    """Return what the server's first bytes mean as an answer to the header `sent`."""
     if not answer:
         return "closed without an answer"
     if answer[:8] == sent:
@@ -71,7 +71,7 @@ def meaning(sent: bytes, answer: bytes) -> str:
 async def ask(
     endpoint: Endpoint, peer: Peer, header: bytes, enough: Callable[[bytes], object]
 ) -> tuple[bytes, dict[str, str]]:
-    """Send a header and collect what comes, until it is enough or the server falls silent."""
+    """Send a header, and collect the answer until it is enough or the server falls silent."""
     answer = b""
     stream, _ = await connect(endpoint, peer.tls(), peer.route())
     try:
@@ -80,7 +80,7 @@ async def ask(
             while not enough(answer):
                 answer += await stream.receive()
     except (AmqpError, anyio.EndOfStream, anyio.BrokenResourceError, OSError):
-        pass  # an end is an answer too
+        pass  # an end is an answer, too
     facts = tls_facts(stream)
     with anyio.move_on_after(1, shield=True):
         await stream.aclose()
@@ -118,12 +118,12 @@ def mechanisms_in(answer: bytes) -> list[str]:
 
 
 def _tells_enough(answer: bytes) -> bool:
-    """Return whether there is a header, or enough of connection.start to tell 0-8 and the draft of 0-9 apart."""
+    """Return whether `answer` has a header, or enough of connection.start to tell 0-8 and the draft of 0-9 apart."""
     return len(answer) >= (12 if answer[:1] == b"\x01" else 8)
 
 
 async def examine(peer: Peer) -> tuple[Report, int]:
-    """Ask the server what it speaks; return what was found, and the exit code that tells how far it went."""
+    """Probe the server; return the report, and the exit code for how far the probe got."""
     endpoint = parse_url(peer.url)
     report = Report(url=peer.shown)
     for name, header in HEADERS.items():
@@ -186,7 +186,7 @@ def table_of(report: Report) -> Table:
 
 
 def said(text: str, style: str = "") -> Text:
-    """Escape a server's words, so that they are neither markup nor orders to the terminal."""
+    """Escape a server's text, so that it is neither markup nor terminal control."""
     return Text(visible(text, keep="\n"), style=style)
 
 

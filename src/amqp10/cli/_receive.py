@@ -1,4 +1,4 @@
-"""`amqp10 receive` takes messages and accepts them; `amqp10 browse` looks at them and leaves them there."""
+"""`amqp10 receive` takes messages and accepts them; `amqp10 browse` shows them and leaves them in the queue."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from ._jsonform import to_json
 from ._main import Failure, Stalled, complain, start, words
 from ._options import Peer, seconds, with_peer
 
-# Seconds that a write may still take once the command is to end.
+# Seconds that a write may take once the command must end.
 GRACE = 2.0
-# Seconds that a broker may take to say that it has no more messages.
+# Seconds for a broker to report that it has no more messages.
 ANSWER = 5.0
 FORMATS = click.Choice(["text", "json", "body"])
 
@@ -41,9 +41,9 @@ def body_of(message: Message) -> str:
 
 
 class Printer:
-    """Writes messages to standard output, and a progress line to whichever terminal there is.
+    """Writes messages to standard output, and a progress line to a terminal.
 
-    On a pipe nothing but messages goes to standard output.
+    Only messages are written to a pipe.
     """
 
     def __init__(self, form: str, total: int | None) -> None:
@@ -86,12 +86,12 @@ class Printer:
             self._shield.deadline = self._end_by = anyio.current_time() + GRACE
 
     async def show(self, messages: list[Message]) -> None:
-        """Write them out in a thread: their reader may take any time.
+        """Write messages in a thread, because their reader may be slow.
 
         Raises:
-            Stalled: the command was to end, and nobody read.
+            Stalled: the command must end, but the output is not read.
 
-        Cancelling: is not noticed; it takes as long as the reader, `GRACE` seconds at most.
+        Cancelling: is not noticed; it takes as long as the reader, at most `GRACE` seconds.
         """
         if not messages:
             return
@@ -121,11 +121,10 @@ class Printer:
 
 
 async def take(printer: Printer, batch: list[Delivery], *, settle: bool = True) -> None:
-    """Show a batch, then accept it: what was not written out is not lost.
+    """Show a batch, then accept it, so that unwritten messages are not lost.
 
-    What is no message is rejected and told of: given back, it would be the first to come again, for ever.
-
-    Without `settle` they are only shown: whatever a peer thinks that it lent for that, it gets back.
+    A malformed message is rejected and reported, because a released one would come again for ever. Without `settle` the
+    messages are only shown, and a peer that lent them for that gets them back.
     """
     whole = []
     for delivery in batch:
@@ -149,7 +148,7 @@ async def take(printer: Printer, batch: list[Delivery], *, settle: bool = True) 
 
 
 async def receive_all(receiver: Receiver, printer: Printer, count: int | None, wait: float | None) -> None:
-    """Receive until `count` messages are there, or none came for `wait` seconds and the broker has no more."""
+    """Receive until `count` messages came, or `wait` seconds passed without a message and the broker has no more."""
     while count is None or printer.count < count:
         most = 500 if count is None else min(500, count - printer.count)
         batch: list[Delivery] = []
@@ -161,7 +160,7 @@ async def receive_all(receiver: Receiver, printer: Printer, count: int | None, w
                 batch += await receiver.receive_batch(most - 1, max_wait=0)
             if not batch:
                 with anyio.move_on_after(ANSWER):
-                    await receiver.drain()  # what the broker has for us is here when it answers
+                    await receiver.drain()  # the broker's messages are here once it answers
                 if not receiver.buffered:
                     return
         if batch:

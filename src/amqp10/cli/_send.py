@@ -21,7 +21,7 @@ from ._options import Peer, seconds, with_peer
 
 
 def properties_of(pairs: tuple[str, ...]) -> dict[str, Any]:
-    """Parse `NAME=VALUE` pairs; a value that reads as JSON is that value, any other is text."""
+    """Parse `NAME=VALUE` pairs; a value that is not JSON is text."""
     import json
 
     found: dict[str, Any] = {}
@@ -38,7 +38,7 @@ def properties_of(pairs: tuple[str, ...]) -> dict[str, Any]:
 
 
 def given(texts: tuple[str, ...], files: tuple[str, ...], fields: dict[str, Any]) -> Iterator[Message]:
-    """Yield the messages that the arguments name."""
+    """Yield the messages given by the arguments."""
     for text in texts:
         yield Message(text, **fields)
     for path in files:
@@ -61,7 +61,7 @@ async def messages_of(
                 continue
             try:
                 message = from_json(text).replace(**fields) if json_lines else Message(text, **fields)
-                message.encode()  # so that what has no encoding is told with its line
+                message.encode()  # so that an encoding error is reported with its line
             except EncodeError as error:
                 before = "; the messages before it are sent" if number > 1 else ""
                 raise EncodeError(f"line {number}: {error}{before}") from None

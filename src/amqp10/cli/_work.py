@@ -1,4 +1,4 @@
-"""`amqp10 work`: a worker around a handler that is named on the command line."""
+"""`amqp10 work`: a worker with a handler named on the command line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def handler_named(context: click.Context, parameter: click.Parameter, value: str) -> Callable[..., Any]:
-    """Import what MODULE:NAME names; modules of the working directory are found, too."""
+    """Import the handler MODULE:NAME; modules of the working directory are found, too."""
     module_name, colon, name = value.partition(":")
     if not (module_name and colon and name):
         raise click.BadParameter(f"{value!r} is not MODULE:NAME, such as orders:handle")
@@ -40,7 +40,7 @@ def handler_named(context: click.Context, parameter: click.Parameter, value: str
             found = getattr(found, part)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise  # one that the module imports
+            raise  # a module imported by the handler's module
         raise click.BadParameter(f"there is no module {error.name!r}, here or installed") from None
     except AttributeError as error:
         raise click.BadParameter(str(error)) from None
@@ -50,7 +50,7 @@ def handler_named(context: click.Context, parameter: click.Parameter, value: str
 
 
 def key_of(name: str, message: Message) -> Hashable:
-    """Return what messages are put in order by: a field of the message, or an application property."""
+    """Return the key that orders messages: a field of the message, or an application property."""
     if name in MessageFields.__annotations__:
         key: Hashable = getattr(message, name)
         return key
@@ -58,10 +58,10 @@ def key_of(name: str, message: Message) -> Hashable:
 
 
 def check_together(sessions: int | None) -> None:
-    """Check that what was said is for one kind of worker.
+    """Check that the given options are all for the same kind of worker.
 
     Raises:
-        UsageError: an option is of the other kind.
+        UsageError: an option is for the other kind.
     """
     context = click.get_current_context()
     others = ("idle_time", "session_time") if sessions is None else OF_MESSAGES
@@ -74,10 +74,10 @@ def check_together(sessions: int | None) -> None:
 
 
 def first_delay(delay: float, max_delay: float) -> float:
-    """Return the delay before the second attempt; one that was not said is no longer than the longest.
+    """Return the delay before the second attempt; the default is limited to `max_delay`.
 
     Raises:
-        BadParameter: the one that was said is.
+        BadParameter: the given delay exceeds `max_delay`.
     """
     said = click.get_current_context().get_parameter_source("delay") is not ParameterSource.DEFAULT
     if said and delay > max_delay:
@@ -91,10 +91,10 @@ SUBSCRIPTION = re.compile("(?P<topic>.+)/subscriptions/(?P<name>[^/]+)", re.IGNO
 """The address of a subscription of Service Bus."""
 
 OF_MESSAGES = ("concurrency", "delay_queue", "key", "batch", "max_wait")
-"""Options that a worker on sessions does not know."""
+"""Options that do not apply to sessions."""
 
 RESUME_TIMEOUT = 10
-"""Seconds that a broker which can is asked to keep a lost link's messages: those of a killed worker wait as long."""
+"""Seconds that a broker shall keep the messages of a lost link; those of a killed worker wait as long."""
 
 
 @click.command()
@@ -247,7 +247,7 @@ def work(
     }
 
     def messages() -> tuple[Connection, Worker]:
-        # In order, the messages of a killed worker are to come again before those behind them.
+        # With a key, the messages of a killed worker must come again before later ones.
         resume_timeout = RESUME_TIMEOUT if key is None else 0
         connection = peer.connect(reconnect=Reconnect(first_attempts=math.inf, resume_timeout=resume_timeout))
         own: dict[str, Any] = {"batch_size": batch, "max_wait": max_wait, "concurrency": concurrency}
@@ -271,7 +271,7 @@ def work(
     async def main() -> signal.Signals | None:
         try:
             opened, made = messages() if sessions is None else locked_sessions(sessions)
-        except (TypeError, ValueError) as error:  # the handler takes no message, or settings do not go together
+        except (TypeError, ValueError) as error:  # the handler takes no message, or settings do not fit together
             raise click.UsageError(str(error)) from None
         async with opened, made as running:
             return await running.until_signal()

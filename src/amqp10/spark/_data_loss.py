@@ -54,7 +54,7 @@ def report(fact: str, otherwise: str, cause: str = DEFAULT_CAUSE, *, fail: bool)
 
     Args:
         fact: what is gone.
-        otherwise: what happens if it is no error.
+        otherwise: what happens if the loss is only a warning.
 
     Raises:
         DataLoss: `fail` is true.

@@ -266,8 +266,8 @@ class TestTopics:
 class TestDynamic:
     @pytest.mark.deviation(
         "3.5.3",
-        "the address of a dynamic node has neither the link's name in it nor the container's",
-        "it is handed on as a reply address: nobody who has it needs to know who asked, and nobody else is to guess it",
+        "the address of a dynamic node contains neither the link's name nor the container's",
+        "it is passed on as a reply address, which should neither reveal its owner nor be guessable",
     )
     @pytest.mark.spec("3.5.3", "dynamic: the node is made by the sender of the source, its address told in the answer")
     def test_source(self, wire: Wire) -> None:

@@ -69,10 +69,8 @@ class TestSending:
 
     @pytest.mark.deviation(
         "3.2.1",
-        "a broker without a store takes durable messages like others, and does not reject them with "
-        "precondition-failed",
-        "most clients send everything as durable unless they are told otherwise; who starts a broker without a store "
-        "has chosen that nothing outlives it",
+        "a broker without a store accepts durable messages instead of rejecting them with precondition-failed",
+        "most clients send durable messages by default, and a broker without a store is started on purpose",
     )
     def test_durable_without_a_store(self, wire: Wire) -> None:
         """They stay marked as durable for whoever comes next."""

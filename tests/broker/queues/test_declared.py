@@ -165,9 +165,8 @@ def deaths(queue: Queue) -> list[Any]:
 
 @pytest.mark.deviation(
     "3.4.3",
-    "what is rejected and goes to a dead letter exchange keeps its delivery-count; what goes to the broker's own queue "
-    "of dead letters has one more",
-    "such an exchange is RabbitMQ's word, where x-death has that count, and the queue behind it counts for itself",
+    "rejection to a dead letter exchange keeps the delivery-count; the broker's own dead-letter queue adds one",
+    "such an exchange is RabbitMQ's concept, where x-death has that count, and the next queue counts for itself",
 )
 def test_dead_letter_exchange(router: Router) -> None:
     """What is rejected goes to the exchange, with its own key or the one given, and says where it died of what."""
@@ -262,8 +261,8 @@ def test_nowhere_to_die(router: Router) -> None:
 
 @pytest.mark.deviation(
     "3.2.1",
-    "a queue with x-max-priority n tells 0 to n apart, and takes all above for n, also where that is fewer than ten",
-    "RabbitMQ's argument, with RabbitMQ's meaning; the specification would center few priorities around 4 and 5",
+    "a queue with x-max-priority n distinguishes 0 to n, and treats higher ones as n, even if n is below nine",
+    "RabbitMQ's argument, with its meaning; the specification would center fewer priorities around 4 and 5",
 )
 def test_priorities(router: Router) -> None:
     """Messages of higher priority go first, of equal priority in order; more than the queue knows is its highest."""

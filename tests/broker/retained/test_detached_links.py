@@ -99,9 +99,8 @@ def test_resumed_in_the_session(wire: Wire, router: Router) -> None:
 
 @pytest.mark.deviation(
     "2.6.1",
-    "links of one name, on two connections of one container, are two links where nothing of them outlives their "
-    "connections",
-    "many programs have one container id and number their links; only what is kept under a name can be taken by it",
+    "links of one name on two connections of a container are two links if nothing of them is kept",
+    "many programs share a container id and number their links; only a kept link can be taken by its name",
 )
 @pytest.mark.parametrize("kept", [False, True])
 def test_one_name_on_two_connections(wire: Wire, router: Router, kept: bool) -> None:
@@ -119,9 +118,8 @@ def test_one_name_on_two_connections(wire: Wire, router: Router, kept: bool) -> 
 
 @pytest.mark.deviation(
     "2.7.3",
-    "a link whose peer names no terminus of its own, no target where it receives and no source where it sends, carries "
-    "messages all the same",
-    "it says by the credit that it grants, or by what it sends, that there is something at its end",
+    "a link whose peer names no terminus of its own still carries messages",
+    "its credit, or its transfers, show that it has one",
 )
 def test_no_terminus_of_their_own(wire: Wire) -> None:
     """What it sends through such a link comes back through such another."""
@@ -136,10 +134,8 @@ def test_no_terminus_of_their_own(wire: Wire) -> None:
 
 @pytest.mark.deviation(
     "2.6.4",
-    "a link that is attached again in its session, without a map of what it holds, begins anew: what it held is given "
-    "back",
-    "who knows its deliveries still can say so by a map; clients that say none have forgotten them, and they would be "
-    "nobody's until the session ends",
+    "a link attached again in its session without an unsettled map begins anew; its deliveries are given back",
+    "clients without a map have forgotten the deliveries, which would stay locked until the session ends",
 )
 def test_attached_anew(wire: Wire, router: Router) -> None:
     """What it held is given back, and a late word on it is no word on the same message in other hands."""
@@ -304,8 +300,8 @@ def test_nothing_held(wire: Wire, router: Router, kind: str) -> None:
 
 @pytest.mark.deviation(
     "3.5.6",
-    "a topic's subscription that does not ask to last ends with its link, and the answer says link-detach",
-    "it would gather messages for whoever has gone, and stop the topic's senders when it is full",
+    "a topic's subscription that is not durable ends with its link, and the answer has link-detach",
+    "it would store messages for a client that has gone, and block the topic's senders when full",
 )
 def test_plain_subscription(wire: Wire, router: Router) -> None:
     """One that is asked to last by another expiry policy, or a timeout, does."""

@@ -1,1 +1,1 @@
-"""`amqp10 trace`: a proxy that records what crosses, and the page that shows it."""
+"""`amqp10 trace`: a proxy that records frames, and a page that shows them."""

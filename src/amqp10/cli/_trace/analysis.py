@@ -1,6 +1,6 @@
-"""What the frames of a trace mean together: credit, windows and unsettled deliveries over time, and what went wrong.
+"""Analyzes the frames of a trace: credit, windows and unsettled deliveries over time, and problems.
 
-It reads the lines that the dialects' tracers write, in which secrets are left out, so that a trace file is enough.
+It reads the lines of the dialects' tracers, which have no secrets, so a trace file suffices.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 PATIENCE: Final = 1.0
-"""Seconds without credit or window, while a sender may have something to send, that are marked."""
+"""Seconds without credit or window, while a sender may have messages, that count as a problem."""
 
 UNSETTLED: Final = 5.0
-"""Seconds without an outcome that are marked."""
+"""Seconds without an outcome that count as a problem."""
 
 SERIAL: Final = 1 << 32
 _ALL: Final = 1 << 64
@@ -24,16 +24,16 @@ _CALL: Final = re.compile(r"(?:\[(\d{1,5})\] )?([\w.-]+)\(")
 _RANGE: Final = re.compile(r"\((\d{1,10}), (\d{1,10})\)")
 _CLOSERS: Final = {"(": ")", "[": "]", "{": "}"}
 _UNLIMITED: Final = 0xFFFF_FFFF
-"""Credit of 0-10 that does not run down."""
+"""Unlimited credit of 0-10."""
 
 _CLASSES_WITHOUT_NUMBERS: Final = ("connection.", "session.")
-"""What the names of 0-10's controls begin with; commands have numbers."""
+"""The prefixes of 0-10's controls, which unlike commands have no numbers."""
 
 _ENDS: Final = frozenset(
     {"connection.close", "channel.close", "connection-close", "channel-close", "handle-close"}
     | {"connection-reply", "channel-reply", "handle-reply"}
 )
-"""Methods and commands that say how something ended by a code, which is 200 where all is well."""
+"""Methods and commands with a result code, 200 for success."""
 
 _REFUSALS: Final = frozenset(
     {"basic.nack", "basic.reject", "basic.return", "message.reject", "execution.exception", "connection.blocked"}
@@ -45,12 +45,12 @@ class Frame:
     """One line of a trace.
 
     Attributes:
-        number: its place in the trace.
-        time: seconds since the trace began.
-        connection: its number.
-        sent: by the client; else by the server.
+        number: its position in the trace.
+        time: seconds since the start of the trace.
+        connection: the number of the connection.
+        sent: whether the client sent it, or the server.
         text: the tracer's line, without its direction.
-        problems: what is wrong with it, or was until it came.
+        problems: problems of the frame, or that ended with it.
     """
 
     number: int
@@ -66,8 +66,8 @@ class Curve:
     """A quantity over time.
 
     Attributes:
-        title: what it is of.
-        points: when it changed, and to what.
+        title: the name of the quantity.
+        points: the times and values of its changes.
     """
 
     title: str
@@ -84,13 +84,13 @@ class Curve:
 
 @dataclass
 class Call:
-    """A frame taken apart.
+    """A parsed frame.
 
     Attributes:
-        channel: where; 0 where a line names none.
-        name: of the performative, method or command.
-        fields: by name, as they are written.
-        rest: what follows.
+        channel: the channel; 0 if the line has none.
+        name: the performative, method or command.
+        fields: the fields by name, as text.
+        rest: the text after the fields.
     """
 
     channel: int
@@ -106,7 +106,7 @@ class Call:
 
 
 def take_apart(text: str) -> Call | None:
-    """Return a line's parts; None for one that is no call, such as a header."""
+    """Parse a line; return None for a line that is not a call, such as a header."""
     begin = _CALL.match(text)
     if begin is None:
         return None
@@ -138,24 +138,24 @@ def take_apart(text: str) -> Call | None:
 
 
 class Unsettled:
-    """Deliveries without an outcome, or transfers that are not complete.
+    """Deliveries without an outcome, or incomplete transfers.
 
     Attributes:
-        since: when each was sent, by its number.
+        since: the time when each was sent, by its number.
     """
 
     def __init__(self) -> None:
         self.since: dict[int, float] = {}
-        self._numbers: list[int] = []  # sorted, so that a range is found in a trace of however many
+        self._numbers: list[int] = []  # sorted, to find a range quickly
 
     def add(self, number: int, time: float) -> None:
-        """Add one that was sent."""
+        """Add a sent delivery."""
         if number not in self.since:
             insort(self._numbers, number)
         self.since[number] = time
 
     def remove(self, first: int, last: int) -> dict[int, float]:
-        """Remove a range that has an outcome, perhaps around the end; return what it had, and when each was sent."""
+        """Remove a range with an outcome, which may wrap; return its deliveries with the time when each was sent."""
         removed: dict[int, float] = {}
         for begin, end in [(first, last)] if first <= last else [(first, _ALL), (0, last)]:
             here = slice(bisect_left(self._numbers, begin), bisect_right(self._numbers, end))
@@ -169,8 +169,8 @@ class Subscription:
     """Credit for a destination of 0-10.
 
     Attributes:
-        left: messages that may still be sent; None: without limit.
-        window: in this mode, a transfer that is complete gives its credit back.
+        left: the number of messages that may still be sent; None without limit.
+        window: whether, in window mode, a completed transfer returns its credit.
     """
 
     left: int | None = 0
@@ -182,10 +182,10 @@ class Handle:
     """A handle of Fast.
 
     Attributes:
-        channel: where it was opened.
-        prefetch: messages that the client takes; None: it does not consume.
-        paused: the client takes none for now.
-        unacknowledged: how many messages it has.
+        channel: the channel on which it was opened.
+        prefetch: the number of messages that the client takes; None if it does not consume.
+        paused: whether the client has paused.
+        unacknowledged: the number of unacknowledged messages.
     """
 
     channel: int
@@ -195,28 +195,28 @@ class Handle:
 
 
 class Analysis:
-    """What became of one connection; fed with its frames in order.
+    """The analysis of one connection, which takes its frames in order.
 
     Attributes:
-        curves: by what they are of.
-        problems: that have no frame, found at the end.
+        curves: the curves by key.
+        problems: problems without a frame, found at the end.
     """
 
     def __init__(self) -> None:
         self.curves: dict[object, Curve] = {}
         self.problems: list[str] = []
-        self._links: dict[tuple[bool, int, int], tuple[str, bool]] = {}  # by whose handle: name, whether its sender
-        self._counts: dict[tuple[str, bool], int] = {}  # deliveries sent on a link
-        self._limits: dict[tuple[str, bool], int] = {}  # the count at which its credit ends
-        self._partners: dict[tuple[bool, int], int] = {}  # the other side's channel
-        self._windows: dict[tuple[bool, int], int] = {}  # frames that a side takes on a channel of the other
+        self._links: dict[tuple[bool, int, int], tuple[str, bool]] = {}  # by side and handle: name, client sends
+        self._counts: dict[tuple[str, bool], int] = {}  # the number of deliveries sent on a link
+        self._limits: dict[tuple[str, bool], int] = {}  # the count at which the credit ends
+        self._partners: dict[tuple[bool, int], int] = {}  # the channel of the other side
+        self._windows: dict[tuple[bool, int], int] = {}  # frames that a side accepts on a channel of the other
         self._ids: dict[tuple[bool, int], int] = {}  # the next transfer-id of a side on its channel
         self._out: dict[tuple[bool, str], Unsettled] = {}  # by sending side and its place, such as "channel 1"
-        self._starved: dict[object, float] = {}  # since when a link has no credit, or a session no window
+        self._starved: dict[object, float] = {}  # the time since when a link has no credit, or a session no window
         self._prefetch: dict[int, int] = {}
         self._commands: dict[tuple[bool, int], int] = {}  # the number of a side's next command in a session of 0-10
         self._subscriptions: dict[tuple[bool, int, str], Subscription] = {}  # by sending side, channel, destination
-        self._incomplete: dict[tuple[bool, int], Unsettled] = {}  # transfers that have not given their credit back
+        self._incomplete: dict[tuple[bool, int], Unsettled] = {}  # transfers that have not returned their credit
         self._granted: dict[tuple[bool, int, int], str] = {}  # their destinations, by side, channel and number
         self._handles: dict[int, Handle] = {}
         self._taken_by: dict[tuple[int, int], int] = {}  # handles, by channel and number of a message
@@ -253,7 +253,7 @@ class Analysis:
         }
 
     def feed(self, frame: Frame) -> None:
-        """Take the next frame, and mark on it what is wrong."""
+        """Take the next frame, and record its problems."""
         self._now = frame.time
         call = take_apart(frame.text)
         if call is None:
@@ -273,7 +273,7 @@ class Analysis:
             read(frame, call)
 
     def end(self) -> None:
-        """Say what was left when the trace ended."""
+        """Record the problems at the end of the trace."""
         for (sent, place), out in self._out.items():
             old = [since for since in out.since.values() if self._now - since >= UNSETTLED]
             if old:
@@ -299,14 +299,14 @@ class Analysis:
             self._partners[here], self._partners[other] = other[1], call.channel
             self._set_window(frame, other, call.number("incoming_window"))
         else:
-            self._windows[frame.sent, -1 - call.channel] = call.number("incoming_window")  # until it is answered
+            self._windows[frame.sent, -1 - call.channel] = call.number("incoming_window")  # until answered
         if "remote_channel" in call.fields:
             waiting = self._windows.pop((not frame.sent, -1 - call.number("remote_channel")), None)
             if waiting is not None:
                 self._set_window(frame, here, waiting)
 
     def _set_window(self, frame: Frame, sender: tuple[bool, int], window: int) -> None:
-        """Note how many frames the other side takes of those that a side sends on its channel."""
+        """Record how many frames the other side accepts on a side's channel."""
         self._windows[sender] = window
         who = "server" if sender[0] else "client"
         self._curve(("window", *sender), f"frames that the {who} takes, channel {sender[1]}").add(frame.time, window)
@@ -337,7 +337,7 @@ class Analysis:
         link = self._links.get((frame.sent, call.channel, call.number("handle", -1)))
         if link is None or "link_credit" not in call.fields:
             return
-        if link[1] is frame.sent:  # by its sender: it has given credit back, perhaps
+        if link[1] is frame.sent:  # from the sender, which may have returned credit
             self._counts[link] = call.number("delivery_count", self._counts.get(link, 0))
         else:
             self._limits[link] = call.number("delivery_count", self._counts.get(link, 0)) + call.number("link_credit")
@@ -347,7 +347,7 @@ class Analysis:
         credit = max(0, self._limits.get(link, 0) - self._counts.get(link, 0))
         who = "client" if link[1] else "server"
         self._curve(("credit", *link), f"credit of the {who} on link {link[0]}").add(frame.time, credit)
-        # A receiver that wants nothing more grants nothing: only a client that sends is held up by it.
+        # A receiver may want no more messages, so missing credit is a problem only for a sending client.
         self._note_starving(frame, f"no credit for the client on link {link[0]}", link[1] and credit <= 0)
 
     def _transfer(self, frame: Frame, call: Call) -> None:
@@ -380,7 +380,7 @@ class Analysis:
         self._tell_unsettled(frame, sender)
 
     def _settled(self, frame: Frame, sender: tuple[bool, str], first: int, last: int) -> Iterable[int]:
-        """Note that a range has an outcome; return which of it had none before."""
+        """Record the outcome of a range; return the deliveries that had no outcome before."""
         removed = self._out.setdefault(sender, Unsettled()).remove(first, last)
         oldest = min(removed.values(), default=frame.time)
         if frame.time - oldest >= UNSETTLED:
@@ -418,7 +418,7 @@ class Analysis:
             self._tell_left(frame, f"channel {channel}", limit - (len(out.since) if out is not None else 0))
 
     def _tell_left(self, frame: Frame, place: str, left: int, paused: bool = False) -> None:
-        """Note how many deliveries the client still takes."""
+        """Record how many deliveries the client still accepts."""
         left = 0 if paused else max(0, left)
         self._curve(("credit", place), f"deliveries that the client takes, {place}").add(frame.time, left)
         self._note_starving(frame, f"prefetch used up on {place}", left <= 0 and not paused)
@@ -433,7 +433,7 @@ class Analysis:
 
     def _transfer_command(self, frame: Frame, call: Call, number: int) -> None:
         sender = frame.sent, f"channel {call.channel}"
-        if frame.sent or call.number("accept_mode") == 0:  # a server hears of those that it takes by their completion
+        if frame.sent or call.number("accept_mode") == 0:  # a server's transfers are settled by completion
             self._add_unsettled(frame, sender, number)
         key = frame.sent, call.channel, call.fields.get("destination", "''")
         subscription = self._subscriptions.get(key)
@@ -457,7 +457,7 @@ class Analysis:
                 self._settled(frame, sender, first, last)
 
     def _give_back(self, frame: Frame, key: tuple[bool, int, str]) -> None:
-        """Note that a transfer is complete, which in window mode gives its credit back."""
+        """Record the completion of a transfer, which in window mode returns its credit."""
         subscription = self._subscriptions.get(key)
         if subscription is not None and subscription.window and subscription.left is not None:
             subscription.left += 1
@@ -470,7 +470,7 @@ class Analysis:
                 self._settled(frame, sender, first, last)
 
     def _subscription(self, frame: Frame, call: Call) -> tuple[tuple[bool, int, str], Subscription]:
-        """Return the subscription that a command of its receiver is about."""
+        """Return the subscription of a receiver's command."""
         key = not frame.sent, call.channel, call.fields.get("destination", "''")
         return key, self._subscriptions.setdefault(key, Subscription())
 
@@ -514,7 +514,7 @@ class Analysis:
         self._handles[call.number("handle_id")] = Handle(call.number("channel_id"))
 
     def _consume(self, frame: Frame, call: Call) -> None:
-        if call.fields.get("unreliable") != "True":  # what needs no acknowledgment has no limit
+        if call.fields.get("unreliable") != "True":  # without acknowledgments there is no limit
             self._change_handle(frame, call, prefetch=call.number("prefetch"))
 
     def _pause(self, frame: Frame, call: Call) -> None:
@@ -543,7 +543,7 @@ class Analysis:
         if handle is None or handle.prefetch is None or call.fields.get("delivered") != "True":
             return
         message = handle.channel, call.number("message_nbr")
-        if message not in self._taken_by:  # else a further part
+        if message not in self._taken_by:  # otherwise a further part
             self._taken_by[message] = call.number("handle_id")
             handle.unacknowledged += 1
         self._add_unsettled(frame, (False, f"channel {handle.channel}"), message[1])
@@ -556,7 +556,7 @@ class Analysis:
         for message in self._settled(frame, sender, 0, call.number("message_nbr")):
             number = self._taken_by.pop((channel, message))
             handle = self._handles[number]
-            handle.unacknowledged = max(0, handle.unacknowledged - 1)  # it may have been opened anew
+            handle.unacknowledged = max(0, handle.unacknowledged - 1)  # it may have been reopened
             self._tell_handle(frame, number, handle)
 
     def _tell_handle(self, frame: Frame, number: int, handle: Handle) -> None:
@@ -570,7 +570,7 @@ def _ranges(call: Call, name: str) -> list[tuple[int, int]]:
 
 
 def refused(call: Call) -> str | None:
-    """Return what a frame refuses or breaks off; None for one that does not."""
+    """Return what a frame refuses or ends with an error, or None."""
     if call.name in ("Close", "End", "Detach") and "error" in call.fields:
         return f"ended with {call.fields['error']}"
     if call.name == "SaslOutcome" and call.number("code"):
@@ -586,7 +586,7 @@ def refused(call: Call) -> str | None:
 
 
 def analyze(frames: list[Frame]) -> dict[int, Analysis]:
-    """Mark the problems on these frames; return what was found of each connection."""
+    """Record the problems on `frames`; return the analysis of each connection."""
     found: dict[int, Analysis] = {}
     for frame in frames:
         found.setdefault(frame.connection, Analysis()).feed(frame)

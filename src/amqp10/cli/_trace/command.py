@@ -1,4 +1,4 @@
-"""`amqp10 trace`: a proxy between any client and any broker that writes what crosses as one page to read."""
+"""`amqp10 trace`: a proxy between any client and any broker, which writes the frames as one HTML page."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from .analysis import Frame
 from .page import page
 
 MOST_KEPT: Final = 500_000
-"""Frames that are kept for the page; a trace file has all."""
+"""The limit of frames for the page; a trace file has all frames."""
 
 MOST_CHARACTERS: Final = 100_000_000
-"""Characters of all lines that are kept; likewise."""
+"""The limit of characters of all lines for the page."""
 
 LONGEST_LINE: Final = 20_000
-"""Characters of a line that are kept."""
+"""The limit of characters in a line."""
 
 _BROKEN: Final = (OSError, AmqpError, anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
 
 
 class Recording:
-    """The frames that have crossed.
+    """The recorded frames.
 
     Args:
-        file: where each is written at once, as a line of JSON; None for nowhere.
+        file: a file to which each frame is written at once, as a line of JSON.
 
     Attributes:
-        left_out: frames that were not kept.
-        fault: why no more are written to the file; None as long as they are.
+        left_out: the number of frames that were not kept.
+        fault: the error that ended writing to the file, or None.
     """
 
     def __init__(self, file: IO[str] | None = None) -> None:
@@ -54,7 +54,7 @@ class Recording:
         self._characters = 0
 
     def add(self, connection: int, lines: list[str]) -> None:
-        """Take a tracer's lines: each begins with `>` or `<`."""
+        """Take a tracer's lines, which begin with `>` or `<`."""
         now = round(monotonic() - self._began, 6)
         written = ""
         for line in lines:
@@ -74,22 +74,22 @@ class Recording:
             self.left_out += 1
 
     def _write(self, file: IO[str], text: str) -> None:
-        """Write to the file; where that fails, because the disk is full perhaps, never again: what crosses goes on."""
+        """Write to the file. After an error, such as a full disk, write no more, and let the proxy go on."""
         try:
             file.write(text)
         except OSError as error:
             self.fault, self._file = error, None
             with suppress(OSError):
                 click.echo(f"amqp10: the trace file ends here, and what crosses goes on: {describe(error)}", err=True)
-            with suppress(OSError):  # it tries once more to write what it has
+            with suppress(OSError):  # closing tries to write once more
                 file.close()
 
 
 def read_trace(file: IO[str]) -> Recording:
-    """Read what a recording wrote; a last line that is cut off is left out.
+    """Read a trace file, except a truncated last line.
 
     Raises:
-        Failure: it is no trace.
+        Failure: the file is not a trace.
     """
     recording = Recording()
     for number, line in enumerate(file, 1):
@@ -108,11 +108,11 @@ def read_trace(file: IO[str]) -> Recording:
 
 
 class TraceProxy:
-    """Passes on what crosses between clients and one server, and records it.
+    """Relays connections between clients and one server, and records the frames.
 
     Args:
         endpoint: the server.
-        tls: for a server that speaks TLS; the clients speak to the proxy in the clear.
+        tls: TLS settings for the server; clients connect to the proxy without TLS.
     """
 
     def __init__(self, endpoint: Endpoint, tls: TLSSettings | None, route: Route, recording: Recording) -> None:
@@ -123,7 +123,7 @@ class TraceProxy:
         self._connections = 0
 
     async def serve(self, client: ByteStream) -> None:
-        """Pass on one connection, to its end."""
+        """Relay one connection until its end."""
         self._connections += 1
         number = self._connections
         async with client:
@@ -158,7 +158,7 @@ class _Relay:
         try:
             while True:
                 data = await source.receive()
-                # Before it is passed on: the answer must not come first.
+                # Recorded before it is passed on, so that the answer cannot come first.
                 self._recording.add(self._number, self._read(data, sent))
                 await sink.send(data)
         except anyio.EndOfStream:
@@ -169,12 +169,12 @@ class _Relay:
             await sink.send_eof()
 
     def _read(self, data: bytes, sent: bool) -> list[str]:
-        """Return the lines of what came; the client's first octets say which dialect it is."""
+        """Return the lines for `data`; the client's first octets determine the dialect."""
         mark = ">" if sent else "<"
         if self._tracer is not None:
             try:
                 return self._tracer.sent(data) if sent else self._tracer.received(data)
-            except Exception as error:  # a fault of ours: this connection goes on, and so do the others
+            except Exception as error:  # a bug of ours must not end the connection
                 self._tracer, self._faulty = None, True
                 return [f"{mark} no frames from here on: {type(error).__name__} in the tracer"]
         if self._faulty:
@@ -191,10 +191,10 @@ class _Relay:
 
 
 def _write(recording: Recording, output: Path, title: str) -> None:
-    """Write the page, whole or not at all.
+    """Write the page, completely or not at all.
 
     Raises:
-        Failure: it cannot be written.
+        Failure: the page cannot be written.
     """
     partial = output.with_name(f".{output.name}.{os.getpid()}")
     try:

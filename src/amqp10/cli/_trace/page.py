@@ -1,4 +1,4 @@
-"""A trace as one HTML page that needs nothing else: no script, no network, nothing that a frame says is obeyed."""
+"""A trace as one HTML page without scripts or network access, on which text from frames is escaped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from .analysis import Analysis, Curve, Frame, analyze, take_apart
 
 MOST_SHOWN: Final = 20_000
-"""Frames that a page shows; of more, those with problems are kept, and the first of the others."""
+"""The limit of frames on a page; frames with problems go first, then the earliest others."""
 
 WIDTH: Final = 1000
 HEIGHT: Final = 80
@@ -40,8 +40,8 @@ def page(frames: list[Frame], title: str, left_out: int = 0) -> str:
     """Return the page.
 
     Args:
-        title: of the trace: where it was taken.
-        left_out: frames that were not kept.
+        title: the title, which names the server.
+        left_out: the number of frames that were not kept.
     """
     analyses = analyze(frames)
     parts = [

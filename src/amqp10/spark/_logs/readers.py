@@ -112,7 +112,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return spark_offset(ends, ends)
 
     def _reached(self, start: Offsets) -> dict[str, Bounds]:
-        """Return the bounds of the log; give a replica time that lags behind the one that was read before."""
+        """Return the bounds of the log; give a lagging replica time to reach the position read before."""
         bounds = self._last if self._last is not None else self._bounds(start)
         for _ in range(MAX_LAG_RETRIES):
             if start.keys() <= bounds.keys() and not find_recreated(start, bounds):
@@ -156,7 +156,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _read_partition(self._options, self._schema, partition)
 
     def commit(self, end: Offsets) -> None:
-        """Do nothing: a log keeps its messages, whoever has read them."""
+        """Do nothing, because a log keeps messages that were read."""
 
 
 async def ask_bounds(

@@ -15,7 +15,7 @@ async def links(opened: Connection, options: Options) -> AsyncIterator[Links]:
     """Attach links while the block lasts, and detach all at its end.
 
     Raises:
-        ConnectionLost: a session was lost. Its messages come again, to whoever has it next.
+        ConnectionLost: a session was lost. Its messages are delivered again to the next holder.
     """
     if options.sessions:
         from .sessions import session_links  # only here: it loads the client of Azure

@@ -13,8 +13,8 @@ class Links:
     """One link to the queue, with credit by hand.
 
     Attributes:
-        attached: those that there were up to now.
-        ended: whether `attach` has said that there are no more messages, and not only that it attaches no more links.
+        attached: the links attached so far.
+        ended: whether `attach` found that there are no more messages, rather than only no more links.
     """
 
     def __init__(self, opened: Connection, options: Options, stack: AsyncExitStack) -> None:

@@ -1,4 +1,4 @@
-"""Sessions of Service Bus: a task takes one that nobody has after the other, and holds all that it took."""
+"""Sessions of Service Bus: a task takes one free session after the other, and holds all that it took."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAIT_SECONDS = 0.5
 
 
 class SessionLinks(Links):
-    """A link to each session, kept until its messages are settled: others would get them once it is free."""
+    """A link to each session, kept until its messages are settled, because others would get them once it is free."""
 
     def __init__(self, opened: Connection, options: Options, stack: AsyncExitStack) -> None:
         super().__init__(opened, options, stack)
