@@ -137,3 +137,26 @@ def test_the_conversation_is_one() -> None:
         engine.receive_data(conversation(variant))
         found = [event for event in engine.events() if type(event).__name__ == "DeliveriesReceived"]
         assert Message.decode(found[0].link.incoming[0].payload).body == b"body"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        (OPENING[1],),
+        (OPENING[2],),
+        (OPENING[0], OPENING[0]),
+        (OPENING[0], OPENING[2]),
+        (*OPENING[:2], OPENING[1]),
+        (*OPENING, OPENING[2]),
+    ],
+    ids=lambda said: "-".join(type(each).__name__ for each in said),
+)
+def test_handshake_out_of_order(said: tuple[Method, ...]) -> None:
+    """A step of the handshake that the table does not have ends the connection as unexpected (503)."""
+    engine = DIALECT.client(ConnectionTerms("client"), (Anonymous(),), True)
+    engine.start()
+    engine.open()
+    engine.receive_data(frames(V0_9_1, 0, *said))
+    last = engine.events()[-1]
+    assert isinstance(last, ConnectionEnded)
+    assert f"{said[-1].name}, which is not expected here" in str(last.error)

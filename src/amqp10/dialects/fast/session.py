@@ -52,8 +52,8 @@ class SessionEndpoint(Session, Machine[SessionState]):
 
     def connection_closes(self) -> None:
         """Stop writing on this session and its links, because the connection closes."""
-        if self.may(Step.CLOSE_CONNECTION):
-            self.advance(Step.CLOSE_CONNECTION)
+        if self.may(Step.SEND_CLOSE):
+            self.advance(Step.SEND_CLOSE)
         for link in self.links:
             link.mark_detached()
 

@@ -38,11 +38,10 @@ class Step(AnyStep):
     SEND_HANDLE_CLOSE = SENT, "handle-close"
     RECEIVE_HANDLE_CLOSE = RECEIVED, "handle-close, or channel-close"
     BEGIN = HAPPENED, "call of begin() on a server"
-    CLOSE_CONNECTION = HAPPENED, "our connection-close"
     FINISH = HAPPENED, "end of the channel, or of its connection"
     ATTACH = HAPPENED, "the peer has confirmed the handle, or the owner has answered"
-    DETACH = HAPPENED, "our close of the handle, of its channel or of the connection"
-    LEAVE = HAPPENED, "the client has closed a handle on which the server receives"
+    DETACH = SENT, "close of the handle, of its channel or of the connection"
+    LEAVE = RECEIVED, "handle-close, where the server receives"
     END_LINK = HAPPENED, "end of the link, or of its session"
 
 
@@ -123,8 +122,8 @@ SESSION: Final[dict[tuple[SessionState, Step], SessionState]] = {
     **{(state, Step.RECEIVE_CHANNEL_CLOSE): _S.CLOSE_RCVD for state in (_S.OPEN_RCVD, _S.OPENED)},
     (_S.CLOSE_SENT, Step.RECEIVE_CHANNEL_CLOSE): _S.OVER,
     (_S.CLOSE_RCVD, Step.SEND_CHANNEL_CLOSE): _S.OVER,
-    **{(state, Step.CLOSE_CONNECTION): _S.CLOSING for state in (_S.OPEN_SENT, _S.OPEN_RCVD, _S.OPENED, _S.CLOSE_SENT)},
-    (_S.CLOSE_RCVD, Step.CLOSE_CONNECTION): _S.OVER,
+    **{(state, Step.SEND_CLOSE): _S.CLOSING for state in (_S.OPEN_SENT, _S.OPEN_RCVD, _S.OPENED, _S.CLOSE_SENT)},
+    (_S.CLOSE_RCVD, Step.SEND_CLOSE): _S.OVER,
     **{(state, Step.FINISH): _S.OVER for state in SessionState},
 }
 

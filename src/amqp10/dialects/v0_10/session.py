@@ -473,8 +473,8 @@ class SessionEndpoint(Session, Machine[SessionState]):
 
     def connection_closes(self) -> None:
         """Send nothing more, because the connection closes."""
-        if self.may(Step.CLOSE_CONNECTION):
-            self.advance(Step.CLOSE_CONNECTION)
+        if self.may(Step.SEND_CLOSE):
+            self.advance(Step.SEND_CLOSE)
 
     def over(self, error: AmqpError | None) -> None:
         """End the session, for its connection is over."""

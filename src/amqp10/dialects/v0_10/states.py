@@ -28,7 +28,6 @@ class Step(AnyStep):
     RECEIVE_EXPECTED = RECEIVED, "session.expected"
     SEND_DETACH = SENT, "session.detach"
     BEGIN = HAPPENED, "call of begin() on a server"
-    CLOSE_CONNECTION = HAPPENED, "our connection.close"
     LOSE_TRANSPORT = HAPPENED, "loss of the transport"
     FINISH = HAPPENED, "end of the session, or of its connection"
     ATTACH = HAPPENED, "the node was found, or the owner has answered"
@@ -101,7 +100,7 @@ SESSION: Final[dict[tuple[SessionState, Step], SessionState]] = {
     (_S.REATTACH_SENT, Step.RECEIVE_ATTACHED): _S.RESUMING,
     (_S.RESUMING, Step.RECEIVE_EXPECTED): _S.ATTACHED,
     **{(state, Step.SEND_DETACH): _S.DETACH_SENT for state in (_S.ATTACH_RCVD, _S.ATTACHED, _S.RESUMING)},
-    **{(state, Step.CLOSE_CONNECTION): _S.CLOSING for state in SessionState if state is not _S.OVER},
+    **{(state, Step.SEND_CLOSE): _S.CLOSING for state in SessionState if state is not _S.OVER},
     **{(state, Step.LOSE_TRANSPORT): _S.SUSPENDED for state in (_S.ATTACHED, _S.REATTACH_SENT, _S.RESUMING)},
     **{(state, Step.FINISH): _S.OVER for state in SessionState if state is not _S.OVER},
 }

@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from ..._version import __version__
 from ...errors import AmqpError, ConnectionClosed
 from .codes import Fault, as_error, as_exception
-from .wire.methods import ConnectionClose, ConnectionCloseOk
+from .states import Step
+from .wire.methods import (
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionOpen,
+    ConnectionOpenOk,
+    ConnectionSecure,
+    ConnectionSecureOk,
+    ConnectionStart,
+    ConnectionStartOk,
+    ConnectionTune,
+    ConnectionTuneOk,
+)
 
 if TYPE_CHECKING:
     from ...engine import Session, SessionTerms
@@ -19,6 +31,7 @@ if TYPE_CHECKING:
 
 OWN_PRODUCT: Final[Mapping[str, str]] = {"product": "amqp10", "version": __version__, "platform": "Python"}
 """What either side says of its program."""
+NO_STEPS: Final[tuple[Step | None, Step | None]] = (None, None)
 
 
 class Connection(ABC):
@@ -26,6 +39,8 @@ class Connection(ABC):
 
     Attributes:
         sessions: all sessions that are not over.
+        handlers: type of a method -> name of its handler.
+        steps: type of a method that the connection's table has -> its step when it is sent, and when it is received.
     """
 
     handlers: ClassVar[dict[type[Method], str]] = {
@@ -33,14 +48,20 @@ class Connection(ABC):
         ConnectionCloseOk: "receive_close_ok",
     }
 
+    steps: Final[Mapping[type[Method], tuple[Step | None, Step]]] = {
+        ConnectionStart: (Step.SEND_START, Step.RECEIVE_START),
+        ConnectionStartOk: (Step.SEND_START_OK, Step.RECEIVE_START_OK),
+        ConnectionSecure: (None, Step.RECEIVE_SECURE),
+        ConnectionSecureOk: (None, Step.RECEIVE_SECURE_OK),
+        ConnectionTune: (Step.SEND_TUNE, Step.RECEIVE_TUNE),
+        ConnectionTuneOk: (Step.SEND_TUNE_OK, Step.RECEIVE_TUNE_OK),
+        ConnectionOpen: (Step.SEND_OPEN, Step.RECEIVE_OPEN),
+        ConnectionOpenOk: (Step.SEND_OPEN_OK, Step.RECEIVE_OPEN_OK),
+    }
+
     def __init__(self, engine: Wire) -> None:
         self.engine = engine
         self.sessions: list[Any] = []
-
-    @property
-    @abstractmethod
-    def may_close(self) -> bool:
-        """Return whether the state of the handshake allows a close."""
 
     @abstractmethod
     def started(self) -> None:
@@ -54,12 +75,18 @@ class Connection(ABC):
         """Note the reason of `whose` for which no messages are taken at present; None if that reason is gone."""
 
     def write(self, method: Method) -> None:
+        step, _ = self.steps.get(type(method), NO_STEPS)
+        if step is not None:
+            self.engine.advance(step)
         self.engine.write_method(0, method)
 
     def receive(self, method: Method) -> None:
         name = self.handlers.get(type(method))
-        if name is None:
+        _, step = self.steps.get(type(method), NO_STEPS)
+        if name is None or (step is not None and not self.engine.may(step)):
             raise Fault(503, f"{method.name}, which is not expected here", method.code)
+        if step is not None:
+            self.engine.advance(step)
         getattr(self, name)(method)
 
     # Channels

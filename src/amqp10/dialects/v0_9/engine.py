@@ -96,6 +96,7 @@ class V09Engine(TimedEngine, Machine[ConnectionState]):
         self._reader = FrameReader(variant.framing, FIRST_FRAMES - variant.framing.overhead)
         self.state = ConnectionState.IDLE
         self.closing: bool = False  # whether our close was sent
+        self.tuned: bool = False  # whether the login is over and the limits are agreed
         self._last: list[bytes] | None = None  # the rest of the output, once nothing more may be written
 
     # Opening
@@ -111,6 +112,7 @@ class V09Engine(TimedEngine, Machine[ConnectionState]):
 
     def entered(self, state: ConnectionState) -> None:
         self.opened = state is ConnectionState.OPENED
+        self.tuned = self.tuned or state is ConnectionState.TUNED
         self.closing = self.closing or state is ConnectionState.CLOSING
 
     @property
@@ -365,7 +367,7 @@ class V09Engine(TimedEngine, Machine[ConnectionState]):
         """End the connection, because the peer broke the protocol or is gone; tell it why if a close may be sent."""
         if self.over:
             return
-        if self.may(Step.SEND_CLOSE) and self.connection.may_close:
+        if self.may(Step.SEND_CLOSE):
             if isinstance(error, Fault):
                 if error.code != NO_FRAME:
                     self._close(error.code, text_of_fault(error), error.method)

@@ -29,8 +29,14 @@ class LinkEndpoint(PlainLink, Machine[LinkState]):
     def entered(self, state: LinkState) -> None:
         self.attached = state is LinkState.ATTACHED
 
+    def end_untold(self) -> bool:
+        """End the link without an event, for the owner has ended it; return False if it had ended before."""
+        if self.ended:
+            return False
+        self.advance(Step.END_LINK)
+        return True
+
     def end(self, closed: bool, cause: AmqpError | None) -> None:
         """Tell once that the link is over."""
-        if not self.ended:
-            self.advance(Step.END_LINK)
+        if self.end_untold():
             self.session.engine.emit(LinkEnded(self, closed, cause))

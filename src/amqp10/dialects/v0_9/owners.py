@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from ...engine import ConnectionTerms
     from ...errors import AmqpError
+    from .states import Step
     from .wire.method_table import Method
     from .wire.variant import Variant
 
@@ -24,13 +25,19 @@ class Wire(Protocol):
         channels: all that are open, or that wait for the answer to their close, by number.
         partial: octets of messages that are not whole.
         closing: whether this side's connection.close was sent.
+        tuned: whether the login is over and the limits are agreed.
     """
 
     channels: dict[int, Any]
     partial: int
     closing: bool
+    tuned: bool
     variant: Variant
     terms: ConnectionTerms
+
+    def may(self, step: Step) -> bool: ...
+
+    def advance(self, step: Step) -> None: ...
 
     def write_method(self, channel: int, method: Method) -> None: ...
 

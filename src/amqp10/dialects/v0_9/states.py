@@ -20,6 +20,18 @@ class Step(AnyStep):
     START = HAPPENED, "call of start() on a server"
     SEND_HEADER = SENT, "header"
     RECEIVE_HEADER = RECEIVED, "header"
+    SEND_START = SENT, "start"
+    RECEIVE_START = RECEIVED, "start"
+    SEND_START_OK = SENT, "start-ok"
+    RECEIVE_START_OK = RECEIVED, "start-ok"
+    RECEIVE_SECURE = RECEIVED, "secure"
+    RECEIVE_SECURE_OK = RECEIVED, "secure-ok"
+    SEND_TUNE = SENT, "tune"
+    RECEIVE_TUNE = RECEIVED, "tune"
+    SEND_TUNE_OK = SENT, "tune-ok"
+    RECEIVE_TUNE_OK = RECEIVED, "tune-ok"
+    SEND_OPEN = SENT, "open"
+    RECEIVE_OPEN = RECEIVED, "open"
     SEND_OPEN_OK = SENT, "open-ok"
     RECEIVE_OPEN_OK = RECEIVED, "open-ok"
     SEND_CLOSE = SENT, "close"
@@ -35,7 +47,7 @@ class Step(AnyStep):
     END_SESSION = HAPPENED, "call of end(), or our close of a server's channel"
     FINISH = HAPPENED, "end of its channels, or of the connection"
     ATTACH = HAPPENED, "the node was found, or the owner has answered"
-    DETACH = HAPPENED, "our channel.close"
+    DETACH = SENT, "channel.close"
     END_LINK = HAPPENED, "end of the link, or of its channel"
 
 
@@ -44,7 +56,15 @@ class ConnectionState(Enum):
 
     IDLE = "start() was not called"
     HEADER = "the client's header is to come"
-    OPENING = "from the header to open-ok"
+    START = "the header is exchanged: start is next"
+    START_SENT = "our start is out, start-ok is to come"
+    START_RCVD = "the server's start is here, the login is being chosen"
+    LOGIN = "start-ok was sent: the login goes on until tune"
+    TUNE_SENT = "our tune is out, tune-ok is to come"
+    TUNE_RCVD = "the server's tune is here, the limits are being agreed"
+    TUNED = "the limits are agreed: open is next"
+    OPEN_SENT = "our open is out, open-ok is to come"
+    OPEN_RCVD = "the client's open is here, the owner is to answer"
     OPENED = "open"
     CLOSING = "our close is out: everything but the answer is dropped"
     OVER = "nothing more is read"
@@ -89,11 +109,27 @@ _C, _H, _S, _R, _L = ConnectionState, ChannelState, SessionState, ConsumerState,
 
 CONNECTION: Final[dict[tuple[ConnectionState, Step], ConnectionState]] = {
     (_C.IDLE, Step.START): _C.HEADER,
-    (_C.IDLE, Step.SEND_HEADER): _C.OPENING,
-    (_C.HEADER, Step.RECEIVE_HEADER): _C.OPENING,
-    (_C.OPENING, Step.SEND_OPEN_OK): _C.OPENED,
-    (_C.OPENING, Step.RECEIVE_OPEN_OK): _C.OPENED,
-    (_C.OPENING, Step.SEND_CLOSE): _C.CLOSING,
+    (_C.IDLE, Step.SEND_HEADER): _C.START,
+    (_C.HEADER, Step.RECEIVE_HEADER): _C.START,
+    (_C.START, Step.SEND_START): _C.START_SENT,
+    (_C.START, Step.RECEIVE_START): _C.START_RCVD,
+    (_C.START_SENT, Step.RECEIVE_START_OK): _C.LOGIN,
+    (_C.START_RCVD, Step.SEND_START_OK): _C.LOGIN,
+    (_C.LOGIN, Step.RECEIVE_SECURE): _C.LOGIN,
+    (_C.LOGIN, Step.RECEIVE_SECURE_OK): _C.LOGIN,
+    (_C.LOGIN, Step.SEND_TUNE): _C.TUNE_SENT,
+    (_C.LOGIN, Step.RECEIVE_TUNE): _C.TUNE_RCVD,
+    (_C.TUNE_SENT, Step.RECEIVE_TUNE_OK): _C.TUNED,
+    (_C.TUNE_RCVD, Step.SEND_TUNE_OK): _C.TUNED,
+    (_C.TUNED, Step.SEND_OPEN): _C.OPEN_SENT,
+    (_C.TUNED, Step.RECEIVE_OPEN): _C.OPEN_RCVD,
+    (_C.OPEN_SENT, Step.RECEIVE_OPEN_OK): _C.OPENED,
+    (_C.OPEN_RCVD, Step.SEND_OPEN_OK): _C.OPENED,
+    # Not before the peer has heard which protocol and login this side speaks.
+    **{
+        (state, Step.SEND_CLOSE): _C.CLOSING
+        for state in (_C.START_SENT, _C.LOGIN, _C.TUNE_SENT, _C.TUNE_RCVD, _C.TUNED, _C.OPEN_SENT, _C.OPEN_RCVD)
+    },
     (_C.OPENED, Step.SEND_CLOSE): _C.CLOSING,
     **{(state, Step.END): _C.OVER for state in ConnectionState if state is not _C.OVER},
 }

@@ -483,8 +483,8 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
     def stop_writing(self) -> None:
         """Write nothing more on this session, because our close of the connection is next."""
         self.flush()
-        if self.may(Step.CLOSE_CONNECTION):
-            self.advance(Step.CLOSE_CONNECTION)
+        if self.may(Step.SEND_CLOSE):
+            self.advance(Step.SEND_CLOSE)
 
     def over(self, cause: AmqpError | None) -> None:
         """End the session for its owner, for its own reason or its connection's; do nothing the second time."""

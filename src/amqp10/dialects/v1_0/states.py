@@ -40,7 +40,6 @@ class Step(AnyStep):
     SEND_END = SENT, "end"
     SEND_END_WITH_ERROR = SENT, "end with an error"
     RECEIVE_END = RECEIVED, "end"
-    CLOSE_CONNECTION = HAPPENED, "our close"
     FINISH = HAPPENED, "end of the session, or of its connection"
     SEND_ATTACH = SENT, "attach"
     RECEIVE_ATTACH = RECEIVED, "attach"
@@ -164,7 +163,7 @@ SESSION: Final[dict[tuple[SessionState, Step], SessionState]] = {
 }
 # §2.5.5 has no steps for these.
 SESSION_ENDS: Final[dict[tuple[SessionState, Step], SessionState]] = {
-    **{(state, Step.CLOSE_CONNECTION): _S.CLOSING for state in (_S.BEGIN_SENT, _S.BEGIN_RCVD, _S.MAPPED)},
+    **{(state, Step.SEND_CLOSE): _S.CLOSING for state in (_S.BEGIN_SENT, _S.BEGIN_RCVD, _S.MAPPED)},
     (_S.CLOSING, Step.SEND_BEGIN): _S.CLOSING,  # the owner's answer, too late to be sent
     (_S.CLOSING, Step.RECEIVE_END): _S.CLOSING,
     (_S.OVER, Step.RECEIVE_END): _S.OVER,  # we ended it for a fault of the peer, which the owner was told then

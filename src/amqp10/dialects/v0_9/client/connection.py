@@ -31,7 +31,6 @@ from ..codes import Fault, as_error
 from ..connection import OWN_PRODUCT, agreed, capabilities_of
 from ..engine import V09Engine
 from ..requests import UpdateSecret
-from ..states import Step
 from ..wire.framing import LEAST_FRAME
 from ..wire.method_table import Method
 from ..wire.methods import (
@@ -105,17 +104,11 @@ class ClientConnection(ConnectionCore):
         allowed = with_amqplain(mechanisms if mechanisms is not None else (Anonymous(),))
         self._handshake = ClientHandshake(allowed, engine.terms.hostname, secure)
         self._properties: dict[Any, Any] = {}
-        self._tuned = False
-        self._open_asked = False
         self._updating: deque[PendingRequest[Any]] = deque()
         self._next_channel = 1
         self._channel_max = 0xFFFF
 
     # Opening
-
-    @property
-    def may_close(self) -> bool:
-        return bool(self._handshake.mechanism)
 
     def started(self) -> None:
         """Do nothing: the server speaks next."""
@@ -124,8 +117,6 @@ class ClientConnection(ConnectionCore):
         """Do nothing: this side's terms go into the handshake."""
 
     def receive_start(self, method: ConnectionStart) -> None:
-        if self._handshake.mechanism:
-            raise Fault(503, "a second connection.start", method.code)
         self._properties = method.server_properties or {}
         self._learn()
         offered = method.mechanisms.decode("ascii", "replace").split()
@@ -169,16 +160,11 @@ class ClientConnection(ConnectionCore):
         return properties
 
     def receive_secure(self, method: ConnectionSecure) -> None:
-        if not self._handshake.mechanism or self._tuned:
-            raise Fault(503, "connection.secure, which is not expected here", method.code)
         self.write(ConnectionSecureOk(self._handshake.respond(method.challenge)))
 
     def receive_tune(self, method: ConnectionTune) -> None:
         engine, terms = self.engine, self.engine.terms
-        if not self._handshake.mechanism or self._tuned:
-            raise Fault(503, "connection.tune, which is not expected here", method.code)
         self._handshake.finish(None)
-        self._tuned = True
         engine.emit(Authenticated(self._handshake.mechanism, None))
         frame_max = agreed(method.frame_max, max(LEAST_FRAME, terms.max_frame_size))
         if frame_max < LEAST_FRAME:
@@ -192,8 +178,6 @@ class ClientConnection(ConnectionCore):
 
     def receive_open(self, method: ConnectionOpenOk) -> None:
         engine = self.engine
-        if not self._tuned or engine.opened:
-            raise Fault(503, "connection.open-ok, which is not expected here", method.code)
         named = self._properties.get("cluster_name") or self._properties.get("product") or ""
         engine.remote = ConnectionTerms(
             container_id=str(named),
@@ -203,7 +187,6 @@ class ClientConnection(ConnectionCore):
             offered_capabilities=tuple(sorted(self.capabilities)),
             properties={Symbol(name): value for name, value in self._properties.items()},
         )
-        engine.advance(Step.RECEIVE_OPEN_OK)
         engine.emit(ConnectionOpened())
 
     # Sessions
@@ -249,7 +232,7 @@ class ClientConnection(ConnectionCore):
                 channel.user.admit()
 
     def cause_of(self, method: ConnectionClose) -> AmqpError | None:
-        if not self._tuned:
+        if not self.engine.tuned:
             return AuthenticationFailed(method.reply_text or "the server refused the credentials", 1)
         cause = super().cause_of(method)
         if isinstance(cause, ConnectionClosed) and (method.class_id, method.method_id) == BasicGet.code:

@@ -67,7 +67,6 @@ class ServerConnection(ConnectionCore):
         self._handshake = ServerHandshake(authenticator, last_word=True)
         self._properties: dict[str, Any] = {}
         self._amqplain = False  # the client's responses are those of AMQPLAIN
-        self._tune_sent = self._tuned = False
         self._frame_max = 0
         self._channel_max = 0
         self.backlog: Backlog = Backlog(engine, self._ask, most_items=3000, largest=engine.terms.max_message_size)
@@ -75,10 +74,6 @@ class ServerConnection(ConnectionCore):
         self._reasons: dict[str, str] = {}  # whose reason -> why the client is blocked
 
     # Opening
-
-    @property
-    def may_close(self) -> bool:
-        return True
 
     def started(self) -> None:
         """Send connection.start, because the client's header has come."""
@@ -99,8 +94,6 @@ class ServerConnection(ConnectionCore):
         self.write(ConnectionStart(major, minor, properties, mechanisms.encode(), b"en_US"))
 
     def receive_start_ok(self, method: ConnectionStartOk) -> None:
-        if self._handshake.mechanism:
-            raise Fault(503, "a second connection.start-ok", method.code)
         self._properties = method.client_properties or {}
         capable = capabilities_of(self._properties)
         self.takes_cancel_notify = "consumer_cancel_notify" in capable
@@ -113,8 +106,6 @@ class ServerConnection(ConnectionCore):
         self._take(self._handshake.start(mechanism, response))
 
     def receive_secure_ok(self, method: ConnectionSecureOk) -> None:
-        if not self._handshake.mechanism or self._tune_sent:
-            raise Fault(503, "connection.secure-ok, which is not expected here", method.code)
         self._take(self._handshake.step(self._read(method.response)))
 
     def _read(self, response: bytes) -> bytes:
@@ -137,7 +128,6 @@ class ServerConnection(ConnectionCore):
     def _tune(self) -> None:
         engine, terms = self.engine, self.engine.terms
         engine.emit(Authenticated(self._handshake.mechanism, engine.identity))
-        self._tune_sent = True
         self._frame_max = max(LEAST_FRAME, terms.max_frame_size)
         self._channel_max = terms.channel_max or 1
         engine.heartbeat = min(math.ceil(terms.idle_timeout / 2), 0xFFFF) if terms.idle_timeout else 0
@@ -145,23 +135,18 @@ class ServerConnection(ConnectionCore):
 
     def receive_tune_ok(self, method: ConnectionTuneOk) -> None:
         engine = self.engine
-        if not self._tune_sent or self._tuned:
-            raise Fault(503, "connection.tune-ok, which is not expected here", method.code)
         frame_max = method.frame_max or self._frame_max
         if not LEAST_FRAME <= frame_max <= self._frame_max:
             raise Fault(530, f"frame-max must be in {LEAST_FRAME}..{self._frame_max}, not {frame_max}", method.code)
         if method.channel_max > self._channel_max:
             text = f"a channel-max of {method.channel_max}, and {self._channel_max} was offered"
             raise Fault(530, text, method.code)
-        self._tuned = True
         self._frame_max = frame_max
         self._channel_max = agreed(method.channel_max, self._channel_max)
         engine.agree(frame_max, method.heartbeat)  # the client decides; 0 turns heartbeats off
 
     def receive_open(self, method: ConnectionOpen) -> None:
         engine = self.engine
-        if not self._tuned or engine.remote is not None:
-            raise Fault(503, "connection.open, which is not expected here", method.code)
         engine.remote = ConnectionTerms(
             container_id=str(self._properties.get("connection_name") or self._properties.get("product") or ""),
             hostname=method.virtual_host,
@@ -177,7 +162,6 @@ class ServerConnection(ConnectionCore):
         if self.engine.remote is None:
             raise LocalProtocolError("the client has not asked to open yet")
         if self.engine.may(Step.SEND_OPEN_OK):
-            self.engine.advance(Step.SEND_OPEN_OK)
             self.write(ConnectionOpenOk())
 
     # Channels
@@ -223,7 +207,7 @@ class ServerConnection(ConnectionCore):
 
     def receive_update_secret(self, method: ConnectionUpdateSecret) -> None:
         """Take a new secret, a token mostly, for that of the login."""
-        refusal = self._authenticator.renew(method.new_secret) if self._tuned else "the login is not over"
+        refusal = self._authenticator.renew(method.new_secret) if self.engine.tuned else "the login is not over"
         if refusal is not None:
             raise Fault(530, f"the new secret is refused: {refusal}", method.code)
         self.write(ConnectionUpdateSecretOk())

@@ -32,7 +32,7 @@ from ..channel import BASIC
 from ..codes import Fault
 from ..message.streams import stream_filters
 from ..message.to_basic import Route, ToBasic, as_encoded_sections
-from ..states import ChannelState, Step
+from ..states import ChannelState
 from ..wire.fields import write_shortstr
 from ..wire.framing import METHOD
 from ..wire.methods import BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicGet, BasicGetEmpty, BasicGetOk
@@ -296,8 +296,7 @@ class ServerSender(ServerLink, WholeMessageSender):
 
     def refuse(self, error: Error) -> None:
         self._consumers.forget(self)
-        if not self.ended:  # the connection may have ended while the answer was on its way
-            self.advance(Step.END_LINK)
+        self.end_untold()
         self.terms = self.remote
         code = (error.info or {}).get("reply-code")
         self.session.refuse_method(error, self._method, code if isinstance(code, int) else 0)
