@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 from dataclasses import replace
 from typing import Any
 
@@ -252,6 +253,28 @@ def test_no_stored_keys(text: str) -> None:
 def test_stored_keys_are_not_shown() -> None:
     """Neither the keys nor a part of them is in a repr."""
     assert repr(STORED["ann"]) == "StoredKeys(...)"
+
+
+@pytest.mark.parametrize("accents", ["\u0301\u0316", "\ufdfa"], ids=["put in order", "made longer"])
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_names_that_take_long(monkeypatch: pytest.MonkeyPatch, mechanism: str, accents: str) -> None:
+    """Before the login, a frame full of accents is refused unread: to put them in order takes time by their square."""
+    normalized: list[int] = []
+
+    class Counted:
+        def normalize(self, form: str, text: str) -> str:
+            normalized.append(len(text))
+            return unicodedata.ucd_3_2_0.normalize(form, text)
+
+    monkeypatch.setattr("amqp10.sasl._prepare.ucd_3_2_0", Counted())
+    name = accents * (60_000 // len(accents.encode()))
+    response = f"\0{name}\0{name}" if mechanism == "PLAIN" else f"n,,n={name},r=abc"
+    told: list[tuple[str, str | None, str | None]] = []
+    authenticator = Authenticator(USERS).for_connection(secure=True, failed=lambda *what: told.append(what))
+    normalized.clear()
+    assert authenticator.exchange(mechanism).step(response.encode()) == Failure()
+    assert told == [(mechanism, name, None)]
+    assert normalized == []
 
 
 def test_failures_are_told() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amqp10.sasl._prepare import encode, prepare
+from amqp10.sasl._prepare import MOST_CHARACTERS, encode, prepare
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,15 @@ def test_prohibited(text: str) -> None:
     """Control characters, surrogates, private use, and mixed directions are refused."""
     with pytest.raises(ValueError, match="user name or password"):
         prepare(text)
+
+
+def test_too_long() -> None:
+    """Accents without end are refused before they are put in order; ASCII of any length is a token, and passes."""
+    accents = "\u0301\u0316" * (MOST_CHARACTERS // 2)
+    assert len(prepare(accents)) == MOST_CHARACTERS
+    with pytest.raises(ValueError, match="at most 1024 characters, not 1025"):
+        prepare(accents + "a")
+    assert prepare("t" * 65_536) == "t" * 65_536
 
 
 @pytest.mark.parametrize("secret", ["hunter\x002", "hunter\ud8002"])

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import stringprep
+from typing import Final
 from unicodedata import ucd_3_2_0
+
+MOST_CHARACTERS: Final = 1024
+"""The longest text that is not plain ASCII. Normalizing n accents of one letter takes n * n steps.
+
+RFC 4616 §2 asks for 255 octets."""
 
 _PROHIBITED = (
     stringprep.in_table_c12,
@@ -24,10 +30,15 @@ def prepare(text: str) -> str:
     Characters newer than Unicode 3.2, such as an emoji, are allowed, as in a "query" of RFC 3454.
 
     Raises:
-        ValueError: SASLprep prohibits a character; the message does not quote `text`.
+        ValueError: `text` is too long, or SASLprep prohibits a character; the message does not quote `text`.
     """
     if text.isascii() and text.isprintable():
         return text
+    if len(text) > MOST_CHARACTERS:
+        raise ValueError(
+            f"a user name or password that is not plain ASCII must have at most {MOST_CHARACTERS} characters, "
+            f"not {len(text)}"
+        )
     mapped = "".join(
         " " if stringprep.in_table_c12(char) else char for char in text if not stringprep.in_table_b1(char)
     )
