@@ -15,7 +15,7 @@ from amqp10.dialects.fast.message.to_head import from_fast
 from amqp10.dialects.fast.wire.commands import MessageHead
 from amqp10.dialects.v0_9.codes import Fault
 from amqp10.dialects.v0_9.message.from_basic import FromBasic, _parts
-from amqp10.dialects.v0_9.server.sender import Consumers
+from amqp10.dialects.v0_9.server.sender import Consumers, Unacked
 from amqp10.dialects.v0_9.wire.framing import BODY
 from amqp10.dialects.v0_9.wire.method_table import Method
 from amqp10.dialects.v0_9.wire.methods import (
@@ -339,13 +339,24 @@ def test_messages_in_part_of_0_9_1(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_acks_of_many_in_0_9_1() -> None:
     """An ack of few of very many deliveries looks at these few."""
     consumers = Consumers(cast("Any", None))
-    consumers.unacked = cast("Any", dict.fromkeys(range(10, 100_000)))
+    consumers.unacked.update(dict.fromkeys(range(10, 100_000), cast("Any", None)))
 
     def settle() -> None:
         with pytest.raises(Fault, match="unknown delivery tag"):
             consumers.settle(5, True, b"\0\x3c\0\x50", ACCEPTED)
 
     assert steps(settle) < 20_000
+
+
+def test_acks_rolled_back_in_0_9_1() -> None:
+    """To roll back the ack of one of very many deliveries, again and again, looks at that one."""
+    unacked = Unacked()
+    unacked.update({Counting(number): cast("Any", None) for number in range(10_000)})
+    Counting.compared = 0
+    for _ in range(1000):
+        unacked.give_back(unacked.pop(Counting(7)), Counting(7))
+    assert Counting.compared < 20_000
+    assert [int(number) for number in unacked.up_to(Counting(7))] == list(range(8))
 
 
 def test_completions_of_few_in_0_10() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from amqp10 import Message
 from amqp10.broker import Broker
+from amqp10.dialects.v0_9.server.sender import ServerSender
 from amqp10.dialects.v0_9.wire.methods import (
     BasicAck,
     BasicCancel,
@@ -342,3 +343,28 @@ async def test_a_return_of_before_the_transaction() -> None:
         await peer.send_bytes(publishing + peer.method(1, TxSelect()) + peer.method(1, TxRollback()))
         await peer.expect(BasicReturn, skip=(TxSelectOk,))
         await peer.expect(TxRollbackOk, skip=(TxSelectOk,))
+
+
+async def test_limit_of_all_consumers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more are out to all consumers of a channel than they share; a flood of methods looks at each consumer once."""
+    looked = 0
+    admit = ServerSender.admit
+
+    def counted(link: ServerSender) -> None:
+        nonlocal looked
+        looked += 1
+        admit(link)
+
+    async with broker(messages=4) as (_, peer):
+        await peer.send(1, BasicQos(prefetch_count=2, global_=True))
+        await peer.expect(BasicQosOk)
+        await peer.send(1, *[BasicConsume(queue="q")] * 3)
+        for number in (1, 2):
+            assert (await peer.expect(BasicDeliver, skip=(BasicConsumeOk,))).delivery_tag == number
+        assert {type(each) for each in await until_end(peer)} <= {BasicConsumeOk}
+        monkeypatch.setattr(ServerSender, "admit", counted)
+        flood = [ChannelFlow(active=False), ChannelFlow(active=True), BasicQos(prefetch_count=2, global_=True)] * 50
+        await peer.send(1, *flood, BasicAck(1))
+        assert (await peer.expect(BasicDeliver, skip=(ChannelFlowOk, BasicQosOk))).delivery_tag == 3
+        assert await until_end(peer) == []
+        assert looked <= 4 * 3

@@ -137,3 +137,14 @@ async def test_of_a_consumer_that_is_cancelled(how: str, commits: bool) -> None:
         await peer.send(1, END)
         facts = await peer.expect(QueueDeclareOk)
         assert (facts.message_count, facts.consumer_count, running.queue("q").depth) == (0, 0, 0)
+
+
+async def test_rolled_back_and_settled_with_others() -> None:
+    """An ack that was rolled back is said again by one for all up to a later delivery."""
+    async with broker(messages=2) as (running, peer):
+        await take(peer, "consume")
+        for word in (BasicAck(1), TxRollback(), BasicAck(2, multiple=True), TxCommit()):
+            await peer.send(1, word)
+        await peer.expect(TxRollbackOk)
+        await peer.expect(TxCommitOk)
+        assert running.queue("q").depth == 0

@@ -5,6 +5,8 @@ A cancelled consumer is sent nothing more, but what it has may still be acked: i
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from heapq import heappop, heappush
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -50,22 +52,51 @@ NO_LIMIT = 0x7FFF_FFFF
 FAILED = Modified(delivery_failed=True)
 
 
+class Unacked(dict[int, OutgoingDelivery]):
+    """The deliveries without an ack, by their numbers: in that order, but for those that a rollback gave back.
+
+    A client may roll one ack of many deliveries back, again and again: so they are never sorted anew.
+    """
+
+    def __init__(self) -> None:
+        self._late: list[int] = []  # a heap of what was given back; some may be acked, or here twice
+
+    def give_back(self, delivery: OutgoingDelivery, number: int) -> None:
+        """Take a delivery whose ack was rolled back."""
+        self[number] = delivery
+        heappush(self._late, number)
+        if len(self._late) > 2 * len(self) + 100:
+            self._late = sorted(set(self._late) & self.keys())
+
+    def up_to(self, number: int) -> list[int]:
+        """Return the numbers up to `number`, in order; the caller removes them."""
+        found = list(takewhile(number.__ge__, self))  # what is behind a larger one was given back, and is late
+        late = self._late
+        if not late:
+            return found
+        while late and late[0] <= number:
+            found.append(heappop(late))
+        return sorted(self.keys() & found)
+
+
 class Consumers:
     """The consumers of one channel, and the deliveries that are out to them.
 
     Attributes:
-        unacked: number -> delivery without an ack, oldest first.
+        unacked: number -> delivery without an ack, oldest first; what a rollback gave back may stand behind.
+        shared: limit of all consumers together; 0 for no limit. Where it is reached, none has credit left.
     """
 
     def __init__(self, session: SessionCore) -> None:
         self.session = session
-        self.unacked: dict[int, OutgoingDelivery] = {}
+        self.unacked = Unacked()
         self.number = 0  # of the last delivery
         self._by_tag: dict[str, ServerSender] = {}
         self._links: dict[ServerSender, None] = {}
         self._prefetch = 0  # limit of each consumer to come
-        self._shared = 0  # limit of all consumers together; 0 for no limit
+        self.shared = 0
         self._paused = False
+        self._recounting = False
         self._tags = 0
 
     def links(self) -> list[ServerLink]:
@@ -81,8 +112,8 @@ class Consumers:
     def limit(self, count: int, shared: bool) -> None:
         """Set the prefetch (basic.qos) of consumers to come or, if `shared`, of the whole channel."""
         if shared:
-            self._shared = count
-            self.admit()
+            self.shared = count
+            self._recount()
         else:
             self._prefetch = count
 
@@ -145,17 +176,24 @@ class Consumers:
     def pause(self, paused: bool) -> None:
         """Stop sending to the client, or go on, as it asks by channel.flow."""
         self._paused = paused
-        self.admit()
+        self._recount()
 
     def credit_of(self, link: ServerSender) -> int:
         """Return how many deliveries the consumer may be sent now."""
         if self._paused or link.cancelled:
             return 0
         left = link.limit - len(link.unsettled)
-        return min(left, self._shared - len(self.unacked)) if self._shared else left
+        return min(left, self.shared - len(self.unacked)) if self.shared else left
+
+    def _recount(self) -> None:
+        """See what each consumer may be sent, before the owner acts again: once, however many methods ask for it."""
+        if not self._recounting:
+            self._recounting = True
+            self.session.engine.later(self.admit, at_once=True)
 
     def admit(self) -> None:
         """See what each consumer may be sent by now."""
+        self._recounting = False
         for link in list(self._links):
             link.admit()
 
@@ -170,7 +208,7 @@ class Consumers:
         if number not in unacked and (number or not multiple):
             raise Fault(406, f"unknown delivery tag {number}", (60, verb[3]), soft=True)
         if multiple:
-            numbers = list(takewhile(number.__ge__, unacked) if number else unacked)  # they are in order
+            numbers = unacked.up_to(number) if number else sorted(unacked)
         else:
             numbers = [number]
         self._take(numbers, state, self.session.work)
@@ -195,15 +233,19 @@ class Consumers:
         for link, deliveries in settled.items():
             self.session.engine.emit(OutcomesReceived(link, deliveries))
             self.end_if_done(link)
-        if self._shared:
-            self.admit()
+        self.freed(settled)
+
+    def freed(self, links: Iterable[ServerSender]) -> None:
+        """Let more be sent, because deliveries of these links were settled."""
+        if self.shared:
+            self._recount()
         else:
-            for link in settled:
+            for link in links:
                 link.admit()
 
     def recover(self) -> None:
         """Requeue all deliveries without an ack, so that they come again; that is no part of a transaction."""
-        self._take(list(self.unacked), None, TransactionWork())
+        self._take(sorted(self.unacked), None, TransactionWork())
 
     def committed(self, deliveries: list[OutgoingDelivery]) -> None:
         """Make the acks of a committed transaction final."""
@@ -217,10 +259,9 @@ class Consumers:
         for delivery in deliveries:
             link = delivery.link
             if isinstance(link, ServerSender) and link in self._links and delivery.delivery_id is not None:
-                self.unacked[delivery.delivery_id] = delivery
+                self.unacked.give_back(delivery, delivery.delivery_id)
                 link.unsettled[delivery.tag] = delivery
                 link.revocable = 0
-        self.unacked = dict(sorted(self.unacked.items()))
 
 
 class ServerSender(ServerLink, WholeMessageSender):
@@ -334,7 +375,7 @@ class ServerSender(ServerLink, WholeMessageSender):
             self.unsettled[octets] = delivery
             consumers.unacked[number] = delivery
             self.credit -= 1
-            if consumers._shared:
+            if consumers.shared and len(consumers.unacked) == consumers.shared:
                 consumers.admit()
         return delivery
 
@@ -365,7 +406,7 @@ class ServerSender(ServerLink, WholeMessageSender):
         if delivery.delivery_id is not None:
             self._consumers.unacked.pop(delivery.delivery_id, None)
         self._consumers.end_if_done(self)
-        self.admit()
+        self._consumers.freed((self,))
 
     def take_back(self, delivery: OutgoingDelivery) -> None:
         """Cancel the consumer, as RabbitMQ 4.3 does; where its tag is gone, close the channel.
