@@ -89,12 +89,12 @@ class Consumers:
 
     def __init__(self, session: SessionCore) -> None:
         self.session = session
-        self.unacked = Unacked()
+        self.unacked: Unacked = Unacked()
         self.number = 0  # of the last delivery
         self._by_tag: dict[str, ServerSender] = {}
         self._links: dict[ServerSender, None] = {}
         self._prefetch = 0  # limit of each consumer to come
-        self.shared = 0
+        self.shared: int = 0
         self._paused = False
         self._recounting = False
         self._tags = 0
