@@ -97,8 +97,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     """Leave what collecting has made out of each later search for garbage: a million objects, which stay to the end."""
+    gc.enable()
     gc.collect()
     gc.freeze()
+
+
+def pytest_collection() -> None:
+    """Let nobody search for garbage while tests are collected: nearly all that is made stays."""
+    gc.disable()
 
 
 @pytest.hookimpl(trylast=True)
