@@ -27,18 +27,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
-from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 import compiled
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 import native
+from amqp10.testing import CertificateAuthority
 
 HERE = Path(__file__).resolve().parent
 OURS = "amqp10"
@@ -255,22 +251,11 @@ def cpu_us(result: dict[str, Any]) -> float:
 @contextmanager
 def certificate() -> Iterator[str]:
     """A PEM file with a key, a certificate of it for 127.0.0.1, and that of who signed it."""
-    issuer_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "benchmark")])
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    now, encoding = datetime.now(UTC), serialization.Encoding.PEM
-
-    def signed(subject: x509.Name, of: ec.EllipticCurvePublicKey, extension: x509.ExtensionType) -> bytes:
-        made = x509.CertificateBuilder(issuer, subject, of, x509.random_serial_number())
-        made = made.not_valid_before(now - timedelta(1)).not_valid_after(now + timedelta(1))
-        return made.add_extension(extension, critical=False).sign(issuer_key, hashes.SHA256()).public_bytes(encoding)
-
-    secret = key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    leaf = signed(name, key.public_key(), x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]))
-    authority = signed(issuer, issuer_key.public_key(), x509.BasicConstraints(ca=True, path_length=None))
     with TemporaryDirectory() as folder:
+        authority = CertificateAuthority(folder, lifetime=timedelta(days=1))
+        files = authority.server("127.0.0.1")
         path = Path(folder) / "counterpart.pem"
-        path.write_bytes(secret + leaf + authority)
+        path.write_bytes(b"".join(each.read_bytes() for each in (files.key, files.certificate, authority.ca)))
         yield str(path)
 
 

@@ -15,6 +15,8 @@ from anyio.abc import ByteStream, SocketAttribute
 from anyio.streams.buffered import BufferedByteReceiveStream
 from anyio.streams.tls import TLSStream
 
+from .net import keep_accepting
+
 _log = logging.getLogger("amqp10.broker")
 
 LONGEST_HEAD: Final = 32_768
@@ -79,7 +81,11 @@ async def serving(
     """
     places = anyio.CapacityLimiter(most)
 
+    failing = False  # accepting failed, and no connection came since
+
     async def serve(stream: ByteStream) -> None:
+        nonlocal failing
+        failing = False
         async with stream:
             try:
                 places.acquire_nowait()
@@ -96,12 +102,18 @@ async def serving(
             finally:
                 places.release()
 
+    def failed(reason: BaseException) -> None:
+        nonlocal failing
+        if not failing:
+            failing = True
+            _log.warning("HTTP: accepting a connection failed, and is tried again: %s", reason)
+
     raised: Exception | None = None  # raised after the block, since the group would wrap it
     async with (
         await anyio.create_tcp_listener(local_host=host, local_port=port) as listener,
         anyio.create_task_group() as tasks,
     ):
-        tasks.start_soon(listener.serve, serve)
+        tasks.start_soon(keep_accepting, listener, serve, tasks, failed)
         try:
             yield listener.extra(SocketAttribute.local_port)
         except Exception as error:

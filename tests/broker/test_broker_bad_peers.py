@@ -111,7 +111,7 @@ class TestBadPeers:
             return Failing(listener), url
 
         monkeypatch.setattr("amqp10.broker._serving.listeners.listen_tcp", listen)
-        monkeypatch.setattr("amqp10.broker._serving.listeners.ACCEPT_PAUSE", 0)
+        monkeypatch.setattr("amqp10.net._listen.ACCEPT_PAUSE", 0)
         async with Broker() as broker, Connection(broker.url):
             assert broker.connections == 1
         assert caplog.text.count("too many open files") == 1  # and not again while it goes on failing

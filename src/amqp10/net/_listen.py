@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from os import PathLike
 from urllib.parse import quote
 
 import anyio
-from anyio.abc import ByteStream, Listener, SocketAttribute
+from anyio.abc import ByteStream, Listener, SocketAttribute, TaskGroup
 from anyio.streams.tls import TLSAttribute
 
 from ..errors import ConnectionLost
@@ -21,6 +21,9 @@ from ._streams.socket import take_over
 from ._streams.tls import TLSStream
 from ._streams.tls_settings import CertificateName, certificate_identity
 from ._url import is_loopback
+
+ACCEPT_PAUSE = 0.1
+"""Seconds until accepting is tried again after an error."""
 
 
 async def listen_tcp(host: str, port: int, *, secure: bool = False) -> tuple[Listener[ByteStream], str]:
@@ -46,6 +49,26 @@ async def listen_unix(path: str | PathLike[str]) -> tuple[Listener[ByteStream], 
     listener = await anyio.create_unix_listener(path)
     keep_from_children(listener, listener)
     return listener, f"amqp+unix://{quote(os.path.abspath(path))}"  # noqa: ASYNC240 - accesses no file
+
+
+async def keep_accepting(
+    listener: Listener[ByteStream],
+    take: Callable[[ByteStream], Awaitable[None]],
+    tasks: TaskGroup,
+    failed: Callable[[BaseException], None],
+) -> None:
+    """Accept connections until cancelled; serve each by `take` in `tasks`.
+
+    Accepting can fail, mostly because file descriptors have run out. `failed` then gets the error, accepted
+    connections go on, and accepting is tried again after `ACCEPT_PAUSE`.
+    """
+    while True:
+        try:
+            await listener.serve(take, tasks)
+        except* (OSError, anyio.BrokenResourceError) as errors:
+            error = errors.exceptions[0]
+            failed(error.__cause__ or error)  # on trio the error itself has no text
+        await anyio.sleep(ACCEPT_PAUSE)
 
 
 async def accept(

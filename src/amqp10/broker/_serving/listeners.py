@@ -11,15 +11,12 @@ import anyio
 from anyio.abc import ByteStream, Listener, SocketAttribute, TaskGroup
 
 from ...errors import ConnectionLost
-from ...net import CertificateName, accept, accept_websocket, listen_tcp, listen_unix
+from ...net import CertificateName, accept, accept_websocket, keep_accepting, listen_tcp, listen_unix
 from .._log import report
 from .connections import ConnectionManager
 from .handshakes import LOCAL
 
 _log = logging.getLogger("amqp10.broker")
-
-ACCEPT_PAUSE = 0.1
-"""Seconds until accepting is tried again after an error."""
 
 
 class Listeners:
@@ -102,18 +99,13 @@ class Listeners:
         async with listener:
             with anyio.CancelScope() as scope:
                 self._listening.append(scope)
-                while True:
-                    try:
-                        await listener.serve(self._take, tasks)
-                    except* (OSError, anyio.BrokenResourceError) as errors:
-                        # Mostly because file descriptors ran out; accepted connections go on.
-                        if not self._failing:
-                            self._failing = True
-                            error = errors.exceptions[0]
-                            reason = error.__cause__ or error  # on trio the error itself has no text
-                            _log.warning("accepting a connection failed, and is tried again: %s", reason)
-                        self._door.handshakes.cut_some_off()
-                    await anyio.sleep(ACCEPT_PAUSE)
+                await keep_accepting(listener, self._take, tasks, self._failed)
+
+    def _failed(self, reason: BaseException) -> None:
+        if not self._failing:
+            self._failing = True
+            _log.warning("accepting a connection failed, and is tried again: %s", reason)
+        self._door.handshakes.cut_some_off()
 
     async def _take(self, stream: ByteStream) -> None:
         handshakes = self._door.handshakes

@@ -16,7 +16,7 @@ from anyio.abc import ByteStream, SocketAttribute
 
 from ...engine import Negotiation, Tracer
 from ...errors import AmqpError
-from ...net import Endpoint, Route, TLSSettings, connect, describe, parse_url, visible
+from ...net import Endpoint, Route, TLSSettings, connect, describe, keep_accepting, parse_url, visible
 from .._main import Failure, start
 from .._options import Peer
 from .analysis import Frame
@@ -276,11 +276,14 @@ def trace(
 
         async def run() -> None:
             listener = await anyio.create_tcp_listener(local_host=listen[0], local_port=listen[1])
-            async with listener:
+            async with listener, anyio.create_task_group() as tasks:
                 click.echo(
                     f"listening at amqp://{listen[0]}:{listener.extra(SocketAttribute.local_port)}, for {peer.shown}"
                 )
-                await listener.serve(proxy.serve)
+                await keep_accepting(listener, proxy.serve, tasks, failed)
+
+        def failed(reason: BaseException) -> None:
+            click.echo(f"accepting a connection failed, and is tried again: {reason}", err=True)
 
         try:
             start(run)

@@ -1,0 +1,34 @@
+"""The certificates that the page on TLS makes with `openssl` pass the strict checks of Python 3.13, on every Python."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from amqp10 import TLS
+
+PAGE = Path(__file__).parents[3] / "docs" / "operate" / "tls.md"
+
+
+@pytest.mark.capability("TLS")
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+def test_made_by_openssl(tmp_path: Path) -> None:
+    (block,) = re.findall(r"```console\n(\$ openssl .*?)```", PAGE.read_text(), re.DOTALL)
+    subprocess.run(["sh", "-ec", block.replace("$ ", "")], cwd=tmp_path, check=True, capture_output=True)
+    server = TLS(certificate=tmp_path / "server.pem", key=tmp_path / "server.key").server_context()
+    client = TLS(ca=tmp_path / "ca.pem").client_context()
+    client.verify_flags |= ssl.VERIFY_X509_STRICT
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    here = client.wrap_bio(to_client, to_server, server_hostname="localhost")
+    there = server.wrap_bio(to_server, to_client, server_side=True)
+    for side in (here, there):
+        with pytest.raises(ssl.SSLWantReadError):
+            side.do_handshake()
+    here.do_handshake()  # raises if the certificate is not valid
+    there.do_handshake()
+    assert here.getpeercert()
