@@ -400,9 +400,9 @@ class TestProperties:
         async with emulating() as broker:
             text = connection_string(broker.url)
             async with EventHub(text, "other") as hub:
-                with pytest.raises(ManagementError, match="no event hub 'other'") as raised:
+                with pytest.raises(LinkDetached, match=r"/other' could not be found") as raised:
                     await hub.properties()
-                assert raised.value.status == 404
+                assert raised.value.condition == "amqp:not-found"
             async with EventHub(text, "telemetry") as hub:
                 with pytest.raises(ManagementError, match=r"400: com\.microsoft:argument-out-of-range"):
                     await hub.partition_properties("9")

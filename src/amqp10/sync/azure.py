@@ -1045,9 +1045,10 @@ class EventHub(Opened):
         """Ask for the name, the age and the partition ids of the hub.
 
         Raises:
-            ManagementError: the service refused: 404, there is no such hub; 503, it is busy.
+            ManagementError: the service refused: 503, it is busy.
             RemoteProtocolError: the answer lists no partitions.
-            LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, AuthenticationFailed, TimeoutError: the
+            LinkDetached: there is no such hub (`amqp:not-found`), or as the next.
+            SessionEnded, ConnectionClosed, ConnectionLost, AuthenticationFailed, TimeoutError: the
                 service could not be asked.
 
         Timeout: nothing has changed.

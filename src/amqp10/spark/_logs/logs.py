@@ -263,7 +263,7 @@ class EventHub(Log):
         except (LinkDetached, ManagementError, TimeoutError) as error:
             match error:
                 case LinkDetached(condition="amqp:not-found"):
-                    said = f"there is no $management ({error})"
+                    said = f"there is no event hub {self.address!r} here, or no $management ({error})"
                 case ManagementError(status=0):
                     said = f"$management is something else here ({error})"
                 case TimeoutError():
