@@ -57,6 +57,7 @@ __all__ = (
     "describe",
     "end_point_of",
     "is_loopback",
+    "keep_accepting",
     "keep_from_children",
     "listen_tcp",
     "listen_unix",
