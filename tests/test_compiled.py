@@ -13,6 +13,8 @@ from zipfile import ZipFile
 
 import pytest
 
+from .kit.unavailable import unavailable
+
 ROOT = Path(__file__).parents[1]
 OF_CLIENTS = ("cancel*[ns]", "copies", "delivery*", "fairness", "losses", "pipe*", "receiver*", "se[nt]*", "streamed")
 OF_CODEC = ("types/test_decode.py", "types/test_fast.py", "types/test_known_keys.py", "fuzz/test_fuzz_messages.py")
@@ -27,12 +29,11 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(1800),
     pytest.mark.xdist_group("compiled"),
-    pytest.mark.skipif(
-        any(importlib.util.find_spec(each) is None for each in ("Cython", "hatchling", "setuptools", "pip")),
-        reason="the compiled part is built with Cython, hatchling, setuptools and pip",
-    ),
     pytest.mark.capability("compiled part"),
 ]
+
+if any(importlib.util.find_spec(each) is None for each in ("Cython", "hatchling", "setuptools", "pip")):
+    pytest.skip("the compiled part is built with Cython, hatchling, setuptools and pip", allow_module_level=True)
 
 
 def build(folder: Path, **env: str) -> tuple[Path, str]:
@@ -155,7 +156,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, s
     """The package with its compiled part under sanitizers, and the environment to run it in."""
     folder = tmp_path_factory.mktemp("watched")
     if why := sanitizers_fail(folder):
-        pytest.skip(why)
+        unavailable(why)
     build(folder, CFLAGS=SANITIZERS, LDFLAGS="-fsanitize=address,undefined")
     for each in (folder / "installed").rglob("*.so"):
         assert b"__asan_report_load" in each.read_bytes(), each

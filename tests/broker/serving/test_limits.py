@@ -50,6 +50,7 @@ from ..served import Served
 from .victims import NAMES, REFUSED, TOO_MANY, condition_of, until, victim
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("hostile peers")]
+no_resource = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit of file descriptors")
 
 
 class TestValues:
@@ -185,9 +186,11 @@ class TestConnections:
             async with Connection(broker.url, dialect=name):
                 await serve()
 
+    @no_resource
     async def test_descriptors(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Without a number, a tenth of the file descriptors is left; connections in memory have none."""
-        resource = pytest.importorskip("resource", reason="Windows has no such limit")
+        import resource
+
         monkeypatch.setattr(resource, "getrlimit", lambda what: (3, 1000))
         broker = Broker()
         monkeypatch.undo()
@@ -204,9 +207,11 @@ class TestConnections:
             async with Connection(broker.url):
                 await serve()
 
+    @no_resource
     def test_any_number(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Where the system has no limit there is none; and one connection is let in by any limit."""
-        resource = pytest.importorskip("resource", reason="Windows has no such limit")
+        import resource
+
         monkeypatch.setattr(resource, "getrlimit", lambda what: (resource.RLIM_INFINITY,) * 2)
         assert most_sockets() is None
         monkeypatch.setattr(resource, "getrlimit", lambda what: (1, 1))

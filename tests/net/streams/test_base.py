@@ -17,6 +17,8 @@ from amqp10.net import TLS, StreamFacts, TLSSettings, accept, connect, listen_tc
 from amqp10.net._streams.base import describe
 from amqp10.testing import CertificateAuthority
 
+from ...kit.unavailable import unavailable
+
 pytestmark = pytest.mark.anyio
 
 
@@ -108,7 +110,7 @@ async def test_ipv6() -> None:
         with socket.socket(socket.AF_INET6) as probe:
             probe.bind(("::1", 0))
     except OSError:
-        pytest.skip("this machine has no IPv6")
+        unavailable("this machine has no IPv6")
     async with echoing(lambda: listen_tcp("::1", 0)) as echo:
         assert echo.url.startswith("amqp://[::1]:")
         stream, _ = await connect(parse_url(echo.url))
