@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import threading
@@ -67,6 +68,10 @@ async def test_sas_key() -> None:
         ("a.b.c", None),
         ("a.W10.c", None),  # a list
         ("opaque", None),
+        pytest.param(jwt({"exp": 10**400}), None, id="huge"),
+        (jwt({"exp": float("nan")}), None),
+        ("SharedAccessSignature sr=a&se=inf", None),
+        pytest.param(f"a.{base64.urlsafe_b64encode(b'[' * 100_000).decode()}.c", None, id="nested"),
     ],
 )
 def test_read(value: str, end: float | None) -> None:

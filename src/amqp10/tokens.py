@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hmac
 import inspect
-import json
+import math
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -18,6 +18,8 @@ from typing import Any, Final, Protocol, Self, TypeAlias, runtime_checkable
 from urllib.parse import parse_qs, quote_plus
 
 import anyio.to_thread
+
+from ._json import parse_json
 
 SAS_PREFIX: Final = "SharedAccessSignature "
 """The prefix of every SAS token."""
@@ -162,9 +164,12 @@ def sas_signature(key: str, resource: str, expires_on: str) -> str:
 def _end_of(value: str) -> float | None:
     try:
         if value.startswith(SAS_PREFIX):
-            return float(parse_qs(value.removeprefix(SAS_PREFIX), strict_parsing=True)["se"][0])
-        _, claims, _ = value.split(".")
-        end = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4))).get("exp")
-        return float(end) if isinstance(end, int | float) else None
-    except (ValueError, KeyError, AttributeError):
+            end = float(parse_qs(value.removeprefix(SAS_PREFIX), strict_parsing=True)["se"][0])
+        else:
+            _, claims, _ = value.split(".")
+            end = parse_json(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["exp"]
+            if not isinstance(end, int | float):
+                return None
+        return float(end) if math.isfinite(end) else None
+    except (ValueError, LookupError, TypeError, OverflowError):
         return None

@@ -49,10 +49,13 @@ def test_lines_of_standard_input(
 ) -> None:
     """Without arguments each line is a message."""
     monkeypatch.setattr("sys.stdin", io.StringIO("first\nsecond\n"))
-    assert amqp10("send", broker_url, address, "--subject", "s", "--property", "n=1").code == 0
+    nested = "[" * 20_000
+    properties = ("--property", "n=1", "--property", f"nested={nested}")
+    assert amqp10("send", broker_url, address, "--subject", "s", *properties).code == 0
     got = amqp10("receive", broker_url, address, "-n", "2", "--format", "json")
     assert [json.loads(line) for line in got.out.splitlines()] == [
-        {"subject": "s", "application_properties": {"n": 1}, "body": body} for body in ("first", "second")
+        {"subject": "s", "application_properties": {"n": 1, "nested": nested}, "body": body}
+        for body in ("first", "second")
     ]
 
 

@@ -12,6 +12,7 @@ pytest.importorskip("pyspark")
 from amqp10.spark._options import Options, option_name, reference
 
 URL = "amqp://guest:hidden@localhost"
+NESTED = "[" * 100_000
 
 
 def test_names_are_taken_in_any_case_and_by_their_aliases() -> None:
@@ -75,6 +76,9 @@ def test_moments(spelled: str) -> None:
             {"url": URL, "amqp.sourceCapabilities": "queue"},
             "'amqp.sourceCapabilities': must be a JSON array of strings",
         ),
+        ({"url": URL, "amqp.filters": NESTED}, "'amqp.filters': must be a JSON object: nested too deeply"),
+        ({"url": URL, "amqp.sourceCapabilities": NESTED}, '["queue"]: nested too deeply'),
+        ({"url": URL, "startingOffsets": NESTED}, "'startingOffsets': must be earliest, latest, or"),
     ],
 )
 def test_a_mistake_is_named(given: dict[str, str], words: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -10,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
+from .._json import parse_json
 from ..net import TLS
 from ._limits import BrokerLimits
 from ._users.users import read_user
@@ -117,7 +117,7 @@ class _File:
         octets = self._path.read_bytes()
         try:
             text = octets.decode()
-            said = json.loads(text) if self._path.suffix == ".json" else tomllib.loads(text)
+            said = parse_json(text) if self._path.suffix == ".json" else tomllib.loads(text)
         except UnicodeDecodeError as error:
             line = octets[: error.start].count(b"\n") + 1
             raise ValueError(f"{self._path}: line {line}: not UTF-8") from None

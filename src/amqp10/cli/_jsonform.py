@@ -17,6 +17,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from .._json import parse_json
 from ..errors import EncodeError
 from ..messaging import AmqpSequence, AmqpValue, Data, Message
 from ..types import (
@@ -96,7 +97,7 @@ def from_json(line: str) -> Message:
         EncodeError: `line` is not JSON, not an object, or has an unknown field.
     """
     try:
-        form = json.loads(line)
+        form = parse_json(line)
         if isinstance(form, dict):
             form = {name: rich(value) for name, value in form.items()}
     except EncodeError:

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 import click
 
+from .._json import parse_json
 from ..errors import EncodeError
 from ..messaging import Message
 from ..types import Symbol
@@ -22,15 +23,13 @@ from ._options import Peer, seconds, with_peer
 
 def properties_of(pairs: tuple[str, ...]) -> dict[str, Any]:
     """Parse `NAME=VALUE` pairs; a value that is not JSON is text."""
-    import json
-
     found: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name:
             raise click.BadParameter(f"{pair!r} is not NAME=VALUE", param_hint="--property")
         try:
-            value = json.loads(text)
+            value = parse_json(text)
         except ValueError:
             value = text
         found[name] = text if isinstance(value, dict | list) else value

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, get_args
 
+from .._json import parse_json
 from ..engine import dialect_names
 from ..net import parse_url
 
@@ -86,9 +86,9 @@ def dialect_name(text: str) -> str:
 
 def json_strings(text: str) -> tuple[str, ...]:
     try:
-        value = json.loads(text)
-    except ValueError:
-        value = None
+        value = parse_json(text)
+    except ValueError as error:
+        raise ValueError(f'must be a JSON array of strings, such as ["queue"]: {error}') from None
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise ValueError('must be a JSON array of strings, such as ["queue"]')
     return tuple(value)
@@ -96,9 +96,9 @@ def json_strings(text: str) -> tuple[str, ...]:
 
 def json_object(text: str) -> dict[str, Any]:
     try:
-        value = json.loads(text)
-    except ValueError:
-        value = None
+        value = parse_json(text)
+    except ValueError as error:
+        raise ValueError(f"must be a JSON object: {error}") from None
     if not isinstance(value, dict):
         raise ValueError("must be a JSON object")
     return value

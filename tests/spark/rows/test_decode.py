@@ -343,6 +343,7 @@ def test_rows_without_an_id_get_one_that_does_not_change() -> None:
     [
         ({"messageIds": "column"}, {"body": b"", "message_id": None}, "row 0 of the task: its message_id is null"),
         ({"bodyFormat": "json"}, {"body": b"{", "message_id": "a"}, "its body is not JSON"),
+        pytest.param({"bodyFormat": "json"}, {"body": b"[" * 100_000}, "JSON: nested too deeply", id="nested"),
         ({"bodyFormat": "amqp"}, {"body": b"\x00", "message_id": "a"}, "row 0 of the task, message-id 'a': "),
         (
             {},

@@ -150,6 +150,19 @@ def test_a_claim_that_is_not_renewed_runs_out(tmp_path: Path, monkeypatch: pytes
     assert seconds == 16 + 11
 
 
+@pytest.mark.parametrize("content", ["[1]", "[" * 100_000], ids=["list", "nested"])
+def test_a_claim_of_nobody_runs_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str) -> None:
+    """A file that says nothing of its claimant is waited for until the lease ends."""
+    segment = Segment(str(tmp_path), 1, 0)
+    segment.folder.mkdir()
+    (tmp_path / "1" / "part-0.claim").write_text(content)
+    seconds = count()
+    monkeypatch.setattr(segments, "time", SimpleNamespace(monotonic=lambda: next(seconds), sleep=lambda _: None))
+    with segment.claimed(FIRST, 10) as claim:
+        assert claim is not None
+    assert next(seconds) > 10
+
+
 @pytest.mark.anyio
 async def test_one_of_a_batch_publishes_at_a_time(tmp_path: Path) -> None:
     """The next one waits until the first is done; a task of another batch does not."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import fnmatch
 import hmac
-import json
 import math
 import re
 import time
@@ -14,6 +13,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from urllib.parse import quote, unquote, unquote_plus, urlsplit
 
+from ..._json import parse_json
 from ...tokens import SAS_PREFIX, sas_signature
 from .._users.users import Action
 
@@ -420,10 +420,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _json(text: str) -> Mapping[str, Any]:
-    try:
-        found = json.loads(_octets(text))
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    found = parse_json(_octets(text))
     if not isinstance(found, dict):
         raise ValueError("not an object")
     return found

@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from ..._json import parse_json
 from ...sasl import StoredKeys
 from .._errors import Refused
 from .name_pattern import name_pattern
@@ -215,10 +216,10 @@ def read_users(path: str | PathLike[str]) -> dict[str, User]:
         ValueError: the file is malformed; the message says where, and contains no password.
     """
     try:
-        found = json.loads(Path(path).read_bytes())
+        found = parse_json(Path(path).read_bytes())
     except json.JSONDecodeError as error:  # The message names the line, and quotes at most one character of it.
         raise ValueError(f"{path}: not a JSON file: {error}") from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise ValueError(f"{path}: not a JSON file") from None
     users = found.get("users") if isinstance(found, dict) else None
     if not isinstance(users, dict) or len(found) != 1:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import time
@@ -12,6 +11,7 @@ from os import PathLike, fspath
 from typing import Any, Final, Self
 
 from ..._azure_rules import CorrelationFilter, Rule, RuleFilter, SqlFilter
+from ..._json import parse_json
 from ._service_bus.rules import ActiveRule
 
 _DURATION: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.ASCII)
@@ -289,8 +289,8 @@ class AzureConfig:
             ValueError: see `read`.
         """
         try:
-            document = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            document = parse_json(text)
+        except ValueError as error:
             raise ValueError(f"this is not JSON: {error}") from None
         top = _Place(document, "").members({"UserConfig": True})
         parts = dict.fromkeys(("Namespaces", "NamespaceConfig", "Logging", "LoggingConfig"), False)

@@ -14,6 +14,7 @@ import anyio
 import click
 from anyio.abc import ByteStream, SocketAttribute
 
+from ..._json import parse_json
 from ...engine import Negotiation, Tracer
 from ...errors import AmqpError
 from ...net import Endpoint, Route, TLSSettings, connect, describe, keep_accepting, parse_url, visible
@@ -94,7 +95,7 @@ def read_trace(file: IO[str]) -> Recording:
     recording = Recording()
     for number, line in enumerate(file, 1):
         try:
-            told = json.loads(line)
+            told = parse_json(line)
             time, text = float(told["t"]), visible(str(told["l"])[:LONGEST_LINE])
             if not isfinite(time):
                 raise ValueError(f"{time} is not a time")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any, Final
 
 import pyarrow as pa
 
+from ..._json import parse_json
 from ...messaging import AmqpValue, Message
 from .._options import Options
 from .schema import BY_NAME
@@ -106,7 +106,7 @@ def _of_bytes_or_text(body: Any) -> Message:
 
 def _of_json(body: Any) -> Message:
     try:
-        return Message(None if body is None else AmqpValue(json.loads(body)))
+        return Message(None if body is None else AmqpValue(parse_json(body)))
     except ValueError as error:
         raise ValueError(f"its body is not JSON: {error}") from None
 

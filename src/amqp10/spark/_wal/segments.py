@@ -32,6 +32,7 @@ import anyio
 import pyarrow as pa
 
 from ..._files import create_private, private
+from ..._json import parse_json
 from ...errors import AmqpError
 from .redelivery import IDS, find_redelivered, ids_in_common
 
@@ -144,8 +145,10 @@ class Segment:
             if claim.make():
                 return None if self.published else claim
             try:
-                other = json.loads(path.read_text())
+                other = parse_json(path.read_text())
                 touched = path.stat().st_mtime_ns
+                if not isinstance(other, dict):
+                    raise ValueError("not a claim")
             except (OSError, ValueError):
                 other, touched = None, 0  # the claim is being written, or was just released
             now = time.monotonic()
