@@ -121,13 +121,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.failures_db = StatusDB()  # type: ignore[attr-defined]
 
 
-REAL_BROKERS = ("rabbitmq_43", "rabbitmq", "broker_j", "artemis")
+KEPT = ("rabbitmq_43", "rabbitmq", "broker_j", "artemis", "qpid_client")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """With several workers, those that need the same real broker share one, and with that the broker.
 
     It is a fixture of the test, or named by its class or by a parameter. The few that need two are with the first here.
+    So do those of a client that takes task after task.
     Those of a file about an SDK of Azure share one, too: what its behaviors did is found out for all of them at once,
     and so are its programs built.
     """
@@ -142,9 +143,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     named = f"{item.fixturenames} {getattr(item.cls, 'broker', '')} "
     if hasattr(item, "callspec"):
         named += str(item.callspec.params)
-    for broker in REAL_BROKERS:
-        if re.search(rf"\b{broker}\b", named):
-            item.add_marker(pytest.mark.xdist_group(broker))
+    for each in KEPT:
+        if re.search(rf"\b{each}\b", named):
+            item.add_marker(pytest.mark.xdist_group(each))
             return
 
 

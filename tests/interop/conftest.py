@@ -27,7 +27,7 @@ from .brokers import (
     write_certificates,
     write_trust_store,
 )
-from .clients import PROGRAMS, Program
+from .clients import PROGRAMS, QPID_CLIENT, Kept, Program
 
 KEPT: list[Mortal | MortalRabbitMQ] = []
 """The real brokers of this process that are to serve until its tests have ended."""
@@ -140,6 +140,18 @@ def client(request: pytest.FixtureRequest) -> Program:
     except Unavailable as error:
         unavailable(f"no {program.library}: {error}")
     return program
+
+
+@pytest.fixture(scope="session")
+def qpid_client() -> Iterator[Kept]:
+    """Qpid's JMS client, in one process; the first word of a task is the version of AMQP."""
+    try:
+        QPID_CLIENT.installed()
+    except Unavailable as error:
+        unavailable(f"no {QPID_CLIENT.library}: {error}")
+    client = Kept(QPID_CLIENT)
+    yield client
+    client.stop()
 
 
 def running(recipe: Recipe, certificates: Path) -> Iterator[Server]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from amqp10 import Connection, Message
 
-from .brokers import Server, Unavailable
-from .clients import QPID_CLIENT, Program
-from .conftest import unavailable
+from .brokers import Server
+from .clients import Kept
+
+Client = Callable[..., Awaitable[list[dict[str, Any]]]]
 
 pytestmark = [
     pytest.mark.anyio,
@@ -30,14 +33,10 @@ def server(request: pytest.FixtureRequest) -> Server:
     return found
 
 
-@pytest.fixture(scope="module")
-def jms() -> Program:
-    """qpid-client, installed."""
-    try:
-        QPID_CLIENT.installed()
-    except Unavailable as error:
-        unavailable(f"no {QPID_CLIENT.library}: {error}")
-    return QPID_CLIENT
+@pytest.fixture
+def jms(qpid_client: Kept) -> Client:
+    """The client in 0-10."""
+    return partial(qpid_client.run, "0-10")
 
 
 def url(server: Server) -> str:
@@ -52,10 +51,10 @@ def line(number: int, size: int, redelivered: bool = False) -> dict[str, Any]:
     return {"body": body, "size": size, "redelivered": redelivered, "n": number, "correlation": f"c{number}"}
 
 
-async def test_it_sends(server: Server, jms: Program, address: str) -> None:
+async def test_it_sends(server: Server, jms: Client, address: str) -> None:
     """What it sends arrives in order and whole, with its properties, here in 0-10 and in 1.0."""
     size = 200_000
-    assert await jms.run("send", url(server), address, 4, size) == [{"outcome": "accepted"}] * 4
+    assert await jms("send", url(server), address, 4, size) == [{"outcome": "accepted"}] * 4
     for dialect, numbers in (("0-10", (0, 1)), ("1.0", (2, 3))):
         async with Connection(server.url(), dialect=dialect) as connection:
             async with connection.receiver(address, credit=2) as receiver:
@@ -68,14 +67,14 @@ async def test_it_sends(server: Server, jms: Program, address: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["0-10", "1.0"])
-async def test_it_receives(server: Server, jms: Program, address: str, dialect: str) -> None:
+async def test_it_receives(server: Server, jms: Client, address: str, dialect: str) -> None:
     """What we send in either dialect arrives at it, with its properties; what it accepts is gone."""
     async with Connection(server.url(), dialect=dialect) as connection:
         async with connection.sender(address) as sender:
             for number in range(3):
                 body = f"message {number}".encode()
                 await sender.send(Message(body, correlation_id=f"c{number}", application_properties={"n": number}))
-            taken = await jms.run("receive", url(server), address, 3, "accept")
+            taken = await jms("receive", url(server), address, 3, "accept")
             assert taken == [line(number, 9) for number in range(3)]
             await sender.send("the next")
         async with connection.receiver(address) as receiver:
@@ -83,22 +82,22 @@ async def test_it_receives(server: Server, jms: Program, address: str, dialect: 
                 assert message.body == "the next"
 
 
-async def test_it_selects(server: Server, jms: Program, address: str) -> None:
+async def test_it_selects(server: Server, jms: Client, address: str) -> None:
     """Its selector is ours."""
     async with Connection(server.url(), dialect="0-10") as connection, connection.sender(address) as sender:
         for number in range(3):
             await sender.send(
                 Message(f"message {number}".encode(), correlation_id=f"c{number}", application_properties={"n": number})
             )
-        assert await jms.run("receive", url(server), address, 1, "accept", "n = 2") == [line(2, 9)]
+        assert await jms("receive", url(server), address, 1, "accept", "n = 2") == [line(2, 9)]
 
 
-async def test_its_transactions(server: Server, jms: Program, address: str) -> None:
+async def test_its_transactions(server: Server, jms: Client, address: str) -> None:
     """What it commits is there, what it rolls back is not; what it received and rolled back comes again."""
-    await jms.run("transact", url(server), address, 2, "commit")
-    await jms.run("transact", url(server), address, 2, "rollback")
-    assert await jms.run("receive", url(server), address, 2, "rollback") == [line(0, 9), line(1, 9)]
-    again = await jms.run("receive", url(server), address, 2, "accept")
+    await jms("transact", url(server), address, 2, "commit")
+    await jms("transact", url(server), address, 2, "rollback")
+    assert await jms("receive", url(server), address, 2, "rollback") == [line(0, 9), line(1, 9)]
+    again = await jms("receive", url(server), address, 2, "accept")
     assert again == [line(0, 9, redelivered=True), line(1, 9, redelivered=True)]
     async with Connection(server.url(), dialect="0-10") as connection:
         facts = await connection.native.queue(address)

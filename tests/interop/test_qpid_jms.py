@@ -5,7 +5,8 @@ In AMQP 0-10 it is asked in test_amqp_0_10_clients.py.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,9 +15,10 @@ from amqp10 import Connection, Message
 from amqp10.types import Int
 
 from ._matrix import Embedded
-from .brokers import Server, Unavailable
-from .clients import QPID_CLIENT, Program
-from .conftest import unavailable
+from .brokers import Server
+from .clients import Kept
+
+Client = Callable[..., Awaitable[list[dict[str, Any]]]]
 
 pytestmark = [
     pytest.mark.anyio,
@@ -37,19 +39,9 @@ def server(request: pytest.FixtureRequest) -> Server:
 
 
 @pytest.fixture(params=["0-91", "0-9"])
-def jms(request: pytest.FixtureRequest) -> Program:
-    """The client, installed, in each version."""
-    try:
-        QPID_CLIENT.installed()
-    except Unavailable as error:
-        unavailable(f"no {QPID_CLIENT.library}: {error}")
-    plain = QPID_CLIENT.command
-
-    def command(source: Any, folder: Any) -> list[str]:
-        java, *words = plain(source, folder)
-        return [java, f"-Dqpid.amqp.version={request.param}", *words]
-
-    return replace(QPID_CLIENT, command=command)
+def jms(request: pytest.FixtureRequest, qpid_client: Kept) -> Client:
+    """The client, in each version."""
+    return partial(qpid_client.run, request.param)
 
 
 def url(server: Server | Embedded) -> str:
@@ -66,26 +58,26 @@ def line(number: int, size: int = 9, *, redelivered: bool = False) -> dict[str, 
 
 
 @pytest.mark.parametrize("size", [9, 1_000_000])
-async def test_there_and_back(server: Server, jms: Program, address: str, size: int) -> None:
+async def test_there_and_back(server: Server, jms: Client, address: str, size: int) -> None:
     """What it sends, confirmed one by one, it receives in order and whole; what it acknowledged is gone."""
-    await jms.run("send", url(server), address, 3, size)
-    assert await jms.run("receive", url(server), address, 3, "accept") == [line(number, size) for number in range(3)]
-    await jms.run("send", url(server), address, 1, 9)
-    assert await jms.run("receive", url(server), address, 1, "accept") == [line(0)]
+    await jms("send", url(server), address, 3, size)
+    assert await jms("receive", url(server), address, 3, "accept") == [line(number, size) for number in range(3)]
+    await jms("send", url(server), address, 1, 9)
+    assert await jms("receive", url(server), address, 1, "accept") == [line(0)]
 
 
-async def test_rolled_back(server: Server, jms: Program, address: str) -> None:
+async def test_rolled_back(server: Server, jms: Client, address: str) -> None:
     """What it sends and rolls back never was; what it receives and rolls back comes again, marked."""
-    await jms.run("transact", url(server), address, 3, "rollback")
-    await jms.run("transact", url(server), address, 2, "commit")
-    assert await jms.run("receive", url(server), address, 2, "rollback") == [line(0), line(1)]
+    await jms("transact", url(server), address, 3, "rollback")
+    await jms("transact", url(server), address, 2, "commit")
+    assert await jms("receive", url(server), address, 2, "rollback") == [line(0), line(1)]
     again = [line(number, redelivered=True) for number in range(2)]
-    assert await jms.run("receive", url(server), address, 2, "accept") == again
+    assert await jms("receive", url(server), address, 2, "accept") == again
 
 
-async def test_beside_1_0(embedded: Embedded, jms: Program, address: str) -> None:
+async def test_beside_1_0(embedded: Embedded, jms: Client, address: str) -> None:
     """It and a client of 1.0 understand each other: bodies, properties, correlation."""
-    await jms.run("send", url(embedded), address, 1, 9)
+    await jms("send", url(embedded), address, 1, 9)
     async with Connection(embedded.url()) as connection:
         async with connection.receiver(address) as receiver:
             with await receiver.receive() as message:
@@ -93,4 +85,4 @@ async def test_beside_1_0(embedded: Embedded, jms: Program, address: str) -> Non
                 assert (message.application_properties["n"], message.application_properties["text"]) == (0, "t0")
         async with connection.sender(address) as sender:
             await sender.send(Message(b"message 0", correlation_id="c0", application_properties={"n": Int(0)}))
-    assert await jms.run("receive", url(embedded), address, 1, "accept") == [line(0)]
+    assert await jms("receive", url(embedded), address, 1, "accept") == [line(0)]

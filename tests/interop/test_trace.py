@@ -23,7 +23,7 @@ from amqp10.cli._trace.analysis import Call, take_apart
 from ..kit.programs import started
 from ._matrix import Peer
 from .brokers import Server, Unavailable
-from .clients import PROGRAMS, QPID_CLIENT, Program
+from .clients import PROGRAMS, Kept, Program
 from .conftest import unavailable
 
 pika: Any = pytest.importorskip("pika", reason="pika is not installed")
@@ -192,13 +192,14 @@ async def test_rhea(broker: str, request: pytest.FixtureRequest, tmp_path: Path)
 
 
 @pytest.mark.parametrize("broker", ["broker_j"])
-async def test_jms(broker: str, request: pytest.FixtureRequest, address: str, tmp_path: Path) -> None:
+async def test_jms(
+    broker: str, request: pytest.FixtureRequest, qpid_client: Kept, address: str, tmp_path: Path
+) -> None:
     """In 0-10, by Qpid's client for Java, the one that is left of those of 0-10."""
-    jms = installed(QPID_CLIENT)
     with traced(request.getfixturevalue(broker), tmp_path) as trace:
         url = f"amqp://user:secret@test/?brokerlist='tcp://localhost:{trace.port}'"
-        assert await jms.run("send", url, address, EACH, 20) == [{"outcome": "accepted"}] * EACH
-        assert len(await jms.run("receive", url, address, EACH, "accept")) == EACH
+        assert await qpid_client.run("0-10", "send", url, address, EACH, 20) == [{"outcome": "accepted"}] * EACH
+        assert len(await qpid_client.run("0-10", "receive", url, address, EACH, "accept")) == EACH
     sent, taken = trace.count("message.transfer")
     assert (sent, taken) == (EACH, EACH + 2)  # each of its connections asks for the properties of the virtual host
     assert trace.count("connection.start-ok") == (2, 0)

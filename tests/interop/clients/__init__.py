@@ -14,5 +14,6 @@ from ._programs import AZURITE as AZURITE
 from ._programs import PROGRAMS as PROGRAMS
 from ._programs import QPID_CLIENT as QPID_CLIENT
 from ._programs import RABBITMQ_JAVA as RABBITMQ_JAVA
+from ._programs import Kept as Kept
 from ._programs import Program as Program
 from ._programs import ProgramFailed as ProgramFailed

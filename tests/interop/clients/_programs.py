@@ -91,6 +91,59 @@ class Program:
         return lines[:-1]
 
 
+class Kept:
+    """A program that takes task after task from its standard input, so that a Java is started once for many tests.
+
+    A task is a line, with tabs between its words. The program is started at the first one, and again after it failed.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._process: subprocess.Popen[str] | None = None
+
+    async def run(self, *words: object) -> list[dict[str, Any]]:
+        """Have it do this; what it printed, without the last line.
+
+        Raises:
+            ProgramFailed: it did not end well.
+
+        Cancelling: it is killed.
+        """
+        try:
+            return await anyio.to_thread.run_sync(self._run, words, abandon_on_cancel=True)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _run(self, words: tuple[object, ...]) -> list[dict[str, Any]]:
+        process = self._started()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("\t".join(map(str, words)) + "\n")
+        process.stdin.flush()
+        lines = []
+        for line in process.stdout:
+            lines.append(json.loads(line))
+            if lines[-1] == {"done": True}:
+                return lines[:-1]
+        raise ProgramFailed(f"{self._program.name} ended with {process.wait()}; standard error says why")
+
+    def _started(self) -> subprocess.Popen[str]:
+        if self._process is None:
+            command, variables = self._program.prepared()
+            self._process = subprocess.Popen(
+                command, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+        return self._process
+
+    def stop(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            with self._process:
+                self._process = None
+
+
 def tool(name: str) -> str:
     """The path of a language's command.
 

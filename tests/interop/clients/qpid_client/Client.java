@@ -1,5 +1,7 @@
-// qpid-client (Java, JMS over AMQP 0-10): send, receive, transact; compiled once. The words and answers are in ../README.md.
+// qpid-client (Java, JMS over AMQP 0-9, 0-9-1 and 0-10): takes task after task; compiled once. The words and answers are in ../README.md.
 
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import javax.jms.BytesMessage;
@@ -10,6 +12,7 @@ import javax.jms.MessageProducer;
 import javax.jms.Session;
 import javax.jms.TextMessage;
 import org.apache.qpid.client.AMQAnyDestination;
+import org.apache.qpid.client.AMQConnection;
 import org.apache.qpid.client.AMQConnectionFactory;
 
 public class Client {
@@ -48,8 +51,11 @@ public class Client {
 
     public static void main(String[] words) {
         try {
-            run(words);
-            System.out.println("{\"done\": true}");
+            BufferedReader tasks = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+            for (String task = tasks.readLine(); task != null; task = tasks.readLine()) {
+                run(task.split("\t"));
+                System.out.println("{\"done\": true}");
+            }
             System.exit(0);
         } catch (Throwable error) { // its threads would keep the program alive
             error.printStackTrace();
@@ -58,24 +64,27 @@ public class Client {
     }
 
     static void run(String[] words) throws Exception {
-        if (System.getProperty("qpid.amqp.version") == null)
-            System.setProperty("qpid.amqp.version", "0-10");
-        String url = words[1];
-        String address = words[2];
-        int count = Integer.parseInt(words[3]);
-        String how = words[4];
+        String version = words[0];
+        String url = words[2];
+        String address = words[3];
+        int count = Integer.parseInt(words[4]);
+        String how = words[5];
+        System.setProperty("qpid.amqp.version", version); // read for each connection
         Connection connection = new AMQConnectionFactory(url).createConnection();
-        boolean transacted = words[0].equals("transact");
-        boolean receives = words[0].equals("receive");
+        String spoken = ((AMQConnection) connection).getProtocolVersion().toString();
+        if (!spoken.equals(version))
+            throw new IllegalStateException("it speaks " + spoken + " and not " + version);
+        boolean transacted = words[1].equals("transact");
+        boolean receives = words[1].equals("receive");
         Session session = connection.createSession(transacted || how.equals("rollback"),
             receives && how.equals("accept") ? Session.CLIENT_ACKNOWLEDGE : Session.AUTO_ACKNOWLEDGE);
         // In the older versions it finds a queue of other brokers than Qpid's only by declaring it.
-        boolean declares = !receives || !System.getProperty("qpid.amqp.version").equals("0-10");
+        boolean declares = !receives || !version.equals("0-10");
         AMQAnyDestination queue = new AMQAnyDestination(
             "ADDR:" + address + (declares ? ";{create: always, node: {type: queue}}" : ""));
         connection.start();
         if (receives) {
-            String selector = words.length > 5 ? words[5] : null;
+            String selector = words.length > 6 ? words[6] : null;
             MessageConsumer consumer = session.createConsumer(queue, selector);
             Message message = null;
             for (int i = 0; i < count; i++) {
