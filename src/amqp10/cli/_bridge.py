@@ -22,7 +22,7 @@ from ..errors import InsecureTransport
 from ..messaging import Filter, Source
 from ..net import visible
 from ._main import Failure, Interrupted, start, words
-from ._options import Option, Peer, peer_of, peer_options, seconds, take_peer_options
+from ._options import SECONDS, Option, Peer, peer_of, peer_options, take_peer_options
 from ._receive import with_selector
 
 EVERY = 0.2  # seconds between two reports
@@ -138,8 +138,7 @@ def show(plan: BridgePlan, as_json: bool) -> None:
 @click.option("--no-reconnect", is_flag=True, help="stop when a connection is lost")
 @click.option(
     "--close-timeout",
-    type=float,
-    callback=seconds,
+    type=SECONDS,
     default=5.0,
     show_default=True,
     help="seconds to wait for outcomes at the end",

@@ -44,11 +44,20 @@ def mechanism_names(context: click.Context, parameter: click.Parameter, value: s
     return names
 
 
-def seconds(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
-    """Parse an option for a duration; NaN and infinity are refused."""
-    if value is not None and not 0 <= value <= MOST_SECONDS:
-        raise click.BadParameter(f"seconds must be a number from 0 to {MOST_SECONDS}")
-    return value
+class _Seconds(click.types.FloatParamType):
+    """A duration in seconds; NaN and infinity are refused."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)
+        if not 0 <= number <= MOST_SECONDS:
+            self.fail(f"seconds must be a number from 0 to {MOST_SECONDS}", param, ctx)
+        return number
+
+
+SECONDS = _Seconds()
+"""The type of an option for a duration."""
 
 
 def with_password(url: str, file: str | None, variable: str) -> str:

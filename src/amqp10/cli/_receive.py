@@ -20,7 +20,7 @@ from ..messaging import Filter, Message, Selector, Source
 from ..net import visible
 from ._jsonform import to_json
 from ._main import Failure, Stalled, complain, start, words
-from ._options import Peer, seconds, with_peer
+from ._options import SECONDS, Peer, with_peer
 
 # Seconds that a write may take once the command must end.
 GRACE = 2.0
@@ -194,9 +194,7 @@ with_format = click.option(
 )
 @click.option(
     "--wait",
-    type=float,
-    callback=seconds,
-    metavar="SECONDS",
+    type=SECONDS,
     help="stop when no message has arrived for this long; 0: when the broker has no more",
 )
 @with_format
@@ -244,11 +242,9 @@ def receive(
 @with_format
 @click.option(
     "--wait",
-    type=float,
-    callback=seconds,
+    type=SECONDS,
     default=10.0,
     show_default=True,
-    metavar="SECONDS",
     help="how long to wait for the broker",
 )
 @with_selector

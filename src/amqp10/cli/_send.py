@@ -18,7 +18,7 @@ from ..types import Symbol
 from ._jsonform import from_json
 from ._lines import lines_of
 from ._main import start
-from ._options import Peer, seconds, with_peer
+from ._options import SECONDS, Peer, with_peer
 
 
 def properties_of(pairs: tuple[str, ...]) -> dict[str, Any]:
@@ -94,7 +94,7 @@ async def messages_of(
 @click.option(
     "--property", "properties", multiple=True, metavar="NAME=VALUE", help="an application property; repeatable"
 )
-@click.option("--ttl", type=float, callback=seconds, metavar="SECONDS", help="how long the messages live")
+@click.option("--ttl", type=SECONDS, help="how long the messages live")
 @click.option("--durable", is_flag=True, help="ask the broker to keep the messages over a restart")
 @click.option("--settled", is_flag=True, help="send settled: at most once, without an outcome")
 @click.option(

@@ -21,7 +21,7 @@ from ..messaging import Message, MessageFields
 from ..worker import Retries, SessionWorker, Worker
 from ._lines import LogFormat, log_format_option, log_to_stderr
 from ._main import Interrupted
-from ._options import Peer, seconds, with_peer
+from ._options import SECONDS, Peer, with_peer
 
 if TYPE_CHECKING:
     from ..azure import ServiceBus
@@ -122,20 +122,16 @@ RESUME_TIMEOUT = 10
 )
 @click.option(
     "--delay",
-    type=float,
-    callback=seconds,
+    type=SECONDS,
     default=1.0,
     show_default=True,
-    metavar="SECONDS",
     help="delay before the second attempt; doubles each time",
 )
 @click.option(
     "--max-delay",
-    type=float,
-    callback=seconds,
+    type=SECONDS,
     default=300.0,
     show_default=True,
-    metavar="SECONDS",
     help="the longest delay",
 )
 @click.option(
@@ -161,10 +157,8 @@ RESUME_TIMEOUT = 10
 )
 @click.option(
     "--max-wait",
-    type=float,
-    callback=seconds,
+    type=SECONDS,
     default=0.0,
-    metavar="SECONDS",
     help="how long a batch may take to fill, after its first message",
 )
 @click.option(
@@ -175,27 +169,21 @@ RESUME_TIMEOUT = 10
 )
 @click.option(
     "--idle-time",
-    type=float,
-    callback=seconds,
+    type=SECONDS,
     default=1.0,
     show_default=True,
-    metavar="SECONDS",
     help="hand a session back when it had no message for this long",
 )
 @click.option(
     "--session-time",
-    type=float,
-    callback=seconds,
-    metavar="SECONDS",
+    type=SECONDS,
     help="hand a session back after this long even if it has more messages; never by default",
 )
 @click.option(
     "--drain-timeout",
-    type=float,
-    callback=seconds,
+    type=SECONDS,
     default=30.0,
     show_default=True,
-    metavar="SECONDS",
     help="how long handlers may take to finish after SIGTERM or SIGINT",
 )
 @click.option(
