@@ -333,9 +333,11 @@ class Node(ABC):
         if not self.deleted:
             self.touch()
 
-    @abstractmethod
     def run(self) -> None:
         """Do what the changes since the last pass require."""
+        self._touched = False
+        if not self.deleted:
+            self._regulate()
 
     @abstractmethod
     def delete(self, error: Error) -> None:

@@ -162,11 +162,6 @@ class Topic(Node):
 
     put = insert  # it refuses nothing
 
-    def run(self) -> None:
-        self._touched = False
-        if not self.deleted:
-            self._regulate()
-
     def delete(self, error: Error) -> None:
         self.deleted = True
         for subscription in list(self.subscriptions.values()):

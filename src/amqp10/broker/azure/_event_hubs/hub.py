@@ -187,11 +187,6 @@ class Hub(AzureNode):
             event.annotate({_KEY: key})
         return event
 
-    def run(self) -> None:
-        self._touched = False
-        if not self.deleted:
-            self._regulate()
-
     def delete(self, error: Error) -> None:
         self.deleted = True
         for producer in list(self.producers):
@@ -254,11 +249,6 @@ class Publisher(AzureNode):
 
     def reserve(self, entry: QueuedMessage, *, restored: bool = False) -> None:
         self.hub.reserve(entry)
-
-    def run(self) -> None:
-        self._touched = False
-        if not self.deleted:
-            self._regulate()
 
     def remove_producer(self, producer: Producer) -> None:
         super().remove_producer(producer)
