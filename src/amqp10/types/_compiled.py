@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-fast: Any = None
+fast: Any
 try:
-    from . import _fast
+    from . import _fast as fast
 except ImportError:
-    pass
-else:
-    fast = _fast
+    fast = None
