@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 
@@ -28,6 +28,15 @@ if TYPE_CHECKING:
     from ...net import Pump
     from .._core.connection import ConnectionCore, SessionCore
     from .._core.transaction_work import TransactionFace
+
+
+NextWrite = Literal["with others", "at once", "in a crowd"]
+"""When the message that is sent next is written.
+
+- with others: together with what other tasks send in the same pass of the event loop;
+- at once: its task waits for the answer, and no other task does;
+- in a crowd: with others, because several tasks waited for answers a moment ago, and may do so again.
+"""
 
 
 class SenderCore(ClientLink):
@@ -59,8 +68,7 @@ class SenderCore(ClientLink):
         self.last: OutgoingDelivery | None = None
         self.presettled: bool = terms.settle_mode == "settled"
         self.waiters: set[Waiter] = set()
-        self._alone = False  # the next message is written at once: nobody else waits for an outcome
-        self._crowded = False  # several tasks waited at once a moment ago, and may do so again
+        self._next_write: NextWrite = "with others"
         self.new_signal: Callable[[], Signal] = Signal
         self.cause_reported: bool = False
         # The peer does not understand aborts: after one, messages can be sent only on a new link.
@@ -93,11 +101,11 @@ class SenderCore(ClientLink):
         after a crowd the first lone call still waits for others.
         """
         if self.waiters:
-            self._crowded = True
-        elif self._crowded:
-            self._crowded = False
+            self._next_write = "in a crowd"
+        elif self._next_write == "in a crowd":
+            self._next_write = "with others"
         else:
-            self._alone = True
+            self._next_write = "at once"
 
     # Attaching
 
@@ -159,7 +167,8 @@ class SenderCore(ClientLink):
         Raises:
             LocalProtocolError: as for `Sender.submit`; nothing was sent, and the credit is passed on.
         """
-        settled = settled or self.presettled
+        if self.presettled:
+            settled = True
         delivery: Any
         try:
             if transaction is None:
@@ -175,8 +184,8 @@ class SenderCore(ClientLink):
             self.queue.pass_on()
             raise
         self.last = delivery
-        if self._alone:
-            self._alone = False
+        if self._next_write == "at once":
+            self._next_write = "with others"
             self.pump.write_now()  # type: ignore[union-attr]
         else:
             self.wake()
