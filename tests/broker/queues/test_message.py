@@ -243,6 +243,13 @@ def test_a_run_is_read_as_one_by_one(made: list[Message], changes: list[tuple[in
         }
 
 
+def test_a_run_fills_every_slot() -> None:
+    """An entry of a run lacks no slot of the class, although `__init__` is not called; a store alone sets `stored`."""
+    payload = Message(b"x").encode()
+    for entry in (QueuedMessage(payload), *QueuedMessage.read_run([payload], 0, None)):
+        assert [name for name in QueuedMessage.__slots__ if not hasattr(entry, name)] == ["stored"]
+
+
 def test_what_ends_a_run() -> None:
     """Messages as most are come in one run, whatever their headers; what dies, or has to be patched, is not in it."""
     plain = [
