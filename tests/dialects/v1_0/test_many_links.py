@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from amqp10.engine import LinkTerms
+from typing import Literal
+
+import pytest
+
+from amqp10.engine import LinkTerms, SessionTerms
 from amqp10.messaging import Source, Target
 from amqp10.testing import EnginePair
 
@@ -50,3 +54,32 @@ def test_handles_given_back_are_given_again() -> None:
         pair.run()
     handles = [pair.attach()[0] for _ in range(3)]
     assert [link.handle for link in handles] == [1, 3, 5]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("sender", ["client", "server"])
+def test_detaching_costs_the_same(sender: Literal["client", "server"]) -> None:
+    """However many deliveries of other links of the session are unsettled."""
+
+    def cost(unsettled: int) -> int:
+        pair = EnginePair()
+        pair.open()
+        pair.begin(SessionTerms(incoming_window=10_000), SessionTerms(incoming_window=10_000))
+        holding, _ = pair.attach(credit=unsettled, sender=sender)
+        for _ in range(unsettled):
+            holding.send(b"\0\x53\x75\xa0\1x")
+        pair.run()
+        leaving, other = pair.attach(credit=1, sender=sender)
+        leaving.send(b"\0\x53\x75\xa0\1x")
+        pair.run()
+
+        def detach() -> None:
+            other.detach()
+            pair.run()
+
+        taken = steps(detach)
+        assert not leaving.attached
+        assert len(holding.unsettled) == unsettled
+        return taken
+
+    cost(1)
+    assert cost(400) < 1.1 * cost(100)

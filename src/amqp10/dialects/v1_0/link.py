@@ -200,6 +200,16 @@ class LinkEndpoint(Link, Machine[LinkState]):
             if before.session.engine is not self.session.engine:
                 self._drop_numbers()
 
+    @abstractmethod
+    def leave_tables(self, *, lingers: bool) -> None:
+        """Remove what is the link's from the session's tables; if it `lingers`, its deliveries stay there."""
+
+    def _leave(self, table: dict[int, Any], deliveries: Iterable[Any]) -> None:
+        """Remove those of `deliveries` that no later attachment has taken over."""
+        for delivery in deliveries:
+            if delivery.link is self:
+                table.pop(delivery.delivery_id, None)
+
     def _drop_numbers(self) -> None:
         """Ignore further dispositions for the delivery-ids of earlier attachments."""
         if self._numbers is not None:

@@ -173,7 +173,7 @@ class SessionCore(Session):
 
     @abstractmethod
     def forget(self, link: Any, *, lingers: bool) -> None:
-        """Drop the frames held back of an ended link, and unless it `lingers` its deliveries without a disposition."""
+        """Free the handle of a detached link and, unless it `lingers`, drop its deliveries without a disposition."""
 
     @abstractmethod
     def transmit(self, part: Any) -> None:

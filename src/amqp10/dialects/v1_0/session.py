@@ -443,12 +443,7 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
         if self._by_remote_handle.get(link.remote_handle) is link:
             del self._by_remote_handle[link.remote_handle]
             drop_name(self.connection.links_by_name, link)
-        self.pending_parts = deque(part for part in self.pending_parts if part.link is not link)
-        self.make_posted()
-        tables: tuple[dict[int, Any], ...] = (self.parts,) if lingers else (self.outgoing, self.incoming, self.parts)
-        for table in tables:
-            for number in [number for number, delivery in table.items() if delivery.link is link]:
-                del table[number]
+        link.leave_tables(lingers=lingers)
 
     # Ending
 

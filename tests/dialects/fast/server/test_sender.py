@@ -29,6 +29,7 @@ from amqp10.engine import OutcomesReceived
 from amqp10.messaging import ACCEPTED, RELEASED, Message
 from amqp10.testing import EnginePair
 
+from ....kit.steps import steps
 from .._talk import HostileClient
 from ..test_restart import AGAIN, receiving
 
@@ -241,3 +242,19 @@ def test_acknowledged_in_a_transaction(end: type[ChannelCommit | ChannelRollback
     served.says(encode_command(HandleClose(handle_id=4)))
     again = served.says(encode_command(HandleConsume(handle_id=2, prefetch=9)))
     assert len(again) == (1 if committed else 2)
+
+
+def test_leaving_costs_the_same() -> None:
+    """However many messages of other handles of the channel are unacknowledged."""
+
+    def cost(unacknowledged: int) -> int:
+        client = HostileClient().begun()
+        other = HandleOpen(channel_id=1, handle_id=4, service_type=1, consumer=True, dest_name="other")
+        client.says(encode_command(other) + encode_command(HandleConsume(handle_id=4, prefetch=1)))
+        client.says(encode_command(HandleConsume(handle_id=2, prefetch=unacknowledged)))
+        heard = client.says(send(1, BODY) * unacknowledged)
+        assert sum(isinstance(each, HandleNotify) for each in heard) == unacknowledged
+        return steps(lambda: client.says(encode_command(HandleClose(handle_id=4))))
+
+    cost(1)
+    assert cost(400) < 1.1 * cost(100)

@@ -46,6 +46,7 @@ class ServerSender(LinkEndpoint, PlainSender):
         self._prefetch = 0
         self._unreliable = False
         self._unacknowledged = 0
+        self._numbers: set[int] = set()  # of its deliveries in the session's `unacknowledged`
         self._stopping: list[int] = []  # tags of confirmed pauses
         self._sending: tuple[OutgoingDelivery, StreamFragmenter] | None = None
         self._preparing: tuple[OutgoingDelivery, bytes] | None = None  # message asked about, and its body
@@ -181,6 +182,7 @@ class ServerSender(LinkEndpoint, PlainSender):
         number = delivery.delivery_id = self.session.next_number()
         if not self._unreliable:
             self.session.unacknowledged[number] = delivery
+            self._numbers.add(number)
 
     def _prepare(self, delivery: OutgoingDelivery, front: bytes, body: bytes) -> None:
         """Ask how much of a message the client has from an earlier attempt; wait for the answer (`restart`)."""
@@ -253,6 +255,7 @@ class ServerSender(LinkEndpoint, PlainSender):
     def on_outcome(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
         """Settle a delivery with the outcome that the client gave; the session has already removed it."""
         self._unacknowledged -= 1
+        self._numbers.discard(delivery.delivery_id or 0)
         if self.unsettled.pop(delivery.tag, None) is None:
             return  # it was sent settled on an unsettled link, so no owner waits for an outcome
         delivery.remote_state = state
@@ -266,10 +269,8 @@ class ServerSender(LinkEndpoint, PlainSender):
 
     def unget(self, number: int) -> None:
         """Release the message with this number, because the client gives it back."""
-        delivery = self.session.unacknowledged.get(number)
-        if delivery is not None and delivery.link is self:
-            del self.session.unacknowledged[number]
-            self.on_outcome(delivery, RELEASED)
+        if number in self._numbers:
+            self.on_outcome(self.session.unacknowledged.pop(number), RELEASED)
             self.recount()
 
     def settle(self, delivery: OutgoingDelivery, state: DeliveryState | None = None) -> None:
@@ -279,7 +280,9 @@ class ServerSender(LinkEndpoint, PlainSender):
                 delivery.state = state
             self.unsettled.pop(delivery.tag, None)
             asked = self._preparing is not None and self._preparing[0] is delivery
-            if self.session.unacknowledged.pop(delivery.delivery_id or 0, None) is not None or asked:
+            number = delivery.delivery_id or 0
+            if self.session.unacknowledged.pop(number, None) is not None or asked:
+                self._numbers.discard(number)
                 self._unacknowledged -= 1
                 self.recount()
 
@@ -305,9 +308,9 @@ class ServerSender(LinkEndpoint, PlainSender):
         Args:
             closed: whether the link is closed for good; None: closed unless its source is a durable subscription.
         """
-        unacknowledged = self.session.unacknowledged
-        for number in [number for number, each in unacknowledged.items() if each.link is self]:
-            del unacknowledged[number]
+        for number in self._numbers:
+            del self.session.unacknowledged[number]
+        self._numbers.clear()
         source = self.remote.source if self.remote is not None else None
         kept = isinstance(source, Source) and source.durable != "none"
         self.over(not kept if closed is None else closed, cause)

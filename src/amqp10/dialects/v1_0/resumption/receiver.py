@@ -108,6 +108,12 @@ class ResumingReceiver(LinkEndpoint, PortioningReceiver):
                 parts[partial.first.delivery_id] = partial
         self._partial, self._weight = partial, weight
 
+    def leave_tables(self, *, lingers: bool) -> None:
+        if self._partial is not None and self._partial.first.delivery_id is not None:
+            self.session.parts.pop(self._partial.first.delivery_id, None)
+        if not lingers:
+            self._leave(self.session.incoming, self.unsettled.values())
+
     def suspended(self) -> list[IncomingDelivery]:
         deliveries = [each for each in self.unsettled.values() if not of_transaction(each.state, each.remote_state)]
         partial = self._partial

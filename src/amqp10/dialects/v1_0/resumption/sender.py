@@ -103,6 +103,11 @@ class ResumingSender(LinkEndpoint, SenderLink):
     def _forget(self, delivery: OutgoingDelivery) -> None:
         """Settle a delivery on this side."""
 
+    def leave_tables(self, *, lingers: bool) -> None:
+        deliveries = self.unsettled.values()  # this makes objects of those posted, which the owner may still read
+        if not lingers:
+            self._leave(self.session.outgoing, deliveries)
+
     def suspended(self) -> list[OutgoingDelivery]:
         return [
             delivery
