@@ -50,28 +50,29 @@ async def test_01_transfer_ids_are_not_delivery_ids(peer: Peer) -> None:
         assert [message.body for message in await receive_all(connection, address, 8)] == bodies
 
 
-@pytest.mark.timeout(900)  # Broker-J grants one credit at a time: a write and a read for each message
+@pytest.mark.timeout(900)
 @pytest.mark.matrix("more messages than 2^16 on one session")
 async def test_03_the_window_is_refreshed(peer: Peer) -> None:
-    """Pitfalls 2 and 3: 70,000 messages each way on one session; RabbitMQ's transfer-ids wrap among the first."""
+    """Pitfalls 2 and 3: 70,000 messages each way on one session; RabbitMQ's transfer-ids wrap among the first.
+
+    Broker-J grants each sender one credit at a time: ten of them take fewer writes and reads than one.
+    """
     async with Connection(peer.url()) as connection:
         address = await peer.queue(connection)
-        async with (
-            connection.sender(address, settle_mode="settled") as sender,
-            connection.receiver(address) as receiver,
-        ):
+        async with connection.receiver(address) as receiver, anyio.create_task_group() as tasks:
 
             async def send() -> None:
-                for _ in range(70):
-                    await sender.send_many(b"x" for _ in range(1000))
+                async with connection.sender(address, settle_mode="settled") as sender:
+                    for _ in range(7):
+                        await sender.send_many(b"x" for _ in range(1000))
 
-            async with anyio.create_task_group() as tasks:
+            for _ in range(10):
                 tasks.start_soon(send)
-                taken = 0
-                while taken < 70_000:
-                    for delivery in await receiver.receive_batch(1000):
-                        delivery.accept()
-                        taken += 1
+            taken = 0
+            while taken < 70_000:
+                for delivery in await receiver.receive_batch(1000):
+                    delivery.accept()
+                    taken += 1
             assert (taken, receiver.buffered) == (70_000, 0)
 
 
