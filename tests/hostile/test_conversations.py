@@ -1,4 +1,4 @@
-"""Thousands of whole hostile conversations: honest clients are served all the while, and the broker starts again."""
+"""A thousand whole hostile conversations: honest clients are served all the while, and the broker starts again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .conversations import converse
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.capability("hostile peers")]
 
-COUNT = int(os.environ.get("AMQP10_CONVERSATIONS", "2000"))
+COUNT = int(os.environ.get("AMQP10_CONVERSATIONS", "1000"))
 """Of all tests here together; `make nightly` has more."""
 EACH = min(1000, COUNT // 2)
 """Of one broker, which is then started again on its store."""
