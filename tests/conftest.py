@@ -121,7 +121,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.failures_db = StatusDB()  # type: ignore[attr-defined]
 
 
-KEPT = ("rabbitmq_43", "rabbitmq", "broker_j", "artemis", "qpid_client")
+KEPT = ("rabbitmq_43", "rabbitmq", "broker_j", "artemis", "qpid_client", "protonj2")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -27,7 +27,7 @@ from .brokers import (
     write_certificates,
     write_trust_store,
 )
-from .clients import PROGRAMS, QPID_CLIENT, Kept, Program
+from .clients import PROGRAMS, PROTONJ2, QPID_CLIENT, Kept, Program
 
 KEPT: list[Mortal | MortalRabbitMQ] = []
 """The real brokers of this process that are to serve until its tests have ended."""
@@ -131,9 +131,12 @@ async def rabbit_url(request: pytest.FixtureRequest, anyio_backend: str) -> Asyn
         yield broker.url.replace("//", "//user:secret@")
 
 
-@pytest.fixture(scope="session", params=list(PROGRAMS))
-def client(request: pytest.FixtureRequest) -> Program:
+@pytest.fixture(scope="session", params=[*PROGRAMS, "protonj2"])
+def client(request: pytest.FixtureRequest) -> Program | Kept:
     """Each independent client in turn, installed."""
+    if request.param == "protonj2":
+        found: Kept = request.getfixturevalue("protonj2")
+        return found
     program = PROGRAMS[request.param]
     try:
         program.installed()
@@ -145,11 +148,22 @@ def client(request: pytest.FixtureRequest) -> Program:
 @pytest.fixture(scope="session")
 def qpid_client() -> Iterator[Kept]:
     """Qpid's JMS client, in one process; the first word of a task is the version of AMQP."""
+    yield from taking_tasks(QPID_CLIENT)
+
+
+@pytest.fixture(scope="session")
+def protonj2() -> Iterator[Kept]:
+    """Qpid ProtonJ2, in one process."""
+    yield from taking_tasks(PROTONJ2)
+
+
+def taking_tasks(program: Program) -> Iterator[Kept]:
+    """The program until the run ends; skipped if this machine cannot have it."""
     try:
-        QPID_CLIENT.installed()
+        program.installed()
     except Unavailable as error:
-        unavailable(f"no {QPID_CLIENT.library}: {error}")
-    client = Kept(QPID_CLIENT)
+        unavailable(f"no {program.library}: {error}")
+    client = Kept(program)
     yield client
     client.stop()
 

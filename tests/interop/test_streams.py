@@ -16,9 +16,7 @@ from amqp10.client.internals import receiver_delivery
 
 from ._cases import body_of
 from ._matrix import Embedded, Peer
-from .brokers import Unavailable
-from .clients import PROGRAMS, Program
-from .conftest import unavailable
+from .clients import Kept, Program
 from .test_proton_listener import listening
 from .test_transactions import lacking
 
@@ -360,7 +358,7 @@ def text_body(number: int, size: int) -> bytes:
 
 
 @on_trio
-async def test_others_receive_what_was_streamed(embedded: Embedded, client: Program, address: str) -> None:
+async def test_others_receive_what_was_streamed(embedded: Embedded, client: Program | Kept, address: str) -> None:
     """A body that was sent in parts, its size known before, is whole for clients that read messages whole."""
     body = text_body(0, 5 << 20)
     async with Connection(embedded.url()) as connection, connection.sender(address) as sender:
@@ -370,7 +368,7 @@ async def test_others_receive_what_was_streamed(embedded: Embedded, client: Prog
 
 
 @on_trio
-async def test_what_others_send_is_streamed(embedded: Embedded, client: Program, address: str) -> None:
+async def test_what_others_send_is_streamed(embedded: Embedded, client: Program | Kept, address: str) -> None:
     """What clients send whole is received in parts."""
     assert await client.run("send", embedded.url(), address, 2, 5 << 20) == [{"outcome": "accepted"}] * 2
     async with Connection(embedded.url()) as connection, connection.receiver(address, stream=True) as receiver:
@@ -382,15 +380,10 @@ async def test_what_others_send_is_streamed(embedded: Embedded, client: Program,
 
 
 @on_trio
-async def test_protonj2_streams(embedded: Embedded, address: str) -> None:
+async def test_protonj2_streams(embedded: Embedded, protonj2: Kept, address: str) -> None:
     """ProtonJ2 has streams of its own: a data section for each piece that it flushes, read as it comes."""
-    program = PROGRAMS["protonj2"]
-    try:
-        program.installed()
-    except Unavailable as error:
-        unavailable(f"no {program.library}: {error}")
     size = 3 << 20
-    assert await program.run("stream-send", embedded.url(), address, 2, size) == [{"outcome": "accepted"}] * 2
+    assert await protonj2.run("stream-send", embedded.url(), address, 2, size) == [{"outcome": "accepted"}] * 2
     async with Connection(embedded.url()) as connection:
         async with connection.receiver(address, stream=True) as receiver:
             for number in range(2):
@@ -400,5 +393,5 @@ async def test_protonj2_streams(embedded: Embedded, address: str) -> None:
                 delivery.accept()
         async with connection.sender(address) as sender:
             await sender.send_stream(None, chunks(text_body(7, size)))
-    taken = await program.run("stream-receive", embedded.url(), address, 1, "accept")
+    taken = await protonj2.run("stream-receive", embedded.url(), address, 1, "accept")
     assert taken == [{"body": "message 7xxxxxxxxxxx", "size": size, "deliveryCount": 0}]

@@ -12,7 +12,7 @@ from amqp10 import Connection, TransactionRolledBack, Unsupported
 
 from ._matrix import Embedded, Peer
 from .brokers import Server
-from .clients import PROGRAMS
+from .clients import Kept
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600), pytest.mark.capability("transactions")]
 
@@ -215,12 +215,11 @@ async def test_a_connection_that_dies(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", ["trio"])
-async def test_protonj2(embedded: Embedded, address: str) -> None:
+async def test_protonj2(embedded: Embedded, protonj2: Kept, address: str) -> None:
     """An independent client commits and rolls back on our coordinator."""
-    PROGRAMS["protonj2"].installed()
     sent = [{"outcome": "transactional"}] * 2
-    assert await PROGRAMS["protonj2"].run("transact", embedded.url(), address, 2, "rollback") == sent
-    assert await PROGRAMS["protonj2"].run("transact", embedded.url(), address, 2, "commit") == sent
+    assert await protonj2.run("transact", embedded.url(), address, 2, "rollback") == sent
+    assert await protonj2.run("transact", embedded.url(), address, 2, "commit") == sent
     async with Connection(embedded.url()) as connection, connection.receiver(address) as receiver:
         for number in range(2):
             with await receiver.receive() as message:

@@ -12,6 +12,7 @@ from ._programs import AZURE_SERVICEBUS_JAVA as AZURE_SERVICEBUS_JAVA
 from ._programs import AZURE_SERVICEBUS_JS as AZURE_SERVICEBUS_JS
 from ._programs import AZURITE as AZURITE
 from ._programs import PROGRAMS as PROGRAMS
+from ._programs import PROTONJ2 as PROTONJ2
 from ._programs import QPID_CLIENT as QPID_CLIENT
 from ._programs import RABBITMQ_JAVA as RABBITMQ_JAVA
 from ._programs import Kept as Kept

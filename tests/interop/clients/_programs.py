@@ -282,4 +282,4 @@ AZURITE = Program(  # a server; with an older reporter of its use, which is off:
     install_npm,
     lambda source, folder: [tool("node"), str(folder / "node_modules/azurite/dist/src/blob/main.js")],
 )
-PROGRAMS = {program.name: program for program in (RHEA, GO_AMQP, PROTONJ2)}
+PROGRAMS = {program.name: program for program in (RHEA, GO_AMQP)}

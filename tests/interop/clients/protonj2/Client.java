@@ -1,6 +1,8 @@
-// protonj2 (Java): send, receive, transact, stream; compiled once. The words and answers are in ../README.md.
+// protonj2 (Java): takes task after task; compiled once. The words and answers are in ../README.md.
 
+import java.io.BufferedReader;
 import java.io.InputStream;
+import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.net.URI;
 import java.nio.charset.StandardCharsets;
@@ -129,7 +131,15 @@ public class Client {
         }
     }
 
-    public static void main(String[] words) throws Exception {
+    public static void main(String[] none) throws Exception {
+        BufferedReader tasks = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String task = tasks.readLine(); task != null; task = tasks.readLine()) {
+            run(task.split("\t"));
+            System.out.println("{\"done\": true}");
+        }
+    }
+
+    static void run(String[] words) throws Exception {
         URI at = URI.create(words[1]);
         int count = Integer.parseInt(words[3]);
         ConnectionOptions options = new ConnectionOptions();
@@ -148,6 +158,5 @@ public class Client {
                 default -> streamReceive(connection, words[2], count);
             }
         }
-        System.out.println("{\"done\": true}");
     }
 }
