@@ -656,7 +656,12 @@ SERVICE_BUS = {
         B("locks and a restart", "A lock survives a restart", "kept.locks"),
         B("sessions and a restart", "The state of a session survives a restart", "kept.state"),
         B("rules and a restart", "Added and removed rules survive a restart", "kept.rules"),
-        B("other refusals", "A test can make the service refuse a request with any condition", "faults.conditions"),
+        B(
+            "other refusals",
+            "A test can refuse requests, messages and links with any condition, and end links with it",
+            "faults.conditions_of_requests faults.conditions_of_messages faults.conditions_of_links "
+            "faults.conditions_of_detached_links",
+        ),
         B(
             "tokens end",
             "When the tokens expire, links are detached",
@@ -1080,18 +1085,19 @@ DIFFERENCES = {
             "One port and one connection string are enough for a test",
         ),
         Difference(
-            "SQL in part",
-            "No parameters, no `newid()`, no `property()`; the pattern of a LIKE is a text",
-            "They are not built yet. A rule that uses them is refused, with the position in its text",
+            "patterns",
+            "The pattern of a LIKE is a string, and no other expression",
+            "It is compiled once for all messages. A rule with another pattern is refused",
         ),
         Difference(
             "settings without effect",
-            "Automatic deletion when idle, partitioning and express are stored and returned, but have no effect",
-            "They are for scale and tidiness, which a test does not need",
+            "Partitioning and express are stored and returned, but have no effect",
+            "They are for scale, which a test does not need",
         ),
         Difference(
-            "two requests in transactions",
-            "In a transaction `$management` takes `schedule-message` and `update-disposition`, and refuses the rest",
+            "requests in transactions",
+            "In a transaction `$management` takes `schedule-message` and `update-disposition`. Locks are renewed and "
+            "messages, states and rules are read at once. Other requests are refused",
             "The SDK for Java asks for these two; what the service does with others is not documented",
         ),
     ],
@@ -1107,11 +1113,6 @@ DIFFERENCES = {
             "A batch has 50,000 events at most",
             "All other links wait while the emulator takes a batch",
             "broker/azure/event_hubs/test_hub.py::test_too_many",
-        ),
-        Difference(
-            "idle links stay",
-            "Idle links to hubs are not detached",
-            "Not built yet; those of Service Bus are detached",
         ),
         Difference(
             "not there",

@@ -8,7 +8,11 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiver
 from azure.servicebus.exceptions import (
     MessageLockLostError,
+    MessageNotFoundError,
+    MessageSizeExceededError,
+    MessagingEntityAlreadyExistsError,
     MessagingEntityDisabledError,
+    MessagingEntityNotFoundError,
     OperationTimeoutError,
     ServiceBusAuthorizationError,
     ServiceBusConnectionError,
@@ -31,6 +35,32 @@ QUEUES = [
     QueueConfig("steps", requires_session=True),
 ]
 behavior = Behaviors(AzureConfig(QUEUES), retries=0)
+ERRORS: dict[str, type[ServiceBusError]] = {
+    "com.microsoft:message-lock-lost": MessageLockLostError,
+    "com.microsoft:session-lock-lost": SessionLockLostError,
+    "com.microsoft:session-cannot-be-locked": SessionCannotBeLockedError,
+    "com.microsoft:message-not-found": MessageNotFoundError,
+    "com.microsoft:timeout": OperationTimeoutError,
+    "com.microsoft:server-busy": ServiceBusServerBusyError,
+    "com.microsoft:entity-disabled": MessagingEntityDisabledError,
+    "com.microsoft:entity-already-exists": MessagingEntityAlreadyExistsError,
+    "com.microsoft:auth-failed": ServiceBusAuthorizationError,
+    "amqp:resource-limit-exceeded": ServiceBusQuotaExceededError,
+    "amqp:unauthorized-access": ServiceBusAuthorizationError,
+    "amqp:not-found": MessagingEntityNotFoundError,
+    "amqp:link:message-size-exceeded": MessageSizeExceededError,
+    "amqp:link:detach-forced": ServiceBusConnectionError,
+    # The SDK has no error of its own for these.
+    "com.microsoft:session-not-found": ServiceBusError,
+    "com.microsoft:argument-error": ServiceBusError,
+    "com.microsoft:argument-out-of-range": ServiceBusError,
+    "com.microsoft:precondition-failed": ServiceBusError,
+    "com.microsoft:operation-cancelled": ServiceBusError,
+    "com.microsoft:container-close": ServiceBusError,
+    "com.microsoft:no-matching-subscription": ServiceBusError,
+    "amqp:link:stolen": ServiceBusError,
+}
+"""All conditions of Service Bus, and the SDK's errors for them."""
 IDLE = "IdleTimerExpired: Idle timeout: 00:10:00"
 """The emulator's clock is moved, and goes on by itself: each step leaves a slow machine more than a minute."""
 
@@ -160,24 +190,55 @@ def busy(client: ServiceBusClient, clock: Clock) -> None:
         assert [str(message) for message in receiver.peek_messages(9, sequence_number=1)] == ["1", "3"]
 
 
+def raises(condition: str) -> pytest.RaisesExc[ServiceBusError]:
+    """Expect the SDK's error for a condition, and no other kind of it."""
+    error = ERRORS[condition]
+    return pytest.raises(error, match=condition.partition(":")[2], check=lambda raised: type(raised) is error)
+
+
 @behavior
-def conditions(client: ServiceBusClient, clock: Clock) -> None:
-    """Each condition that a test says reaches the program as the error that the SDK has for it."""
+def conditions_of_requests(client: ServiceBusClient, clock: Clock) -> None:
+    """A request that is refused raises the error that the SDK has for the condition, for each of Service Bus."""
     assert clock.azure is not None
-    errors = {
-        "com.microsoft:auth-failed": ServiceBusAuthorizationError,
-        "com.microsoft:entity-disabled": MessagingEntityDisabledError,
-        "com.microsoft:timeout": OperationTimeoutError,
-        "com.microsoft:session-cannot-be-locked": SessionCannotBeLockedError,
-        "com.microsoft:operation-cancelled": ServiceBusError,
-        "amqp:resource-limit-exceeded": ServiceBusQuotaExceededError,
-    }
     with client.get_queue_receiver("orders") as receiver:
         receiver.peek_messages()
-        for condition, error in errors.items():
+        for condition in ERRORS:
             clock.call(clock.azure.refuse_next, "orders", 1, condition)
-            with pytest.raises(error, match=condition.partition(":")[2]):
+            with raises(condition):
                 receiver.peek_messages()
+
+
+@behavior
+def conditions_of_messages(client: ServiceBusClient, clock: Clock) -> None:
+    """So does a message that is refused."""
+    assert clock.azure is not None
+    with client.get_queue_sender("orders") as sender:
+        for condition in ERRORS:
+            sender.create_message_batch()  # opens the link, if the SDK has closed it for the last condition
+            clock.call(clock.azure.refuse_next, "orders", 1, condition)
+            with raises(condition):
+                sender.send_messages(ServiceBusMessage("x"))
+
+
+@behavior
+def conditions_of_links(client: ServiceBusClient, clock: Clock) -> None:
+    """So does a link that is refused."""
+    assert clock.azure is not None
+    for condition in ERRORS:
+        clock.call(clock.azure.refuse_next, "orders", 1, condition)
+        with raises(condition), client.get_queue_receiver("orders"):
+            raise AssertionError(f"the link is refused: {condition}")
+
+
+@behavior
+def conditions_of_detached_links(client: ServiceBusClient, clock: Clock) -> None:
+    """So does a link that ends."""
+    assert clock.azure is not None
+    for condition in ERRORS:
+        with client.get_queue_receiver("orders") as receiver:
+            assert clock.call(clock.azure.detach_links, "orders", condition) == 1
+            with raises(condition):
+                receiver.receive_messages(max_wait_time=WAIT)
 
 
 @behavior

@@ -39,6 +39,7 @@ def test_block(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             "config": CONFIG,
             "connection_string": (hubs if "eventhub" in block.page else bus).connection_string,
             "port": 5671,
+            "service_bus": bus,
             "tls": TLS(certificate=server.certificate, key=server.key),
         }
         anyio.run(run, {name: supplied[name] for name in block.needs()})

@@ -10,6 +10,13 @@ import anyio
 import pytest
 from azure.eventhub import EventData, EventHubProducerClient
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus.exceptions import (
+    MessageLockLostError,
+    MessagingEntityDisabledError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+    ServiceBusServerBusyError,
+)
 
 from amqp10.broker import Broker
 from amqp10.broker.azure import AzureConfig
@@ -58,6 +65,36 @@ def test_service_bus(service_bus: BackgroundServiceBus) -> None:
     assert 60 <= service_bus.clock() - before < 120
     with pytest.raises(ValueError, match="seconds must be finite and 0 or more, not -1"):
         service_bus.advance(-1)
+
+
+def test_faults_of_service_bus(service_bus: BackgroundServiceBus) -> None:
+    """Each fault on demand, caused by the fixture, reaches Microsoft's SDK as the error that it has for it."""
+    text = service_bus.connection_string
+    with ServiceBusClient.from_connection_string(text, retry_total=0, keep_alive=0) as client:
+        with client.get_queue_sender("queue.1") as sender:
+            sender.send_messages(ServiceBusMessage("two teas"))
+            service_bus.refuse_next("queue.1")
+            with pytest.raises(ServiceBusServerBusyError):
+                sender.send_messages(ServiceBusMessage("a cake"))
+            service_bus.refuse_next("queue.1", 1, "com.microsoft:entity-disabled")
+            with pytest.raises(MessagingEntityDisabledError):
+                sender.send_messages(ServiceBusMessage("a cake"))
+        with client.get_queue_receiver("queue.1") as receiver:
+            [message] = receiver.receive_messages(max_wait_time=20)
+            assert service_bus.lose_locks("queue.1") == 1
+            with pytest.raises(MessageLockLostError):
+                receiver.complete_message(message)
+            service_bus.advance(601)
+            with pytest.raises(ServiceBusConnectionError, match="IdleTimerExpired"):
+                receiver.receive_messages(max_wait_time=20)
+            receiver.peek_messages()
+            assert service_bus.detach_links("queue.1", "amqp:link:stolen") == 1
+            with pytest.raises(ServiceBusError, match="amqp:link:stolen"):
+                receiver.receive_messages(max_wait_time=20)
+        with client.get_queue_receiver("queue.1") as receiver:
+            service_bus.expire_tokens()
+            with pytest.raises(ServiceBusError, match="unauthorized-access"):
+                receiver.receive_messages(max_wait_time=20)
 
 
 def test_administration(service_bus: BackgroundServiceBus) -> None:

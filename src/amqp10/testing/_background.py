@@ -178,14 +178,14 @@ class BackgroundAzure(BackgroundBroker):
         """Expire all tokens that clients have put, and detach the links that they allowed."""
         self._portal.call(self._broker.azure.expire_tokens)
 
-    def refuse_next(self, address: str, count: int = 1) -> None:
-        """Refuse the next `count` messages, links and requests for an entity: `com.microsoft:server-busy`.
+    def refuse_next(self, address: str, count: int = 1, condition: str = "com.microsoft:server-busy") -> None:
+        """Refuse the next `count` messages, links and requests for an entity; see `AzureControls.refuse_next`.
 
         Raises:
             KeyError: there is no such entity.
             ValueError: `count` is negative.
         """
-        self._portal.call(self._broker.azure.refuse_next, address, count)
+        self._portal.call(self._broker.azure.refuse_next, address, count, condition)
 
 
 class BackgroundServiceBus(BackgroundAzure):
