@@ -75,6 +75,7 @@ from amqp10.messaging import (
 )
 from amqp10.sasl import Anonymous
 
+from ....kit.steps import steps
 from .._peer import channel_of
 from ..test_hostile import frames
 
@@ -204,6 +205,37 @@ def test_of_two_alike_the_older_came_back() -> None:
     hear(engine, 1, BasicAck(2, True))
     assert isinstance(first.remote_state, Returned)
     assert second.remote_state is ACCEPTED
+
+
+def test_the_most_similar_publish_came_back() -> None:
+    """The same body says more than the same properties, and both more than the address alone."""
+    engine = opened(**CAN)
+    link = engine.begin().attach_sender(LinkTerms("s", Source(), Target("q")))
+    hear(engine, 1, ChannelOpenOk(), QueueDeclareOk("q"), ConfirmSelectOk())
+    subjects = {name: BasicProperties(message_id=name).encode(V0_9_1.tables) for name in ("x", "y", "z")}
+    sent = [link.send(Message(body, message_id=subject).encode()) for body, subject in ((b"1", "x"), (b"2", "y"))]
+    back = V0_9_1.framing.frame(1, 1, V0_9_1.methods.encode(BasicReturn(312, "no", "", "q")))
+    for subject, body in (("x", b"2"), ("z", b"3")):
+        engine.receive_data(back + V0_9_1.framing.message(1, 60, subjects[subject], body, 4096))
+        returned = [each for each in sent if each.remote_state is not None]
+        assert returned == (sent[1:] if subject == "x" else sent)
+
+
+def test_returns_of_many_publishes() -> None:
+    """A return costs as much with four times as many publishes, whether it looks like one of them or not."""
+
+    def cost(count: int, body: bytes) -> int:
+        engine = opened(**CAN)
+        publishing(engine, count)
+        properties = BasicProperties(headers={"x-opt-amqp10-to": "q"}).encode(V0_9_1.tables)
+        back = V0_9_1.framing.frame(1, 1, V0_9_1.methods.encode(BasicReturn(312, "no", "", "q")))
+        back += V0_9_1.framing.message(1, 60, properties, body, 4096)
+        engine.receive_data(back)
+        return steps(lambda: engine.receive_data(back * 10))
+
+    for body in (b"90", b"none of them"):
+        cost(20, body)
+        assert cost(400, body) < 1.1 * cost(100, body)
 
 
 def test_a_confirm_of_what_was_never_sent() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from ....messaging import Outcome, Rejected, Returned
@@ -10,6 +10,8 @@ from ....types import Symbol
 from ..codes import as_error
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ....engine import OutgoingDelivery
     from ..message.to_basic import Route
     from ..wire.methods import BasicReturn
@@ -32,22 +34,37 @@ def outcome_of(method: BasicReturn) -> Outcome:
     return Returned(error) if method.reply_code in UNROUTABLE else Rejected(error)
 
 
-def find_returned(
-    publishes: Iterable[tuple[Mapper, OutgoingDelivery]], method: BasicReturn, properties: bytes, body: bytes
-) -> OutgoingDelivery | None:
-    """Return the publish that came back; None if nothing was published to its address.
+class Returnable:
+    """Publishes that may come back, to be found by what comes back of them.
 
     Publishes of one route with the same properties and body are as good as each other; the oldest of them is taken. If
     the peer has changed something, the most similar publish is taken: what came back must not be taken for sent.
+    However many there are, one is found in a few steps.
     """
-    found, likeness = None, 0
-    for link, delivery in publishes:
-        route, whole = link.map(delivery.payload)
-        if (route.exchange, route.key) != (method.exchange, method.routing_key):
-            continue
-        alike = 1 + 2 * (whole == body) + (route.properties == properties)
-        if alike > likeness:
-            found, likeness = delivery, alike
-            if alike == 4:
-                break
-    return found
+
+    def __init__(self) -> None:
+        self._alike: dict[tuple[object, ...], deque[OutgoingDelivery]] = {}  # oldest first
+
+    def add(self, link: Mapper, delivery: OutgoingDelivery) -> None:
+        """Add a publish, newer than all others."""
+        route, body = link.map(delivery.payload)
+        for likeness in _likenesses(route.exchange, route.key, route.properties, body):
+            self._alike.setdefault(likeness, deque()).append(delivery)
+
+    def find(self, method: BasicReturn, properties: bytes, body: bytes) -> OutgoingDelivery | None:
+        """Return the publish that came back; None if nothing that has no outcome was published to its address."""
+        for likeness in _likenesses(method.exchange, method.routing_key, properties, body):
+            alike = self._alike.get(likeness)
+            while alike:
+                if alike[0].remote_state is None:
+                    return alike[0]
+                alike.popleft()
+        return None
+
+
+def _likenesses(exchange: str, key: str, properties: bytes, body: bytes) -> Iterator[tuple[object, ...]]:
+    """Yield what two publishes to one address may have in common, the most first."""
+    yield exchange, key, properties, body
+    yield exchange, key, None, body
+    yield exchange, key, properties, None
+    yield exchange, key, None, None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....engine import (
@@ -34,7 +35,7 @@ from ..wire.method_table import Method
 from ..wire.methods import BasicPublish, BasicReturn, ConfirmSelect, ConfirmSelectOk
 from .link import ClientLink
 from .posted import Posted
-from .returns import find_returned, outcome_of
+from .returns import Returnable, outcome_of
 
 if TYPE_CHECKING:
     from ..wire.frames import FrameReader
@@ -67,6 +68,8 @@ class ClientSender(ClientLink, WholeMessageSender):
         self._spare_tag = 1 << 63  # for a publish that cannot have its number as its tag
         self._first = 1  # all publishes before this number are confirmed
         self._outgoing: dict[int, OutgoingDelivery | None] = {}  # None: nobody waits for its confirm
+        self._returnable = Returnable()  # what was in `_outgoing` at the last return
+        self._returnable_from = self._returnable_to = 0  # the last publish when it was made, and at the last return
         self._methods: dict[tuple[str, str, bool], bytes] = {}  # frames of publish: (exchange, key, settled) -> octets
         self._outcomes: list[OutgoingDelivery] = []
         self._outcomes_batch = -1
@@ -414,10 +417,22 @@ class ClientSender(ClientLink, WholeMessageSender):
         Its confirm is still to come; at Broker-J it has come before, as a nack.
         """
         self._make_posted(self._number)
-        waiting = [each for each in self._outgoing.values() if each is not None and each.remote_state is None]
-        delivery = find_returned([(self, each) for each in waiting], method, self.channel.properties_octets, body)
+        delivery = self._returnables().find(method, self.channel.properties_octets, body)
         if delivery is not None:
             delivery.remote_state = outcome_of(method)
+
+    def _returnables(self) -> Returnable:
+        """Return the publishes without a confirm; those that are new since the last return are added to the others."""
+        if self._number > self._returnable_from + 2 * WINDOW:  # most of the others are confirmed
+            self._returnable, self._returnable_to = Returnable(), 0
+            self._returnable_from = self._number
+        new = takewhile(lambda number: number > self._returnable_to, reversed(self._outgoing))
+        for number in reversed(list(new)):
+            delivery = self._outgoing[number]
+            if delivery is not None:
+                self._returnable.add(self, delivery)
+        self._returnable_to = self._number
+        return self._returnable
 
     def settle(self, delivery: OutgoingDelivery, state: DeliveryState | None = None) -> None:
         if delivery.local_settled:

@@ -11,6 +11,7 @@ discharge then is `Returned`, with the reply code, for the transaction took effe
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from ....engine import CreditChanged, LinkAttached, LinkTerms, OutcomesReceived, OutgoingDelivery
@@ -33,7 +34,7 @@ from ..states import ChannelState, Step
 from ..wire.method_table import Method
 from ..wire.methods import BasicReturn, ChannelOpenOk
 from .owners import TransactionsCore
-from .returns import find_returned, outcome_of
+from .returns import Returnable, outcome_of
 from .transactional_channel import ROLLED_BACK, OnDischarged, TransactionalChannel
 
 if TYPE_CHECKING:
@@ -61,13 +62,20 @@ class PendingTransaction:
         self.settled: list[tuple[IncomingDelivery, DeliveryState | None]] = []
         self.receiver: ClientReceiver | None = None
 
+    @cached_property
+    def _returnable(self) -> Returnable:
+        """What may come back, which is complete: nothing comes back before the commit."""
+        returnable = Returnable()
+        for link, delivery in self.publishes:
+            returnable.add(link, delivery)
+        return returnable
+
     def on_return(self, method: BasicReturn, properties: bytes, body: bytes) -> None:
         """Record that a message of the transaction came back."""
         outcome = outcome_of(method)
         self.returned.append(outcome.error)  # type: ignore[union-attr,arg-type]
-        found = find_returned(self.publishes, method, properties, body)
+        found = self._returnable.find(method, properties, body)
         if found is not None:
-            self.publishes = [each for each in self.publishes if each[1] is not found]
             found.remote_state = TransactionalState(found.state.txn_id, outcome)  # type: ignore[union-attr]
 
     def gone(self) -> str | None:
