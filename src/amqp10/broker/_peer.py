@@ -18,6 +18,7 @@ from ._users.users import EVERYTHING, Rights
 if TYPE_CHECKING:
     from ..engine import ConnectionTerms, Engine, Link, Request, SenderLink, SessionTerms
     from ..messaging import Error
+    from ._held_up import HeldUp
     from ._limits import Maker
     from ._queues.topic import Owner
     from ._retained.links import LinkJournal
@@ -64,6 +65,7 @@ class Peer(ABC):
         link_journal: records resumable links; None: there is no store.
         rights: what the peer may do, once it has opened.
         tokens: the tokens that the peer has put; None: the broker takes no tokens.
+        held_up: the links that have credit and wait for room.
         unread_octets: octets of the answers to its requests that wait for credit.
     """
 
@@ -77,6 +79,7 @@ class Peer(ABC):
     link_journal: LinkJournal | None
     rights: Rights
     tokens: PeerTokens | None
+    held_up: HeldUp
     unread_octets: int
 
     @property
@@ -134,7 +137,14 @@ class LinkTaker(Taker, LinkOwner):
     def ready(self) -> bool:
         # A peer that does not read fills its window or its output, and then gets nothing until it reads.
         link = self._link
-        return link.sendable and not self._peer.full and link.attached
+        if link.sendable and not self._peer.full and link.attached:
+            return True
+        if link.credit > 0:
+            self.held_up()
+        return False
+
+    def held_up(self) -> None:
+        """Wait for room in the session's window or in the output, because there is credit."""
 
     def fed(self) -> None:
         link = self._link

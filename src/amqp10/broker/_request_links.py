@@ -30,6 +30,7 @@ class RequestLinks:
         self._max_message_size = max_message_size
         self._requests: dict[Link, _Requests] = {}
         self._responses: dict[Link, _Responses] = {}
+        self._waiting: dict[Link, _Responses] = {}  # those with answers that wait
 
     def __len__(self) -> int:
         return len(self._requests) + len(self._responses)
@@ -55,7 +56,7 @@ class RequestLinks:
             )
         )
         if isinstance(link, SenderLink):
-            link.owner = self._responses[link] = _Responses(self._peer, link, node)
+            link.owner = self._responses[link] = _Responses(self, self._peer, link, node)
         elif isinstance(link, ReceiverLink):
             link.owner = self._requests[link] = _Requests(self, self._peer, link, node, carry_out)
             link.flow(CREDIT)
@@ -71,15 +72,23 @@ class RequestLinks:
 
     def ready(self, session: Session | None = None) -> None:
         """Send what waits, because a session's window or the output has room again; None: any session's."""
-        for link, responses in self._responses.items():
+        for link, responses in list(self._waiting.items()):
             if session is None or link.session is session:
                 responses.ready()
+
+    def note(self, responses: _Responses) -> None:
+        """Note whether answers wait on a link."""
+        if responses.answers:
+            self._waiting[responses.link] = responses
+        else:
+            self._waiting.pop(responses.link, None)
 
     def end(self, link: Link) -> bool:
         """Remove a link that ended; return whether it was one of these links."""
         responses = self._responses.pop(link, None)
         if responses is not None:
             responses.answers.clear()
+            self.note(responses)
         return any(each is not None for each in (responses, self._requests.pop(link, None)))
 
 
@@ -91,16 +100,18 @@ class _Responses(LinkOwner):
         reply_to: the address of the peer's end; Azure's clients use that of the node.
     """
 
-    def __init__(self, peer: Peer, link: SenderLink, node: str) -> None:
+    def __init__(self, links: RequestLinks, peer: Peer, link: SenderLink, node: str) -> None:
         self.link = link
         self.node = node
         self.reply_to = getattr(link.remote.target, "address", None) if link.remote is not None else None
         self.answers = Answers(peer, link)
+        self._links = links
         self._peer = peer
 
     def ready(self) -> None:
         """Send the answers that there is credit and room for."""
         self.answers.send()
+        self._links.note(self)
         self._peer.wake()
 
     def on_credit(self) -> None:

@@ -116,6 +116,7 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
 
     def move_to(self, peer: Peer) -> None:
         """Move to another connection."""
+        self._peer.held_up.remove(self._link)
         self._peer = peer
 
     def begin(self) -> None:
@@ -140,6 +141,9 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
         link = self._link
         if link.credit > 0 or link.drain:
             self._queue.in_line(self, drain=link.drain)
+
+    def held_up(self) -> None:
+        self._peer.held_up.add(self._link, self.credit_changed)
 
     # For the queue
 
@@ -360,6 +364,7 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
     def end(self, kept: Iterable[OutgoingDelivery] = ()) -> None:
         """End the link, and give back what it held except `kept`, youngest first, so that each finds its place."""
         self._over = True
+        self._peer.held_up.remove(self._link)
         self.acquire_in(None)
         before = self._queue.redelivered
         stays = set(kept)

@@ -429,11 +429,15 @@ class PeerLinks:
             consumer.connection_lost()
         self.end(event.link, "closed" if event.closed and not ours else "detached")
 
-    def session_ready(self, session: Session) -> None:
-        """Continue sending on a session that has room again."""
+    def session_resumed(self, session: Session) -> None:
+        """Continue sending on a session that is on this connection now."""
         for link, consumer in self.consumers.items():
             if link.session is session:
                 consumer.credit_changed()
+        self.answer(session)
+
+    def answer(self, session: Session | None = None) -> None:
+        """Send the answers that wait, because a session or the output has room again; None: any session's."""
         self.pairs.ready(session)
         self.cbs.ready()
         if self.service is not None:

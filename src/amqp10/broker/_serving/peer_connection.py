@@ -32,6 +32,7 @@ from ...engine import (
 from ...messaging import Error, TransactionalState
 from ...types import Symbol
 from .._errors import Refused
+from .._held_up import HeldUp
 from .._limits import Maker
 from .._links.links import PeerLinks
 from .._links.producer import ProducerLink
@@ -79,6 +80,8 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
         self.maker = Maker()
         self.transactions: dict[bytes, LocalTransaction] = {}
         self.end_of_pass: list[Callable[[], None]] = []
+        self.held_up = HeldUp(lambda: self.full)
+        self._opened: list[Session] = []  # sessions whose window opened in this pass
         self.rights = EVERYTHING
         self._enter(router)
 
@@ -121,15 +124,13 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
         finally:
             self._router.maker = None
         self._router.flush()
+        while self._opened:
+            self.held_up.go_on_in(self._opened.pop(), self._router.flush)
 
     def resume(self) -> None:
         """Continue sending, because the output has room again."""
-        for consumer in self.links.consumers.values():
-            consumer.credit_changed()
-        self.links.pairs.ready()
-        self.links.cbs.ready()
-        if self.links.service is not None:
-            self.links.service.ready()
+        self.held_up.go_on(self._router.flush)
+        self.links.answer()
         self._router.flush()
 
     def blocked_or_not(self) -> None:
@@ -182,13 +183,13 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
         """Continue a session of an earlier connection, with its links."""
         before = self._router.sessions.peer_of(event.session)
         if before is self:  # resumed on another channel of this connection
-            self.links.session_ready(event.session)
+            self.links.session_resumed(event.session)
         if not isinstance(before, PeerConnection) or before is self:
             return
         self.links.take_over(before.links, event.session)
         self.requests.take_over(before.requests, event.session)
         self._router.sessions.moved(event.session, self)
-        self.links.session_ready(event.session)
+        self.links.session_resumed(event.session)
 
     def session_expired(self, session: Session) -> None:
         self.links.end_all(lambda link: link.session is session)
@@ -268,7 +269,8 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
         self.requests.session_ended(event.session)
 
     def _on_window_opened(self, event: WindowOpened) -> None:
-        self.links.session_ready(event.session)
+        self._opened.append(event.session)
+        self.links.answer(event.session)
 
     def tokens_changed(self) -> Error | None:
         """Expire tokens, and the links that nothing else allows; return the error to close with, or None."""

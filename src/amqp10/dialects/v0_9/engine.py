@@ -91,7 +91,7 @@ class V09Engine(TimedEngine, Machine[ConnectionState]):
         self.output: list[bytes] = []
         self.event_batch: int = 0  # how often `events` was called: outcomes are merged between two calls
         self._events: list[Event] = []
-        self._later: deque[tuple[bool, Callable[[], None]]] = deque()  # at once?
+        self._later: deque[Callable[[], None]] = deque()
         self._owing: list[Flushed] = []
         self._reader = FrameReader(variant.framing, FIRST_FRAMES - variant.framing.overhead)
         self.state = ConnectionState.IDLE
@@ -249,20 +249,13 @@ class V09Engine(TimedEngine, Machine[ConnectionState]):
     def emit(self, event: Event) -> None:
         self._events.append(event)
 
-    def later(self, action: Callable[[], None], *, at_once: bool = False) -> None:
-        """Call `action` when the owner has acted on all events so far, before it gets the next ones.
-
-        Args:
-            at_once: call it before the owner gets those so far.
-        """
-        if at_once:
-            self._later.appendleft((True, action))
-        else:
-            self._later.append((False, action))
+    def later(self, action: Callable[[], None]) -> None:
+        """Call `action` when the owner has acted on all events so far, before it gets the next ones."""
+        self._later.append(action)
 
     def events(self) -> list[Event]:
-        while self._later and (self._later[0][0] or not self._events):
-            self._later.popleft()[1]()
+        while self._later and not self._events:
+            self._later.popleft()()
         events, self._events = self._events, []
         self.event_batch += 1
         return events

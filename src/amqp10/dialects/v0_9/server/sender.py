@@ -15,6 +15,7 @@ from ....engine import (
     LinkTerms,
     OutcomesReceived,
     OutgoingDelivery,
+    WindowOpened,
     route_address,
 )
 from ....errors import EncodeError, LocalProtocolError
@@ -84,7 +85,7 @@ class Consumers:
 
     Attributes:
         unacked: number -> delivery without an ack, oldest first; what a rollback gave back may stand behind.
-        shared: limit of all consumers together; 0 for no limit. Where it is reached, none has credit left.
+        shared: limit of all consumers together; 0 for no limit. It is the window of the session.
     """
 
     def __init__(self, session: SessionCore) -> None:
@@ -96,7 +97,6 @@ class Consumers:
         self._prefetch = 0  # limit of each consumer to come
         self.shared: int = 0
         self._paused = False
-        self._recounting = False
         self._tags = 0
 
     def links(self) -> list[ServerLink]:
@@ -113,7 +113,7 @@ class Consumers:
         """Set the prefetch (basic.qos) of consumers to come or, if `shared`, of the whole channel."""
         if shared:
             self.shared = count
-            self._recount()
+            self._opened()
         else:
             self._prefetch = count
 
@@ -176,26 +176,19 @@ class Consumers:
     def pause(self, paused: bool) -> None:
         """Stop sending to the client, or go on, as it asks by channel.flow."""
         self._paused = paused
-        self._recount()
+        self._opened()
 
-    def credit_of(self, link: ServerSender) -> int:
-        """Return how many deliveries the consumer may be sent now."""
-        if self._paused or link.cancelled:
+    @property
+    def room(self) -> int | None:
+        """How many deliveries all consumers together may be sent now; None: any number."""
+        if self._paused:
             return 0
-        left = link.limit - len(link.unsettled)
-        return min(left, self.shared - len(self.unacked)) if self.shared else left
+        return max(0, self.shared - len(self.unacked)) if self.shared else None
 
-    def _recount(self) -> None:
-        """See what each consumer may be sent, before the owner acts again: once, however many methods ask for it."""
-        if not self._recounting:
-            self._recounting = True
-            self.session.engine.later(self.admit, at_once=True)
-
-    def admit(self) -> None:
-        """See what each consumer may be sent by now."""
-        self._recounting = False
-        for link in list(self._links):
-            link.admit()
+    def _opened(self) -> None:
+        """Tell the owner if there is room, because there may have been none before."""
+        if self.room != 0:
+            self.session.engine.emit(WindowOpened(self.session))
 
     # Settling
 
@@ -237,11 +230,10 @@ class Consumers:
 
     def freed(self, links: Iterable[ServerSender]) -> None:
         """Let more be sent, because deliveries of these links were settled."""
+        for link in links:
+            link.admit()
         if self.shared:
-            self._recount()
-        else:
-            for link in links:
-                link.admit()
+            self._opened()
 
     def recover(self) -> None:
         """Requeue all deliveries without an ack, so that they come again; that is no part of a transaction."""
@@ -331,7 +323,7 @@ class ServerSender(ServerLink, WholeMessageSender):
         """Update the credit, because the number of deliveries that may be sent may have changed."""
         if not self.attached:
             return
-        before, self.credit = self.credit, max(0, self._consumers.credit_of(self))
+        before, self.credit = self.credit, 0 if self.cancelled else max(0, self.limit - len(self.unsettled))
         if self.credit > before:
             self.engine.emit(CreditChanged(self))
 
@@ -355,7 +347,7 @@ class ServerSender(ServerLink, WholeMessageSender):
         batchable: bool = False,
         more: bool = False,
     ) -> OutgoingDelivery:
-        if self.credit <= 0 or not self.attached or more:
+        if not (self.sendable and self.attached) or more:
             raise LocalProtocolError(f"no credit on the link {self.name!r}, or not attached; or a message in parts")
         consumers, engine = self._consumers, self.engine
         try:
@@ -375,8 +367,6 @@ class ServerSender(ServerLink, WholeMessageSender):
             self.unsettled[octets] = delivery
             consumers.unacked[number] = delivery
             self.credit -= 1
-            if consumers.shared and len(consumers.unacked) == consumers.shared:
-                consumers.admit()
         return delivery
 
     def _write(self, number: int, octets: bytes, route: Route) -> None:
@@ -445,6 +435,10 @@ class GetLink(ServerSender):
     more: int = 0  # how many more messages there are
     credit: int
     drain: bool
+
+    @property
+    def sendable(self) -> bool:
+        return self.credit > 0  # no prefetch limits a get
 
     def begin(self) -> None:
         self.credit = 1

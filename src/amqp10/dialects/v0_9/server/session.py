@@ -118,6 +118,14 @@ class ServerSession(SessionCore):
         self.consumers: Consumers = Consumers(self)
         self.transactions: ServerTransactions = ServerTransactions(self, self.consumers)
 
+    @property
+    def sendable(self) -> bool:
+        return self.begun and self.consumers.room != 0
+
+    @property
+    def peer_window(self) -> int | None:
+        return self.consumers.room
+
     def receive_open(self, method: ChannelOpen) -> None:
         raise Fault(504, f"channel {self.channel.number} is open already", method.code)
 

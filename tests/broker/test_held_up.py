@@ -1,0 +1,121 @@
+"""Consumers that have credit and wait for room: however many they are, a little room costs the broker little."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import chain
+
+import pytest
+
+from amqp10.broker._queues.node import Limits
+from amqp10.broker._router import Router
+from amqp10.dialects.v0_9.wire.methods import BasicAck, BasicConsume, BasicGet, BasicQos, ChannelFlow, QueueDeclare
+from amqp10.engine import SessionTerms
+from amqp10.messaging import Message
+
+from ..kit.steps import steps
+from .test_in_one_go import Client091, published, said
+from .wire import Wire, bodies
+
+
+def broker() -> Router:
+    return Router(clock=lambda: 0.0, limits=Limits(credit=100_000))
+
+
+def filled(router: Router, name: str, count: int) -> None:
+    wire = Wire(router)
+    link = wire.send_to(name)
+    for number in range(count):
+        link.send(Message(number).encode())
+        wire.turn()
+
+
+class Narrow(Wire):
+    """A connection whose output has room for one message."""
+
+    def blocked(self) -> bool:
+        return self.server.output_size > 0
+
+
+def one_window(consumers: int) -> Callable[[], object]:
+    """Open the window of a session by one message; all consumers wait for it."""
+    router = broker()
+    wire = Wire(router, session=SessionTerms(incoming_window=1))
+    links = [wire.receive_from("q", name=f"r{number}", credit=5) for number in range(consumers)]
+    filled(router, "q", 5)
+
+    said = wire.server.data_to_send()
+
+    def act() -> None:
+        nonlocal said
+        wire.client.receive_data(said)
+        said = wire.take(wire.client.data_to_send())
+
+    act()
+    assert sum(len(link.incoming) for link in links) == 1
+    return act
+
+
+def one_read(consumers: int) -> Callable[[], object]:
+    """Make room for one message in the output; all consumers wait for it."""
+    router = broker()
+    wire = Narrow(router)
+    for number in range(consumers):
+        wire.receive_from("q", name=f"r{number}", credit=5)
+    filled(router, "q", 5)
+
+    def act() -> None:
+        assert len(wire.server.data_to_send()) < 100
+        wire.peer.resume()
+
+    return act
+
+
+def one_ack(consumers: int) -> Callable[[], object]:
+    """Take and settle a message by basic.get, at the limit that the consumers of a channel share."""
+    client = Client091(broker())
+    client.take(said(BasicQos(prefetch_count=4, global_=True)) + said(QueueDeclare(queue="s")))
+    for _ in range(consumers):
+        client.take(said(BasicConsume(queue="s")))
+    client.take(published("s") + published("r") * 3)
+    client.take(said(BasicGet(queue="r")))
+    number = 5
+    client.heard.clear()
+
+    def act() -> None:
+        client.take(said(BasicAck(number)) + said(BasicGet(queue="r")))
+        assert client.heard == ["basic.get-ok"]
+
+    return act
+
+
+def one_pause(consumers: int) -> Callable[[], object]:
+    """Pause a channel with consumers, and let it go on."""
+    client = Client091(broker())
+    client.take(said(QueueDeclare(queue="s")))
+    for _ in range(consumers):
+        client.take(said(BasicConsume(queue="s")))
+
+    def act() -> None:
+        client.take(said(ChannelFlow(False)))
+        client.take(said(ChannelFlow(True)))
+
+    return act
+
+
+@pytest.mark.parametrize("setting", [one_window, one_read, one_ack, one_pause])
+def test_a_little_room_costs_little(setting: Callable[[int], Callable[[], object]]) -> None:
+    """A little room costs as much with four times as many consumers."""
+    setting(100)()
+    assert steps(setting(480)) < 1.2 * steps(setting(120))
+
+
+def test_all_go_on() -> None:
+    """All consumers that wait for the window get their messages, in turns, when it opens wide."""
+    router = broker()
+    wire = Wire(router, session=SessionTerms(incoming_window=7))
+    links = [wire.receive_from("q", name=f"r{number}", credit=2) for number in range(150)]
+    filled(router, "q", 300)
+    wire.turn()
+    assert {len(link.incoming) for link in links} == {2}
+    assert sorted(chain.from_iterable(map(bodies, links))) == list(range(300))
