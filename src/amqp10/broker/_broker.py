@@ -25,6 +25,7 @@ from anyio.abc import ByteStream, TaskGroup, TaskStatus
 from .._groups import Ungrouped
 from ..engine import (
     DELAYED_RETRY_CAPABILITY,
+    LINK_PAIR,
     ON_DEMAND_CAPABILITY,
     ConnectionTerms,
     SessionTerms,
@@ -44,7 +45,6 @@ from ..sasl import SERVER_ITERATIONS, StoredKeys
 from ..types import Symbol
 from ._errors import Refused
 from ._limits import BrokerLimits
-from ._management.link_pairs import CAPABILITY as LINK_PAIRS
 from ._peer import PeerTerms
 from ._queues.node import Limits
 from ._router import Router
@@ -324,7 +324,7 @@ class Broker:
                 offered_capabilities=(
                     "ANONYMOUS-RELAY",
                     "SHARED-SUBS",
-                    LINK_PAIRS,
+                    LINK_PAIR,
                     *((ON_DEMAND_CAPABILITY,) if self._router.auto_create else ()),
                     *((DELAYED_RETRY_CAPABILITY,) if azure is None else ()),
                 ),

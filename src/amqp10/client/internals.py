@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from ..engine import Engine, LinkTerms, Request, SessionTerms
+from ..engine import Engine, Request, SessionTerms
 from ..engine import Link as EngineLink
 from ..messaging import Source, Target
 from ..net import Endpoint
@@ -46,7 +46,7 @@ from ._receiving.receiver import Receiver as Receiver
 from ._receiving.streaming import STREAM_WINDOW as STREAM_WINDOW
 from ._receiving.streaming import StreamedDelivery as StreamedDelivery
 from ._receiving.streaming import StreamReceiverCore as StreamReceiverCore
-from ._requests.requester import ReplyCore, ReplyReceiver
+from ._requests.link_pair import paired_requester as paired_requester
 from ._sending.body_writer import BodyWriter as BodyWriter
 from ._sending.core import SenderCore as SenderCore
 from ._sending.delivery import SenderDelivery as SenderDelivery
@@ -126,11 +126,6 @@ def set_link_wrapper(connection: Connection | None, wrapper: LinkWrapper | None)
 def own_session(connection: Connection, terms: SessionTerms) -> SessionCore:
     """Make a session for one link that is made here, and begins and ends it."""
     return core_of(connection).new_session(terms)
-
-
-def reply_receiver(session: Session, terms: LinkTerms, credit: int) -> ReplyReceiver:
-    """Make a requester's receiver with terms of its own."""
-    return ReplyReceiver(ReplyCore(core_of(session).connection, core_of(session), terms, credit))
 
 
 # Of a link

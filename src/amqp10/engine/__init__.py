@@ -16,6 +16,7 @@ from ._deliveries import OutgoingDelivery as OutgoingDelivery
 from ._deliveries import RoutedDelivery as RoutedDelivery
 from ._deliveries import deliveries as deliveries
 from ._deliveries import sent_deliveries as sent_deliveries
+from ._dialect import LINK_PAIR as LINK_PAIR
 from ._dialect import MANAGEMENT as MANAGEMENT
 from ._dialect import OTHER_PROTOCOLS as OTHER_PROTOCOLS
 from ._dialect import TOKENS as TOKENS
@@ -104,6 +105,7 @@ from ._topology_requests import Unbind as Unbind
 __all__ = (
     "CAPABILITIES",
     "DELAYED_RETRY_CAPABILITY",
+    "LINK_PAIR",
     "MANAGEMENT",
     "NO_LINK_OWNER",
     "NO_SESSION_OWNER",

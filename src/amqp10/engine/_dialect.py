@@ -40,6 +40,10 @@ MANAGEMENT: Final = "/management"
 """RabbitMQ's management node, to which each request says in `to` what it is about."""
 
 
+LINK_PAIR: Final = "LINK_PAIR_V1_0"
+"""The capability of a peer that pairs links (AMQP Request-Response Messaging with Link Pairing 1.0)."""
+
+
 def takes_tokens(address: object) -> bool:
     """Return whether an address, a routing key or the like leads to `$cbs` or `/auth/tokens`, which take secrets."""
     return isinstance(address, str) and unquote(address).endswith((TOKENS, "/auth/tokens"))

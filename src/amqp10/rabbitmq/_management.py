@@ -9,15 +9,14 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 from urllib.parse import quote
 
 from ..client import Connection, Requester, Session
-from ..client.internals import reply_receiver
-from ..engine import LinkTerms
+from ..client.internals import core_of, paired_requester
+from ..engine import LINK_PAIR
 from ..errors import ManagementError, RemoteProtocolError, Unsupported
-from ..messaging import Message, Source, Target
-from ..types import Symbol
+from ..messaging import Message
 from ._addresses import escape, queue_address
 from ._arguments import queue_arguments
 
@@ -25,13 +24,6 @@ if TYPE_CHECKING:
     from ._arguments import ExchangeType, QueueArguments, QueueType
 
 T = TypeVar("T")
-
-NODE: Final = "/management"
-PAIRED: Final = {Symbol("paired"): True}
-ME: Final = "$me"
-"""The reply-to for the other link of the pair."""
-LINK_PAIR: Final = "LINK_PAIR_V1_0"
-"""The capability of a peer that pairs links (AMQP Request-Response Messaging with Link Pairing 1.0)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +70,7 @@ def management(links: Connection | Session) -> Management:
     own = links.session() if isinstance(links, Connection) else None
     session = own if own is not None else links
     assert isinstance(session, Session)
-    connection = links.connection
-    name = f"{connection.container_id}-management"
-    sender = session.sender(Target(NODE), name=name, settle_mode="settled", source=Source(ME), properties=PAIRED)
-    replies = LinkTerms(
-        name=name, source=Source(NODE), target=Target(ME), settle_mode="settled", properties=dict(PAIRED)
-    )
-    return Management(Requester(sender, reply_receiver(session, replies, 100), ME), own)
+    return Management(paired_requester(core_of(session), f"{links.connection.container_id}-management", 100), own)
 
 
 class Management:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...engine import LinkOwner, LinkTerms, ReceiverLink, SenderLink
+from ...engine import MANAGEMENT, LinkOwner, LinkTerms, ReceiverLink, SenderLink
 from ...errors import DecodeError
 from ...messaging import ACCEPTED, Error, Source, Target
 from ...types import Symbol
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from .._peer import Peer
     from .http import Management
 
-NODE: Final = "/management"
-CAPABILITY: Final = "LINK_PAIR_V1_0"
 PAIRED: Final = Symbol("paired")
 CREDIT: Final = 8  # requests that may be in flight, or wait for credit on the other link; as many as RabbitMQ grants
 
@@ -100,12 +98,12 @@ class LinkPairs:
         if remote is None:
             return False
         node = remote.source if isinstance(link, SenderLink) else remote.target
-        if not isinstance(node, Source | Target) or node.address != NODE:
+        if not isinstance(node, Source | Target) or node.address != MANAGEMENT:
             return False
         if remote.properties.get(PAIRED) is not True:
-            raise Refused("amqp:invalid-field", f"a link to {NODE} must have the property {PAIRED!s}: true")
+            raise Refused("amqp:invalid-field", f"a link to {MANAGEMENT} must have the property {PAIRED!s}: true")
         if isinstance(link, ReceiverLink) and remote.settle_mode != "settled":
-            raise Refused("amqp:invalid-field", f"requests to {NODE} must be sent settled")
+            raise Refused("amqp:invalid-field", f"requests to {MANAGEMENT} must be sent settled")
         link.attach(
             LinkTerms(
                 name=link.name,

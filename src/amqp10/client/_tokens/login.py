@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from ...engine import LinkTerms, SessionTerms
+from ...engine import LINK_PAIR, SessionTerms
 from ...errors import AmqpError, AuthenticationFailed, ConnectionClosed, ManagementError
-from ...messaging import AmqpValue, Message, Source, Target
+from ...messaging import AmqpValue, Message
 from ...sasl import OAuthBearer, Plain, XOAuth2
-from ...types import Symbol
 from .._core.connection import TokenKeeper
-from .._requests.requester import ReplyCore, ReplyReceiver, Requester
-from .._session import Session
+from .._requests.link_pair import paired_requester
 from .renewal import Renewal
 
 if TYPE_CHECKING:
@@ -28,10 +26,6 @@ if TYPE_CHECKING:
 AUDIENCE: Final = "login"
 NOBODY: Final = "token"
 """The user name beside a token, where the mechanism wants one and nobody gave one."""
-
-NODE, ME, LINK_PAIR = "/management", "$me", "LINK_PAIR_V1_0"
-"""The management node, the other link of a pair, and the capability of who pairs links: see `amqp10.rabbitmq`."""
-PAIRED: Final = {Symbol("paired"): True}
 
 _OVER: Final = frozenset({"amqp:unauthorized-access", "amqp:not-allowed", "amqp:connection:forced"})
 """The conditions by which peers close a connection whose token has ended; 0-10 has no finer one than the last."""
@@ -141,16 +135,12 @@ class TokenRequests:
         """
         connection = self._connection
         name = connection.new_link_name("tokens")
-        async with connection.new_session(SessionTerms(), restorable=False) as session:
-            sender = Session(session).sender(
-                Target(NODE), name=name, settle_mode="settled", source=Source(ME), properties=PAIRED
-            )
-            terms = LinkTerms(
-                name=name, source=Source(NODE), target=Target(ME), settle_mode="settled", properties=dict(PAIRED)
-            )
-            async with Requester(sender, ReplyReceiver(ReplyCore(connection, session, terms, 1)), ME) as requester:
-                body = AmqpValue(token.value.encode())
-                response = await requester.request(Message(body, subject="PUT", to="/auth/tokens"))
+        async with (
+            connection.new_session(SessionTerms(), restorable=False) as session,
+            paired_requester(session, name, 1) as requester,
+        ):
+            body = AmqpValue(token.value.encode())
+            response = await requester.request(Message(body, subject="PUT", to="/auth/tokens"))
         try:
             status = int(response.subject or 0)
         except ValueError:
