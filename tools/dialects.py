@@ -41,6 +41,7 @@ PROOFS = {
     "code with ours, because no other program speaks it",
 }
 ELSEWHERE = {
+    "annotations": "tests/worker/test_worker.py",
     "multi-frame": "test_large",
     "session-resume": "tests/broker/retained/test_sessions.py",
     "find-outcomes": "tests/dialects/v0_10/client/test_orphaned_branches.py",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..client.internals import ask
-from ..engine import QueryQueue, parse_address
+from ..engine import LINK_PAIR, QueryQueue, parse_address
 from ..errors import AmqpError
 from ..rabbitmq import management
 
@@ -106,7 +106,7 @@ async def _asked(connection: Connection, address: str) -> int | None:
         async with connection.session() as session:
             facts = await ask(session, QueryQueue(queue))
         return facts.messages if facts is not None else None
-    if connection.profile.name == "rabbitmq" and connection.dialect == "1.0":
+    if connection.profile.name == "rabbitmq" and LINK_PAIR in connection.offered_capabilities:
         async with management(connection) as node:
             return (await node.queue(queue)).messages
     return None

@@ -21,6 +21,7 @@ CAPABILITIES: Final[Mapping[str, str]] = MappingProxyType(
         "anonymous-terminus": "senders without an address: each message names its own",
         "dynamic": "nodes that the peer creates for a link",
         "terminus-capabilities": "capabilities of a terminus say what kind of node to make; elsewhere it is a queue",
+        "annotations": "annotations of messages and of modified reach the peer as such; elsewhere as headers or not",
         "filters": "the peer selects messages by selectors and other filters",
         "stream-filters": "RabbitMQ's filters for its streams: where to begin, and what to skip",
         "browse": "messages are read and stay in the queue",

@@ -98,6 +98,9 @@ class Dialect:
         native: "module:name" of what makes `Connection.native` of a connection; None for a dialect that has none.
         later: the last octet of its header is the highest version that a client speaks, and a server names its own: it
             takes clients of later versions, too.
+        vhost_prefix: what stands before the name of a virtual host in the hostname of an open; None: the dialect has a
+            field for that name.
+        tls_header: it has a protocol header that asks for TLS first (1.0: §5.2.1).
     """
 
     name: str
@@ -109,6 +112,8 @@ class Dialect:
     greeting: tuple[tuple[int, bytes], ...] | None = None
     native: str | None = None
     later: bool = False
+    vhost_prefix: str | None = None
+    tls_header: bool = False
 
     def spoken(self, answer: bytes) -> bool | None:
         """Return whether the first bytes of the server's answer show that it speaks this dialect; None: not known yet.

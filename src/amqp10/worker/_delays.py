@@ -154,7 +154,7 @@ def scheduled_by(connection: Connection) -> Symbol | None:
     Raises:
         Unsupported: the broker does neither.
     """
-    if connection.dialect == "1.0":
+    if "annotations" in connection.capabilities:
         if connection.profile.name == "rabbitmq":
             version = str(connection.remote_properties.get(Symbol("version"), ""))
             if tuple(map(int, re.findall(r"\d+", version)[:2])) >= DELAYED_RETRY_SINCE:

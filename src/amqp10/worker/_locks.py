@@ -100,7 +100,7 @@ class Locks:
 
 def locks_of(connection: Connection, address: str | Source, prefetch: int, clock: Callable[[], float]) -> Locks | None:
     """Return the locks of an address; None if the peer is not Service Bus, or a session has the lock."""
-    if connection.dialect != "1.0" or connection.profile.name != "service-bus":
+    if "settle-second" not in connection.capabilities or connection.profile.name != "service-bus":
         return None
     from ..azure.internals import SESSION_FILTER, HeldMessages  # loaded only for Service Bus
 

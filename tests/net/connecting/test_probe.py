@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 V1_0 = dialect("1.0")
 NEWER = replace(V1_0, name="2.0", headers=(b"AMQP\x00\x02\x00\x00",))
-OLDER = replace(V1_0, name="0-9-1", headers=(b"AMQP\x00\x00\x09\x01",), greeting=((0, b"\x01"),))
+OLDER = replace(V1_0, name="0-9-1", headers=(b"AMQP\x00\x00\x09\x01",), greeting=((0, b"\x01"),), tls_header=False)
 FAST = dialect("fast")
 SASL = b"AMQP\x03\x01\x00\x00"
 

@@ -423,8 +423,8 @@ class TransportSupervisor:
         certified = tls.server_hostname if isinstance(tls, TLS) else None
         path = endpoint.path if not (endpoint.websocket or endpoint.unix) else ""
         hostname = self._hostname
-        if hostname is None and path and self.dialect is not None and self.dialect.name == "1.0":
-            hostname = f"vhost:{path}"  # as RabbitMQ's own clients for 1.0 have it
+        if hostname is None and path and self.dialect is not None and self.dialect.vhost_prefix is not None:
+            hostname = f"{self.dialect.vhost_prefix}{path}"
         if hostname is None:
             hostname = certified or endpoint.name or endpoint.host or None
         if not path and hostname != certified and not endpoint.called(hostname or ""):

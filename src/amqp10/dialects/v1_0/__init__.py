@@ -20,6 +20,8 @@ DIALECT = Dialect(
     client=client,
     server=server,
     tracer=FrameTracer,
+    vhost_prefix="vhost:",  # as RabbitMQ's own clients for 1.0 have it
+    tls_header=True,
 )
 
 __all__ = ("DIALECT",)

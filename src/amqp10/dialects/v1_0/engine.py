@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 CAPABILITIES = frozenset(
     {
         "abort",
+        "annotations",
         "anonymous-terminus",
         "browse",
         "drain",

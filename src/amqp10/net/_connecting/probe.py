@@ -100,5 +100,5 @@ async def _asked(
 
 def automatic(dialects: list[Dialect], route: Route) -> list[Dialect]:
     """Return the dialects that `dialect="auto"` chooses from, the best one first."""
-    # Only AMQP 1.0 has a TLS header, and drafts must be requested explicitly.
-    return [each for each in dialects if "draft" not in each.name and (not route.tls_upgrade or each.name == "1.0")]
+    # Drafts must be requested explicitly.
+    return [each for each in dialects if "draft" not in each.name and (each.tls_header or not route.tls_upgrade)]

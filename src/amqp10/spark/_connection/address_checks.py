@@ -11,7 +11,8 @@ import logging
 from urllib.parse import unquote
 
 from ...client import Connection
-from ...errors import FilterNotApplied, LinkDetached, ManagementError, SessionEnded, Unsupported
+from ...engine import LINK_PAIR
+from ...errors import FilterNotApplied, LinkDetached, ManagementError, SessionEnded
 from ...messaging import Source, StreamOffset
 from ...rabbitmq import QueueInfo, management
 from .._options import Options
@@ -27,7 +28,7 @@ async def is_stream(opened: Connection, place: Source) -> bool | None:
     Raises:
         ConnectionClosed, ConnectionLost: the connection is over.
     """
-    if opened.profile.name == "embedded" and opened.dialect == "1.0":
+    if opened.profile.name == "embedded" and {"filters", "stream-filters"} <= opened.capabilities:
         try:
             async with opened.receiver(Source(place.address, filters=[StreamOffset("first")]), credit=0):
                 return True
@@ -46,7 +47,7 @@ async def count_ready(opened: Connection, place: Source) -> int | None:
         ConnectionClosed, ConnectionLost: the connection is over.
     """
     # Broker-J counts those, too, that somebody holds.
-    if opened.profile.name == "rabbitmq" and opened.dialect.startswith("0-9"):
+    if opened.profile.name == "rabbitmq" and "requests" in opened.capabilities:
         facts = await opened.native.queue(_name(place))
         return None if facts is None else facts.messages
     told = await _queue_info(opened, place)
@@ -69,13 +70,14 @@ async def ensure_browsable(opened: Connection, place: Source) -> None:
 
 async def _queue_info(opened: Connection, place: Source) -> QueueInfo | None:
     """Ask RabbitMQ's management node for facts about a queue; None if there is no such node or it refuses."""
-    if opened.profile.name != "rabbitmq" or opened.dialect != "1.0" or not str(place.address).startswith(_QUEUES):
+    offered = LINK_PAIR in opened.offered_capabilities  # RabbitMQ before 4 does not offer it
+    if opened.profile.name != "rabbitmq" or not offered or not str(place.address).startswith(_QUEUES):
         return None
     try:
         async with management(opened) as manager:
             return await manager.queue(_name(place))
-    except (Unsupported, ManagementError, SessionEnded, LinkDetached):
-        return None  # RabbitMQ before 4, or this user has no permission
+    except (ManagementError, SessionEnded, LinkDetached):
+        return None  # this user has no permission
 
 
 def _name(place: Source) -> str:

@@ -229,7 +229,7 @@ async def accept_last(opened: Connection, delivery: Delivery) -> None:
     Raises:
         AmqpError: the peer refused, or is gone.
     """
-    if opened.profile.name == "artemis" and opened.dialect == "1.0":
+    if opened.profile.name == "artemis" and "transactions" in opened.capabilities:
         async with opened.transaction() as transaction:
             delivery.accept(transaction=transaction)
     else:
