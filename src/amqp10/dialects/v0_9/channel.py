@@ -81,7 +81,7 @@ class ChannelUser(ABC):
 
 
 class Channel(Machine[ChannelState]):
-    """One channel, open from the first.
+    """One channel, opened as soon as it is made.
 
     Args:
         engine: the engine, whose table the channel enters.
@@ -102,7 +102,6 @@ class Channel(Machine[ChannelState]):
 
     def __init__(self, engine: Wire, number: int, user: ChannelUser) -> None:
         self.state = ChannelState.CLOSED
-        self.advance(Step.OPEN)
         self.engine = engine
         self.number = number
         engine.channels[number] = self

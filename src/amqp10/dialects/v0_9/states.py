@@ -34,10 +34,11 @@ class Step(AnyStep):
     RECEIVE_OPEN = RECEIVED, "open"
     SEND_OPEN_OK = SENT, "open-ok"
     RECEIVE_OPEN_OK = RECEIVED, "open-ok"
+    SEND_CHANNEL_OPEN = SENT, "channel.open"
+    RECEIVE_CHANNEL_OPEN = RECEIVED, "channel.open"
     SEND_CLOSE = SENT, "close"
     RECEIVE_CLOSE = RECEIVED, "close"
     RECEIVE_CLOSE_OK = RECEIVED, "close-ok"
-    OPEN = HAPPENED, "channel.open, sent or received"
     SEND_CONSUME = SENT, "consume"
     RECEIVE_CONSUME_OK = RECEIVED, "consume-ok"
     SEND_CANCEL = SENT, "cancel"
@@ -135,7 +136,8 @@ CONNECTION: Final[dict[tuple[ConnectionState, Step], ConnectionState]] = {
 }
 
 CHANNEL: Final[dict[tuple[ChannelState, Step], ChannelState]] = {
-    (_H.CLOSED, Step.OPEN): _H.OPEN,
+    (_H.CLOSED, Step.SEND_CHANNEL_OPEN): _H.OPEN,
+    (_H.CLOSED, Step.RECEIVE_CHANNEL_OPEN): _H.OPEN,
     (_H.OPEN, Step.SEND_CLOSE): _H.CLOSING,
     (_H.OPEN, Step.RECEIVE_CLOSE): _H.CLOSED,
     (_H.CLOSING, Step.RECEIVE_CLOSE): _H.CLOSING,  # both closed at once: the answer to ours is still to come

@@ -92,6 +92,7 @@ class ClientSession(SessionCore):
     def open_channel(self, kind: type[ChannelKind], user: ChannelUser) -> ChannelKind:
         channel = kind(self.engine, self.connection.free_channel(), user)
         self.channels.append(channel)
+        channel.advance(Step.SEND_CHANNEL_OPEN)
         channel.write(ChannelOpen())
         return channel
 

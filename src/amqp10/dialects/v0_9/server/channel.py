@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..channel import Channel, ChannelUser
 from ..codes import Fault
 from ..engine import PEER_ERRORS
-from ..states import ChannelState
+from ..states import ChannelState, Step
 from ..wire.framing import BODY, HEADER, METHOD
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class ServerChannel(Channel):
 
     def __init__(self, engine: V09Engine, number: int, user: ServerChannelUser, backlog: Backlog) -> None:
         super().__init__(engine, number, user)
+        self.advance(Step.RECEIVE_CHANNEL_OPEN)
         self._backlog = backlog
         self._waiting: deque[tuple[int, bytes]] = deque()
         self._holds: set[object] = set()  # reasons for which what comes has to wait
