@@ -18,10 +18,11 @@ since the leases were read.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from math import inf
 
 from ._leases import Lease
 
@@ -32,9 +33,41 @@ _SOON = 0.1
 
 
 @dataclass(slots=True)
-class _Seen:
+class _Partition:
+    """What this processor knows of one partition.
+
+    Attributes:
+        lease: the lease as it was last read or written.
+        since: when the lease was last seen to change.
+        renewed: when this processor last wrote the lease as its own; None: the partition is not its own.
+        leaving: this processor is to stop reading its partition.
+        avoided_until: the time before which this processor does not take it.
+    """
+
     lease: Lease
-    since: float  # when the lease was last seen to change
+    since: float
+    renewed: float | None = None
+    leaving: bool = False
+    avoided_until: float = -inf
+
+    def lost(self) -> None:
+        """Record that the partition is not this processor's."""
+        self.renewed, self.leaving = None, False
+
+
+@dataclass(slots=True)
+class _Processor:
+    """What this processor knows of another one.
+
+    Attributes:
+        wrote: when it was last seen to write; None: never.
+        refused: when this processor refused it a partition; None: not within the last interval.
+        erases_requests: it erased a request when it renewed, so its partitions are taken without one.
+    """
+
+    wrote: float | None = None
+    refused: float | None = None
+    erases_requests: bool = False
 
 
 class Balancer:
@@ -52,17 +85,11 @@ class Balancer:
         self.name = name
         self._interval = interval
         self._expiry = expiry
-        self._seen: dict[str, _Seen] = {}
-        self._signs: dict[str, float] = {}  # when each processor was last seen to write
-        self._mine: dict[str, float] = {}  # partitions, and when each was last renewed
-        self._leaving: set[str] = set()  # those of `_mine` to stop reading
+        self._partitions: dict[str, _Partition] = {}
+        self._processors: defaultdict[str, _Processor] = defaultdict(_Processor)
         self._asked: Lease | None = None  # the lease asked for, as it was before
-        # processors that were refused a partition, and when: only this processor knows
-        self._refused: dict[str, float] = {}
-        self._deaf: set[str] = set()  # owners that erase requests
-        self._avoided: dict[str, float] = {}  # partitions not to take, and until when
-        self._looked = float("-inf")
-        self._moved = float("-inf")  # when a partition was last seen to change its owner
+        self._looked = -inf
+        self._moved = -inf  # when a partition was last seen to change its owner
 
     # What this processor has
 
@@ -70,30 +97,34 @@ class Balancer:
         """Return the partitions that this processor owns and may read; others may have taken those that expired."""
         return {
             partition
-            for partition, renewed in self._mine.items()
-            if now - renewed < self._expiry and partition not in self._leaving
+            for partition, known in self._partitions.items()
+            if known.renewed is not None and now - known.renewed < self._expiry and not known.leaving
         }
 
     def asked_for(self) -> set[str]:
         """Return the partitions to stop reading because others asked for them; `release` them after that."""
-        asked = {each for each in self._mine if self._seen[each].lease.wanted_by not in ("", self.name)}
-        self._leaving |= asked
+        asked = set()
+        for partition, known in self._partitions.items():
+            if known.renewed is not None and known.lease.wanted_by not in ("", self.name):
+                known.leaving = True
+                asked.add(partition)
         return asked
 
     def unread(self, running: Collection[str]) -> list[str]:
         """Return the partitions to release that are no longer read: the store failed when they stopped."""
-        return sorted(self._leaving - set(running))
+        return sorted(each for each, known in self._partitions.items() if known.leaving and each not in running)
 
     def avoid(self, partition: str, until: float) -> None:
         """Do not take the partition before the time `until`."""
-        self._avoided[partition] = until
+        self._partitions[partition].avoided_until = until
 
     def release(self, partition: str) -> Lease | None:
         """Return the lease that gives a partition up or hands it over; None: it is not owned."""
-        if partition not in self._mine:
+        known = self._partitions.get(partition)
+        if known is None or known.renewed is None:
             return None
-        self._leaving.add(partition)
-        lease = self._seen[partition].lease
+        known.leaving = True
+        lease = known.lease
         return replace(lease, owner=lease.wanted_by if lease.wanted_by != self.name else "", wanted_by="")
 
     # What to write
@@ -111,7 +142,9 @@ class Balancer:
         """
         self.look(partitions, leases, now)
         writes = self._renewals(partitions, now, leaving)
-        refuses = any(lease.wanted_by == self.name != self._seen[lease.partition].lease.wanted_by for lease in writes)
+        refuses = any(
+            lease.wanted_by == self.name != self._partitions[lease.partition].lease.wanted_by for lease in writes
+        )
         return writes if leaving or refuses else writes + self._claims(partitions, now)
 
     def look(self, partitions: Collection[str], leases: Iterable[Lease], now: float) -> None:
@@ -119,44 +152,46 @@ class Balancer:
         if now - self._looked >= self._expiry:
             self._asked = None  # the lease may have been handed over and given back meanwhile
         self._looked = now
-        self._refused = {name: when for name, when in self._refused.items() if now - when < self._interval}
+        for processor in self._processors.values():
+            if processor.refused is not None and now - processor.refused >= self._interval:
+                processor.refused = None
         found = {lease.partition: lease for lease in leases}
         for partition in partitions:
             lease = found.get(partition, Lease(partition))
-            seen = self._seen.get(partition)
-            if seen is None:
-                self._seen[partition] = _Seen(lease, now)
-            elif seen.lease.version != lease.version:
+            known = self._partitions.get(partition)
+            if known is None:
+                known = self._partitions[partition] = _Partition(lease, now)
+            elif known.lease.version != lease.version:
                 # A request does not renew the lease: only its owner does.
-                same = lease.owner == seen.lease.owner
-                if not same or lease.wanted_by in ("", lease.owner, seen.lease.wanted_by):
-                    seen.since = now
-                    if same or lease.owner != seen.lease.wanted_by:  # otherwise it was handed over, perhaps to nobody
-                        self._signs[lease.owner] = now
-                if (lease.owner, lease.wanted_by) != (seen.lease.owner, seen.lease.wanted_by):
+                same = lease.owner == known.lease.owner
+                if not same or lease.wanted_by in ("", lease.owner, known.lease.wanted_by):
+                    known.since = now
+                    if same or lease.owner != known.lease.wanted_by:  # otherwise it was handed over, perhaps to nobody
+                        self._processors[lease.owner].wrote = now
+                if (lease.owner, lease.wanted_by) != (known.lease.owner, known.lease.wanted_by):
                     self._moved = now
-                seen.lease = lease
+                known.lease = lease
             if lease.owner != self.name:
-                self._mine.pop(partition, None)
-                self._leaving.discard(partition)
+                known.lost()
 
     def _free_at(self, partition: str) -> float:
         """Return when a partition has no owner if its lease is not written again."""
-        seen = self._seen[partition]
-        owner = seen.lease.owner
+        known = self._partitions[partition]
+        owner = known.lease.owner
         if not owner:
-            return seen.since
-        return (
-            float("inf") if owner == self.name else max(seen.since, self._signs.get(owner, seen.since)) + self._expiry
-        )
+            return known.since
+        if owner == self.name:
+            return inf
+        wrote = self._processors[owner].wrote
+        return (known.since if wrote is None else max(known.since, wrote)) + self._expiry
 
     def _is_alive(self, partition: str, now: float) -> bool:
         """Return whether a partition has an owner."""
-        return bool(self._seen[partition].lease.owner) and now < self._free_at(partition)
+        return bool(self._partitions[partition].lease.owner) and now < self._free_at(partition)
 
     def _next_owner(self, partition: str, now: float) -> str:
         """Return who has a partition after all requests are fulfilled; "": nobody."""
-        lease = self._seen[partition].lease
+        lease = self._partitions[partition].lease
         return (lease.wanted_by or lease.owner) if self._is_alive(partition, now) else ""
 
     def _shares(self, held: Counter[str], partitions: int) -> dict[str, int]:
@@ -166,9 +201,10 @@ class Balancer:
         refuse further requests; then to those that were promised that many; then by name, so that all processors decide
         alike.
         """
-        names = {*held, self.name, *self._refused} - {""}
+        refused = (name for name, processor in self._processors.items() if processor.refused is not None)
+        names = {*held, self.name, *refused} - {""}
         share, more = divmod(partitions, len(names))
-        owned = Counter(seen.lease.owner for seen in self._seen.values())
+        owned = Counter(known.lease.owner for known in self._partitions.values())
         order = sorted(names, key=lambda name: (owned[name] <= share, held[name] <= share, name))
         return {name: share + (place < more) for place, name in enumerate(order)}
 
@@ -178,15 +214,16 @@ class Balancer:
         missing = self._shares(held, len(partitions))[self.name] - held[self.name]
         writes = []
         for partition in partitions:
-            lease = self._seen[partition].lease
-            if lease.owner != self.name or (leaving and partition not in self._mine):
+            known = self._partitions[partition]
+            lease, renewed = known.lease, known.renewed
+            if lease.owner != self.name or (leaving and renewed is None):
                 continue
-            refuses = missing > 0 and lease.wanted_by not in ("", self.name) and partition not in self._leaving
+            refuses = missing > 0 and lease.wanted_by not in ("", self.name) and not known.leaving
             if refuses and not leaving:
                 missing -= 1
-                self._refused[lease.wanted_by] = now
+                self._processors[lease.wanted_by].refused = now
                 writes.append(replace(lease, wanted_by=self.name))
-            elif now - self._mine.get(partition, float("-inf")) >= self._interval * _DUE:
+            elif renewed is None or now - renewed >= self._interval * _DUE:
                 writes.append(lease)
         return writes
 
@@ -197,7 +234,7 @@ class Balancer:
         shares = self._shares(held, len(partitions))
         missing = shares[self.name] - held[self.name]
         wanted = sorted(
-            (each for each in partitions if self._avoided.get(each, now) <= now),
+            (each for each in partitions if self._partitions[each].avoided_until <= now),
             # each processor begins at another partition
             key=lambda partition: blake2b(f"{self.name}/{partition}".encode()).digest(),
         )
@@ -205,16 +242,16 @@ class Balancer:
         if missing <= 0:
             return []
         if free:
-            return [replace(self._seen[each].lease, owner=self.name, wanted_by="") for each in free[:missing]]
+            return [replace(self._partitions[each].lease, owner=self.name, wanted_by="") for each in free[:missing]]
         beyond = {name: held[name] - shares[name] for name in shares if held[name] > shares[name]}
         if waits or not beyond:
             return []
         largest = max(beyond, key=lambda name: (beyond[name], name))
         for partition in wanted:
-            lease = self._seen[partition].lease
+            lease = self._partitions[partition].lease
             if lease.owner == largest and lease.wanted_by in ("", largest):
-                if largest in self._deaf:
-                    self._deaf.discard(largest)  # take one partition at a time
+                if self._processors[largest].erases_requests:
+                    self._processors[largest].erases_requests = False  # take one partition at a time
                     return [replace(lease, owner=self.name, wanted_by="")]
                 return [replace(lease, wanted_by=self.name)]
         return []
@@ -223,11 +260,11 @@ class Balancer:
         """Return whether an owner that was asked for a partition has still to answer."""
         if self._asked is None:
             return False
-        lease = self._seen[self._asked.partition].lease
+        lease = self._partitions[self._asked.partition].lease
         if lease.owner == self._asked.owner and lease.wanted_by == self.name:
             return self._is_alive(lease.partition, now)
         if lease.owner == self._asked.owner and not lease.wanted_by:
-            self._deaf.add(lease.owner)
+            self._processors[lease.owner].erases_requests = True
         self._asked = None
         return False
 
@@ -239,19 +276,18 @@ class Balancer:
             now: the time before the write. Others see the write later, and so take the partition later.
         """
         for lease in written:
-            seen = self._seen[lease.partition]
-            if lease.owner != seen.lease.owner:
+            known = self._partitions[lease.partition]
+            if lease.owner != known.lease.owner:
                 self._moved = now
             if lease.owner == self.name:
-                self._mine[lease.partition] = now
+                known.renewed = now
             else:
-                self._mine.pop(lease.partition, None)
-                self._leaving.discard(lease.partition)
+                known.lost()
             if lease.owner != self.name and lease.wanted_by == self.name:
-                self._asked, self._moved = seen.lease, now
+                self._asked, self._moved = known.lease, now
             else:
-                seen.since = now
-            seen.lease = lease
+                known.since = now
+            known.lease = lease
 
     def until_next(self, now: float) -> float:
         """Return the seconds until the next look at the leases, which comes early when a lease expires before.
@@ -263,8 +299,8 @@ class Balancer:
         soon = wait * _SOON
         if now - self._moved < self._interval:
             wait = soon
-        for partition, seen in self._seen.items():
+        for partition, known in self._partitions.items():
             free_at = self._free_at(partition)
-            if seen.lease.owner and free_at > self._looked:
+            if known.lease.owner and free_at > self._looked:
                 wait = min(wait, max(soon, free_at - now))
         return wait
