@@ -40,7 +40,7 @@ from .._queues.arguments import KNOWN, QueueDeclaration, check_lasting
 from .._queues.declared import DeclaredQueue
 from .._queues.queue import Queue
 from .._queues.topic import Topic
-from .._routing.topology import ALTERNATE, RESERVED, USUAL_RULES, check_known
+from .._routing.topology import ALTERNATE, RESERVED, USUAL_RULES, check_known, check_same
 from .._users.users import DEFAULT_EXCHANGE, EVERYTHING
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class Requests:
             if not (asked.passive and node.for_replies):
                 check_owner(node, self._owner)
             if not asked.passive:
-                _check_same(node, asked, rules)
+                _check_declared_again(node, asked, rules)
             if isinstance(node, DeclaredQueue):
                 node.used()
                 if asked.outlives and not asked.passive:
@@ -386,8 +386,10 @@ def _queue(node: Node) -> Queue:
     return node
 
 
-def _check_same(node: Node, asked: DeclareQueue, rules: RequestRules) -> None:
-    """Check that an existing node is what is declared again; one that nobody declared counts as durable or not.
+def _check_declared_again(node: Node, asked: DeclareQueue, rules: RequestRules) -> None:
+    """Check that a node that exists is the queue that is declared again.
+
+    A queue that was never declared, such as one made on demand, has no terms but these: durable or not, as asked.
 
     Raises:
         Refused: it differs.
@@ -396,17 +398,17 @@ def _check_same(node: Node, asked: DeclareQueue, rules: RequestRules) -> None:
         raise Refused("amqp:precondition-failed", f"{node.name!r} is a topic, not a queue")
     terms = (node.terms if isinstance(node, Queue) else None) or QueueDeclaration(asked.durable)
     exclusive = asked.exclusive and not asked.outlives
-    if rules.differs("exclusive", terms.exclusive, exclusive) or (exclusive and not terms.exclusive):
+    becomes_exclusive = exclusive and not terms.exclusive  # which no rules allow
+    if becomes_exclusive or rules.differs("exclusive", terms.exclusive, exclusive):
         raise Refused("amqp:resource-locked", f"queue {node.name!r} has exclusive {terms.exclusive!r}")
-    alternate = asked.arguments.get(DEAD_LETTERS)
-    for word, is_so, wanted in (
+    check_same(
+        f"queue {node.name!r}",
+        rules,
         ("durable", terms.durable, asked.durable),
         ("auto-delete", terms.auto_delete, asked.auto_delete),
-        ("alternate-exchange", terms.arguments.get(DEAD_LETTERS), alternate),
+        ("alternate-exchange", terms.arguments.get(DEAD_LETTERS), asked.arguments.get(DEAD_LETTERS)),
         ("arguments", _meant(terms.arguments), _meant(asked.arguments)),
-    ):
-        if rules.differs(word, is_so, wanted):
-            raise Refused(rules.different, f"queue {node.name!r} has {word} {is_so!r}, not {wanted!r}")
+    )
 
 
 def _meant(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -177,15 +177,15 @@ class Topology:
             return exchange
         if exchange.name == "":
             raise Refused(rules.reserved, "the default exchange cannot be declared")
-        there = (exchange.kind, exchange.durable, exchange.auto_delete, exchange.internal, exchange.alternate)
-        for word, is_so, asked in zip(
-            ("type", "durable", "auto-delete", "internal", ALTERNATE),
-            there,
-            (kind, durable, auto_delete, internal, alternate),
-            strict=True,
-        ):
-            if rules.differs(word, is_so, asked):
-                raise Refused(rules.different, f"exchange {name!r} has {word} {is_so!r}, not {asked!r}")
+        check_same(
+            f"exchange {name!r}",
+            rules,
+            ("type", exchange.kind, kind),
+            ("durable", exchange.durable, durable),
+            ("auto-delete", exchange.auto_delete, auto_delete),
+            ("internal", exchange.internal, internal),
+            (ALTERNATE, exchange.alternate, alternate),
+        )
         return exchange
 
     def _add(self, exchange: Exchange) -> None:
@@ -403,6 +403,21 @@ def check_known(arguments: Mapping[str, Any], known: Container[str], rules: Requ
     unknown = [name for name in arguments if name not in known]
     if unknown and rules.unknown_argument is not None:
         raise Refused(rules.unknown_argument, f"unknown argument {unknown[0]!r:.60}")
+
+
+def check_same(what: str, rules: RequestRules, *terms: tuple[str, object, object]) -> None:
+    """Check that what exists is as it is declared again, where the rules compare that.
+
+    Args:
+        what: the queue or exchange, for the error.
+        terms: the name of each term, its value, and the declared value.
+
+    Raises:
+        Refused: a value differs.
+    """
+    for name, value, declared in terms:
+        if rules.differs(name, value, declared):
+            raise Refused(rules.different, f"{what} has {name} {value!r}, not {declared!r}")
 
 
 def count(route: Route) -> None:
