@@ -378,16 +378,17 @@ class Namespace:
         self._note(declared)
         self._watch_idle(declared)
 
-    def open_for(self, entity: Entity, status: Status) -> None:
-        """Set the status of an entity; if it changes to anything but "Active", links to the entity are detached."""
+    def set_status(self, entity: Entity, status: Status) -> None:
+        """Set the status of an entity; a change to anything but "Active" detaches the links to it."""
         if status == entity.status:
             return
         entity.status = status
+        if status == "Active":
+            return
         error = Error(Symbol(ENTITY_DISABLED), f"{entity.name!r} is {status} now")
-        if status != "Active":
-            for links in list(self.links):
-                for link in links.of(entity):
-                    links.detach(link, error)
+        for links in list(self.links):
+            for link in links.of(entity):
+                links.detach(link, error)
 
     def delete(self, name: str, subscription: str | None = None) -> None:
         """Delete a queue, a topic with its subscriptions, or one subscription, with all messages.

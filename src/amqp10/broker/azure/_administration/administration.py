@@ -183,7 +183,7 @@ class Administration:
         else:
             declared = self._declare(asked, said, kind, name, subscription)
         declared.said = kept
-        self._namespace.open_for(declared.entity, status)
+        self._namespace.set_status(declared.entity, status)
         return 200 if changes else 201, self._entry(asked, declared)
 
     def _declare(self, asked: _Asked, said: atom.Said, kind: str, name: str, subscription: str | None) -> Declared:
