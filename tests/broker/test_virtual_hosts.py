@@ -77,6 +77,7 @@ async def test_in_one_breath() -> None:
             with anyio.fail_after(60):
                 while b"it waits here" not in said:
                     said += await stream.receive()
+            assert broker.queue("q", "staging").unsettled == 1
         link = raw_receiver("new", "vhost:staging")
         link.session.attach_receiver(LinkTerms("second", source=Source("newer"), target=Target()))
         async with await dial(broker) as stream:
@@ -85,6 +86,7 @@ async def test_in_one_breath() -> None:
             with anyio.fail_after(60):
                 while b"of one connection: the limit is 1" not in said:
                     said += await stream.receive()
+        assert {"new", "newer"} & {each.name for each in broker.virtual_host("staging").queues} == {"new"}
 
 
 @pytest.mark.anyio

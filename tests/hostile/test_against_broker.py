@@ -18,6 +18,7 @@ from amqp10.testing import (
     Detach,
     Disposition,
     Flow,
+    Open,
     SaslChallenge,
     SaslInit,
     SaslMechanisms,
@@ -150,7 +151,10 @@ async def test_maps_as_large_as_a_frame(anyio_backend: str) -> None:
         async with ScriptedPeer.over(broker.open_stream()) as peer:
             await peer.open_connection(properties=fewer)
             await peer.begin_session(properties=many)
-            await peer.attach_link("up", role=False, target=Target("q"), properties=many)
+            attached = await peer.attach_link("up", role=False, target=Target("q"), properties=many)
+            assert isinstance(attached.target, Target)  # a refusal has none (§2.6.3)
+            assert broker.queue("q").producers == 1
+        await until(lambda: not broker.queue("q").producers)
         await still_serves(broker)
 
 
@@ -166,12 +170,14 @@ async def test_a_client_that_says_nothing(hasty: Broker) -> None:
 
 async def test_slow_loris(hasty: Broker) -> None:
     """A byte now and then does not lengthen the time that there is to open."""
+    began = anyio.current_time()
     stream = hasty.open_stream()
     with anyio.fail_after(60), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
-        for byte in b"AMQP\x00\x01\x00\x00" + bytes(1000):
+        for byte in b"AMQP\x00\x01\x00\x00" + frame(Open("x" * 1000)):
             await stream.send(bytes([byte]))
             with anyio.move_on_after(0.05):
                 await stream.receive()
+    assert 1.5 <= anyio.current_time() - began < 3
     await stream.aclose()
     await until(lambda: not hasty._door._visits)
 

@@ -84,12 +84,14 @@ async def test_a_client_that_says_no_more(broker: Broker, begun: bytes) -> None:
 @pytest.mark.in_memory
 async def test_slow_loris(broker: Broker) -> None:
     """An octet now and then does not lengthen the time that there is to open."""
+    began = anyio.current_time()
     stream = broker.open_stream()
     with anyio.fail_after(60), pytest.raises(OVER):
         for octet in INITIATION + b"\x0f\xff" + bytes(1000):
             await stream.send(bytes([octet]))
             with anyio.move_on_after(0.05):
                 await stream.receive()
+    assert 1.5 <= anyio.current_time() - began < 3
     await stream.aclose()
     await still_serves(broker)
 

@@ -109,9 +109,10 @@ def test_declare_queue(ask: Asking, router: Router) -> None:
     ],
 )
 def test_declared_otherwise(ask: Asking, different: DeclareQueue) -> None:
-    """Another queue of that name is refused; one for this connection only is not there to be shared."""
-    ask(DeclareQueue("q", durable=True))
+    """Another queue of that name is refused, and changes nothing; one for this connection only cannot be shared."""
+    facts = ask(DeclareQueue("q", durable=True))
     refused(ask, different, "amqp:precondition-failed")
+    assert ask(DeclareQueue("q", passive=True)) == facts
     refused(ask, DeclareQueue("q", durable=True, exclusive=True), "amqp:resource-locked")
 
 

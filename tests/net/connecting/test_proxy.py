@@ -163,10 +163,12 @@ async def test_no_proxy_there() -> None:
 
 async def test_the_environment_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """A proxy is used where it was given, and nowhere else."""
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
-        monkeypatch.setenv(name, "http://127.0.0.1:1")
-    async with Broker() as broker:
-        await one_message(Connection(broker.url))
+    with connect_proxy() as proxy:
+        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
+            monkeypatch.setenv(name, proxy.url)
+        async with Broker() as broker:
+            await one_message(Connection(broker.url))
+    assert proxy.requests == []
 
 
 @pytest.mark.parametrize("count", [1, 5])

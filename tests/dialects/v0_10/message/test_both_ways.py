@@ -17,7 +17,7 @@ from amqp10.dialects.v0_10.message.to_transfer import write_message
 from amqp10.dialects.v0_10.wire.commands import DeliveryProperties, MessageProperties, ReplyTo
 from amqp10.dialects.v0_10.wire.struct import decode_header
 from amqp10.dialects.v0_10.wire.values import Array010, Raw
-from amqp10.engine import Address
+from amqp10.engine import Address, route_address
 from amqp10.errors import DecodeError, EncodeError
 from amqp10.testing.strategies import messages
 from amqp10.types import Array, Decimal128, Described, Short, Symbol, Timestamp, UInt, ULong
@@ -370,12 +370,15 @@ def test_unknown_struct() -> None:
 
 @given(st.binary(max_size=120), st.binary(max_size=40))
 def test_noise(header: bytes, body: bytes) -> None:
-    """Whatever comes as a header, the reader says `DecodeError`, or gives a message that is one."""
+    """Whatever comes as a header, the reader says `DecodeError`, or gives a message that says where it came from."""
     try:
         read = read_message("e", header, body)
     except DecodeError:
         return
-    Message.decode(read.payload).check()
+    message = Message.decode(read.payload)
+    message.check()
+    said = message.message_annotations
+    assert message.to == route_address(said["x-exchange"], said["x-routing-key"])
 
 
 @pytest.mark.parametrize("headers", [{}, {"qpid.subject": "key"}, {"qpid.subject": "s"}])
