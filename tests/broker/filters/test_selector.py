@@ -426,12 +426,14 @@ def test_long_selectors() -> None:
 
 def test_deep_parentheses() -> None:
     """As deep as is allowed, in a stack that is deep already."""
-    text = "(" * 39 + "weight + 1 = 2501 AND NOT late" + ")" * 39
+    text = "(" * 40 + "weight + 1 = 2501 AND NOT late" + ")" * 40
 
     def deep(levels: int) -> Any:
         return deep(levels - 1) if levels else value(text)
 
     assert deep(300) is True
+    with pytest.raises(SelectorError, match="nested more than 40 deep"):
+        parse("(" * 41 + "late" + ")" * 41, JMS)
 
 
 def test_huge_numbers() -> None:

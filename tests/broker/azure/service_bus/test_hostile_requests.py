@@ -82,3 +82,22 @@ async def test_random_requests(node: str) -> None:
                         seen[status] = seen.get(status, 0) + 1
     assert set(seen) <= {200, 204, 400, 403, 404, 409, 410, 501}
     assert {400, 501} <= set(seen)
+
+
+@pytest.mark.parametrize("condition", ["p(" * 500, "EXISTS(" * 140, "SET x = " + "p(" * 500], ids=["p", "exists", "set"])
+async def test_rules_that_are_nested_deeply(condition: str) -> None:
+    """A condition or an action that nests functions is refused as one that nests conditions is."""
+    sql, action = ("1 = 1", condition) if condition.startswith("SET") else (condition, None)
+    description = {"sql-filter": {"expression": sql}, "sql-rule-action": action and {"expression": action}}
+    async with Broker(azure=AzureConfig([], [TopicConfig("events", ["all"])])) as broker, broker.connect() as connection:
+        address = "events/Subscriptions/all/$management"
+        async with (
+            connection.receiver(address, target=Target("here")) as answers,
+            connection.sender(address) as sender,
+        ):
+            body = {"rule-name": "deep", "rule-description": description}
+            said = {"operation": "com.microsoft:add-rule"}
+            await sender.send(Message(AmqpValue(body), message_id=1, reply_to="here", application_properties=said))
+            answer = (await answers.receive()).message.application_properties
+    assert answer["statusCode"] == 400
+    assert "nested more than 40 deep" in str(answer["statusDescription"])

@@ -98,6 +98,12 @@ class Parser:
 
     def _take(self) -> Token:
         token = self._token
+        if token.kind == "(":  # of conditions, lists, functions and EXISTS: whatever is within calls this anew
+            self._depth += 1
+            if self._depth > _DEEPEST:
+                raise self.wrong(f"parentheses are nested more than {_DEEPEST} deep")
+        elif token.kind == ")":
+            self._depth -= 1
         if token.kind != "end":
             self._token = next(self._tokens)
         return token
@@ -138,16 +144,12 @@ class Parser:
         raise self.wrong(f"a {node.kind} is not a condition", node.at)
 
     def _condition(self) -> Node:
-        self._depth += 1
-        if self._depth > _DEEPEST:
-            raise self.wrong(f"parentheses are nested more than {_DEEPEST} deep")
         first = self._conjunction()
         if self._token.kind == "OR":
             parts = [self._as_condition(first)]
             while self.accept("OR"):
                 parts.append(self._as_condition(self._conjunction()))
             first = Node("condition", disjunction(parts), first.at)
-        self._depth -= 1
         return first
 
     def _conjunction(self) -> Node:
