@@ -84,12 +84,17 @@ async def test_random_requests(node: str) -> None:
     assert {400, 501} <= set(seen)
 
 
-@pytest.mark.parametrize("condition", ["p(" * 500, "EXISTS(" * 140, "SET x = " + "p(" * 500], ids=["p", "exists", "set"])
+@pytest.mark.parametrize(
+    "condition", ["p(" * 500, "EXISTS(" * 140, "SET x = " + "p(" * 500], ids=["p", "exists", "set"]
+)
 async def test_rules_that_are_nested_deeply(condition: str) -> None:
     """A condition or an action that nests functions is refused as one that nests conditions is."""
     sql, action = ("1 = 1", condition) if condition.startswith("SET") else (condition, None)
     description = {"sql-filter": {"expression": sql}, "sql-rule-action": action and {"expression": action}}
-    async with Broker(azure=AzureConfig([], [TopicConfig("events", ["all"])])) as broker, broker.connect() as connection:
+    async with (
+        Broker(azure=AzureConfig([], [TopicConfig("events", ["all"])])) as broker,
+        broker.connect() as connection,
+    ):
         address = "events/Subscriptions/all/$management"
         async with (
             connection.receiver(address, target=Target("here")) as answers,

@@ -24,7 +24,6 @@ from .values import (
     ORDERINGS,
     Value,
     arithmetic,
-    comparable,
     conjunction,
     constant,
     disjunction,
@@ -174,15 +173,10 @@ class Parser:
 
     def _predicate(self) -> Node:
         one = self._relation()
-        row = 0
+        row: list[tuple[bool, Value]] = []
         while self._token.kind in ("=", "<>"):
-            row += 1
-            if row > _DEEPEST:
-                raise self.wrong(f"more than {_DEEPEST} comparisons in a row")
-            kind = self._take().kind
-            equal = equality(one.value, self._relation().value)
-            one = Node("condition", equal if kind == "=" else negation(equal), one.at)
-        return one
+            row.append((self._take().kind == "=", self._relation().value))
+        return Node("condition", equality(one.value, row), one.at) if row else one
 
     def _relation(self) -> Node:
         one = self._sum()
@@ -190,8 +184,8 @@ class Parser:
         if kind in ORDERINGS:
             self._take()
             left, right = self._ordered(one), self._ordered(self._sum())
-            value = ordering(kind, left, right, strings=self._grammar.orders_strings)
-            return Node("condition", comparable(left, right, value) if self._grammar.strict else value, one.at)
+            value = ordering(kind, left, right, strings=self._grammar.orders_strings, strict=self._grammar.strict)
+            return Node("condition", value, one.at)
         if kind == "IS":
             return self._null(one)
         inverted = self.accept("NOT")

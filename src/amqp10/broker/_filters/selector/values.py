@@ -206,32 +206,39 @@ def _affords(candidate: Candidate, left: Any, right: Any) -> bool:
     return candidate.steps >= 0
 
 
-def equality(one: Value, other: Value) -> Value:
-    """Make =, which compares numbers, or values of one type."""
+def equality(first: Value, rest: Sequence[tuple[bool, Value]]) -> Value:
+    """Make a row of = (True) and <>, which compare numbers, or values of one type, from left to right."""
 
-    def evaluate(candidate: Candidate) -> bool | None:
-        left = one(candidate)
-        if left is None:
-            return None
-        right = other(candidate)
-        if right is None or not _affords(candidate, left, right):
-            return None
-        return same(left, right)
+    def evaluate(candidate: Candidate) -> Any:
+        left = first(candidate)
+        for equal, value in rest:
+            if left is None:
+                return None
+            right = value(candidate)
+            if right is None or not _affords(candidate, left, right):
+                return None
+            left = same(left, right) is equal
+        return left
 
     return evaluate
 
 
-def ordering(symbol: str, one: Value, other: Value, *, strings: bool) -> Value:
-    """Make <, <=, > or >=, which compares numbers, and with `strings` also strings and binaries."""
+def ordering(symbol: str, one: Value, other: Value, *, strings: bool, strict: bool = False) -> Value:
+    """Make <, <=, > or >=, which compares numbers, and with `strings` also strings and binaries.
+
+    With `strict` it raises Incomparable for values of different kinds.
+    """
     holds = ORDERINGS[symbol]
 
     def evaluate(candidate: Candidate) -> bool | None:
         left = one(candidate)
-        if left is None:
+        if left is None and not strict:
             return None
         right = other(candidate)
-        if right is None:
+        if left is None or right is None:
             return None
+        if strict and not alike(left, right):
+            raise Incomparable(f"{left!r:.60} cannot be compared with {right!r:.60}")
         if _is_number(left):
             return _is_number(right) and holds(left, right)
         if not (strings and type(left) is type(right) and type(left) in (str, bytes)):
@@ -243,18 +250,6 @@ def ordering(symbol: str, one: Value, other: Value, *, strings: bool) -> Value:
 
 class Incomparable(ValueError):
     """Two values cannot be compared, or a value is no number."""
-
-
-def comparable(one: Value, other: Value, comparison: Value) -> Value:
-    """Make a comparison that raises Incomparable for values of different kinds."""
-
-    def evaluate(candidate: Candidate) -> Any:
-        left, right = one(candidate), other(candidate)
-        if left is not None and right is not None and not alike(left, right):
-            raise Incomparable(f"{left!r:.60} cannot be compared with {right!r:.60}")
-        return comparison(candidate)
-
-    return evaluate
 
 
 def numeric(one: Value) -> Value:
