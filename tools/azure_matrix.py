@@ -190,6 +190,11 @@ SERVICE_BUS = {
             "complaints.properties_have_the_types_that_were_sent",
         ),
         B(
+            "durations and URIs",
+            "Properties that are durations, times with an offset or URIs arrive as they were sent",
+            "java.described pairs.described_properties",
+        ),
+        B(
             "what the service adds",
             "A message has a sequence number, the time when it arrived, and the end of its lock",
             "queues.send_receive_complete bus.a_message_and_what_the_service_says_of_it",

@@ -321,7 +321,12 @@ SIMPLE: list[Any] = [
     *(None, True, False, UByte(1), UShort(1), UInt(1), ULong(1), Byte(-1), Short(-1), Int(-1), -1, Float(1.5), 1.5),
     *(Decimal32("1.5"), Decimal64("1.5"), Decimal128("1.5"), Char("x"), datetime(2024, 1, 1, tzinfo=UTC), UUID(int=1)),
     *(b"binary", "string", Symbol("symbol")),
+    # Restricted types with a simple source, such as durations, times and URIs of Azure's SDKs
+    *(Described(Symbol("com.microsoft:timespan"), 54_000_000_000), Described(ULong(7), "text")),
 ]
+
+
+COMPOUND: list[Any] = [[], [1], (), {}, Array("int", [1])]
 
 
 @pytest.mark.spec("3.2.5", "keys are strings, values of simple types")
@@ -334,7 +339,7 @@ def test_simple_application_properties(value: Any) -> None:
 
 
 @pytest.mark.spec("3.2.5", "excluding map, list, and array types")
-@pytest.mark.parametrize("value", [[], [1], (), {}, Array("int", [1]), Described(Symbol("a"), 1)])
+@pytest.mark.parametrize("value", [*COMPOUND, Described(Symbol("a"), [1]), Described(Symbol("a"), SIMPLE[-1])])
 def test_compound_application_properties(value: Any) -> None:
     """Values that contain others are refused both ways."""
     with pytest.raises(EncodeError, match="application_properties"):

@@ -19,7 +19,7 @@ from azure.servicebus import (
 )
 from azure.servicebus.exceptions import MessageLockLostError, MessageNotFoundError, SessionCannotBeLockedError
 
-from amqp10 import Message, Symbol
+from amqp10 import Described, Message, Symbol
 from amqp10.azure import (
     CorrelationFilter,
     MessageLockLost,
@@ -103,6 +103,18 @@ async def sent_by_theirs(bus: ServiceBus, sdk: ServiceBusClient, azure: AzureCon
             assert message.application_properties == {"text": "x", "number": 1}  # str, not bytes
             assert (delivery.sequence_number, delivery.delivery_count) == (1, 0)
     assert await theirs(take_nothing, sdk, "orders")
+
+
+@behavior
+async def described_properties(bus: ServiceBus, sdk: ServiceBusClient, azure: AzureControls) -> None:
+    """A property with a type of Azure's SDKs for Java and .NET comes to ours whole, to theirs untyped."""
+    span = Described(Symbol("com.microsoft:timespan"), 54_000_000_000)
+    async with bus.sender("orders") as sender:
+        for _ in range(2):
+            await sender.send(Message(b"x", application_properties={"span": span}))
+    async with bus.receiver("orders") as receiver, await receiver.receive() as message:
+        assert message.application_properties == {"span": span}
+    assert await theirs(take, sdk, "orders", lambda _, found: found.application_properties) == {b"span": span.value}
 
 
 @behavior

@@ -49,7 +49,7 @@ pytestmark = [
 
 CONFIG = AzureConfig(
     [
-        *("settled", "scheduled", "unknown", "batched", "renewed", "processed"),
+        *("settled", "scheduled", "unknown", "batched", "renewed", "processed", "described"),
         *(
             f"{name}.{commits}"
             for name in ("sent", "outcomes", "later", "deferred", "from", "to")
@@ -65,6 +65,7 @@ JAVA = {
     "settle": "complete, abandon, defer, dead-letter with a reason; a deferred message by its number",
     "sessions": "a session by its id has its messages in order and its state; the next free one is another",
     "schedule": "a scheduled message is peeked, and can be cancelled",
+    "described": "properties that are durations, times and URIs come as they were sent",
     "send-and-commit": "messages sent in a transaction, in a batch too, are there when it is committed, all at once",
     "send-and-roll-back": "messages sent in a transaction that is rolled back never are",
     "settle-and-commit": "four outcomes in a transaction count when it is committed, and not before",

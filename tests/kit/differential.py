@@ -95,6 +95,7 @@ def simple(chance: random.Random) -> Any:
         lambda: chance.choice((UInt(2**32 - 1), ULong(2**64 - 1), Int(-(2**31)), Short(-300), UShort(60_000))),
         lambda: chance.choice(_WIDE),
         lambda: chance.choice(_MOMENTS),
+        lambda: Described(Symbol("com.microsoft:timespan"), chance.choice(_WHOLE)),
     )
     number = chance.randrange(len(made) + 2)
     return made[number if number < len(made) else 1]()

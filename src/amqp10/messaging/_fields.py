@@ -20,6 +20,7 @@ from ..types import (
     Decimal32,
     Decimal64,
     Decimal128,
+    Described,
     Field,
     Float,
     Int,
@@ -372,13 +373,24 @@ class MapSection:
             raise DecodeError(f"{self.name}: a map is required, not {type(entries).__name__}")
         if not self._read_keys.issuperset(map(type, entries)):
             raise DecodeError(f"{self.name}: a key has a type that is not allowed there")
-        if self._read_values is not None and not self._read_values.issuperset(map(type, entries.values())):
+        if self._read_values is not None and not self._read_values.issuperset(map(_simple_type, entries.values())):
             raise DecodeError(f"{self.name}: a value must have a simple type")
         return entries
 
 
+def _simple_type(value: Any) -> type:
+    """Return the type of a value, or of what it describes: Azure's SDKs describe durations, times and URIs so."""
+    return type(value.value if type(value) is Described else value)
+
+
+def _write_described(out: bytearray, value: Described) -> None:
+    _SIMPLE_WRITERS[type(value.value)]  # refuses what is not simple
+    WRITERS[Described](out, value)
+
+
 _ANNOTATION_KEYS: Final = Writers("a Symbol, str or int", _as(write_symbol, Symbol, str) | _as(write_ulong, ULong, int))
 _SIMPLE_WRITERS: Final = Writers("a value of a simple type", _own(*_SIMPLE_TYPES, bytearray, memoryview))
+_PROPERTY_WRITERS: Final = Writers("a value of a simple type", {**_SIMPLE_WRITERS, Described: _write_described})
 
 
 def _annotations(code: int) -> MapSection:
@@ -391,7 +403,7 @@ MAPS: Final = {
     DELIVERY_ANNOTATIONS: _annotations(DELIVERY_ANNOTATIONS),
     MESSAGE_ANNOTATIONS: _annotations(MESSAGE_ANNOTATIONS),
     APPLICATION_PROPERTIES: MapSection(
-        APPLICATION_PROPERTIES, Writers("a str", _own(str)), (str,), _SIMPLE_WRITERS, simple=True
+        APPLICATION_PROPERTIES, Writers("a str", _own(str)), (str,), _PROPERTY_WRITERS, simple=True
     ),
     FOOTER: _annotations(FOOTER),
 }

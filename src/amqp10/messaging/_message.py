@@ -119,7 +119,8 @@ class Message:
     - `content_type` and `content_encoding` are symbols; a str is converted.
     - Keys of annotations and the footer are symbols or ulongs; a str is sent as a symbol, an int as a ulong. Values are
       of any type.
-    - Keys of `application_properties` are str, values of simple types: no list, map, array or described value.
+    - Keys of `application_properties` are str, values of simple types: no list, map or array. A `Described` may have a
+      value of a simple type: Azure's SDKs send durations, times and URIs so.
     - A map field is always a dict, empty if the section is absent; an empty dict is not sent.
 
     Raises:

@@ -93,7 +93,7 @@ def annotation_maps(values: st.SearchStrategy[Any] | None = None) -> st.SearchSt
 
 def application_properties() -> st.SearchStrategy[dict[str, Any]]:
     """Generate application-properties: strings to values of simple types (§3.2.5)."""
-    return st.dictionaries(strings(20), scalars(), max_size=5)
+    return st.dictionaries(strings(20), scalars() | described(), max_size=5)
 
 
 def headers() -> st.SearchStrategy[dict[str, Any]]:

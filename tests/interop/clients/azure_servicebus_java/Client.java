@@ -15,6 +15,7 @@ import com.azure.messaging.servicebus.models.DeadLetterOptions;
 import com.azure.messaging.servicebus.models.DeferOptions;
 import com.azure.messaging.servicebus.models.ServiceBusReceiveMode;
 import com.azure.messaging.servicebus.models.SubQueue;
+import java.net.URI;
 import java.time.Duration;
 import java.time.OffsetDateTime;
 import java.util.ArrayList;
@@ -112,6 +113,21 @@ public class Client {
       check(receiver.peekMessage().getSequenceNumber(), number);
       sender.cancelScheduledMessage(number);
       check(peek("scheduled"), "[]");
+    }
+  }
+
+  static void described() {
+    OffsetDateTime moment = OffsetDateTime.parse("2026-11-28T14:00:00Z");
+    try (ServiceBusSenderClient sender = sender("described"); ServiceBusReceiverClient receiver = receiver("described")) {
+      ServiceBusMessage message = new ServiceBusMessage("x");
+      message.getApplicationProperties().put("span", Duration.ofMinutes(90));
+      message.getApplicationProperties().put("moment", moment);
+      message.getApplicationProperties().put("place", URI.create("https://example.org/a"));
+      sender.sendMessage(message);
+      ServiceBusReceivedMessage found = receive(receiver, 1).get(0);
+      check(found.getApplicationProperties().get("span"), Duration.ofMinutes(90));
+      check(((OffsetDateTime) found.getApplicationProperties().get("moment")).isEqual(moment), true);
+      check(found.getApplicationProperties().get("place"), "https://example.org/a");
     }
   }
 
@@ -256,6 +272,7 @@ public class Client {
         case "settle" -> Client::settle;
         case "sessions" -> Client::sessions;
         case "schedule" -> Client::schedule;
+        case "described" -> Client::described;
         case "send-and-commit" -> () -> sentIn(true);
         case "send-and-roll-back" -> () -> sentIn(false);
         case "settle-and-commit" -> () -> settledIn(true);
