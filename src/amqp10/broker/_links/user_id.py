@@ -14,7 +14,9 @@ from ...types import Symbol
 
 _PROPERTIES: Final = 0x73
 _NULL: Final = 0x40
-_FIXED: Final = {0x40: 1, 0x44: 1, 0x53: 2, 0x80: 9, 0x98: 17}  # constructors of a message-id, and its octets
+_LIST0, _LIST8 = 0x45, 0xC0
+_LISTS_AND_MAPS: Final = frozenset((_LIST0, _LIST8, 0xC1, 0xD0, 0xD1))
+_FIXED: Final = {_NULL: 1, 0x44: 1, 0x53: 2, 0x80: 9, 0x98: 17}  # constructors of a message-id, and its octets
 _SHORT: Final = (0xA0, 0xA1)
 
 # All beginnings of a properties section (§3.2.4): without any of these no consumer finds one, in whatever order.
@@ -32,9 +34,9 @@ def check_user_id(payload: bytes, user: str | None, message_format: int = 0) -> 
     Raises:
         DecodeError: the message may have properties, and is malformed, out of order or has a section twice.
     """
-    start, end = _front(payload)
+    start, end, usual = _walk(payload)
     marked = _marked(payload, 0, start) or _marked(payload, end)
-    if not marked and (message_format or _has_usual_sections(payload)):
+    if not marked and (message_format or usual):
         return None  # its only properties, if any, are in their place and have no user-id
     message = Message.decode(payload)
     message.check()
@@ -57,64 +59,52 @@ def _marked(payload: bytes, start: int, end: int | None = None) -> bool:
     return any(payload.find(mark, start, end) >= 0 for mark in _MARKS)
 
 
-def _has_usual_sections(payload: bytes) -> bool:
-    """Return whether each section has the usual descriptor, a small ulong. Cheap; returns False in doubt.
+def _walk(payload: bytes) -> tuple[int, int, bool]:
+    """Walk over the sections.
 
-    Other numbers are not descriptors (§1.2), but some decoders accept an int of the same value.
+    Returns:
+        Where the properties begin and end that are in their place and surely have no user-id, or 0 and 0. Then whether
+        each section has the usual descriptor, a small ulong, and a usual size. Other numbers are not descriptors
+        (§1.2), but some decoders accept an int of the same value.
     """
-    at, size = 0, len(payload)
+    at = last = start = end = 0
+    in_order, size = True, len(payload)
     try:
         while at < size and payload[at] == 0 and payload[at + 1] == 0x53:
-            kind = payload[at + 3]
-            if kind & 0xFE in (0xC0, 0xA0):
-                at += 5 + payload[at + 4]
-            elif kind & 0xFE in (0xD0, 0xB0):
-                at += 8 + int.from_bytes(payload[at + 4 : at + 8], "big")
-            elif kind & 0xF0 == 0x40:
-                at += 4
-            else:
-                return False
+            section, kind = payload[at + 2], payload[at + 3]
+            behind = _end_of(payload, at + 3)
+            in_order = in_order and last < section and kind in _LISTS_AND_MAPS
+            if in_order and section == _PROPERTIES and _unclaimed(payload, at + 3):
+                start, end = at, behind
+            last, at = section, behind
     except IndexError:
-        return False
-    return at == size
+        return start, end, False
+    return start, end, at == size
 
 
-def _front(payload: bytes) -> tuple[int, int]:
-    """Return where the properties begin and end that are in their place and have no user-id, their second field.
+def _end_of(payload: bytes, at: int) -> int:
+    """Return where the value of a section ends, by its constructor at `at` (§1.2).
 
-    Cheap; returns (0, 0) in doubt, or if there are no properties.
+    Raises:
+        IndexError: the constructor is not usual, or the payload ends before its size.
     """
-    at = last = 0
-    try:
-        while payload[at] == 0 and payload[at + 1] == 0x53 and last < payload[at + 2] <= _PROPERTIES:
-            last, kind = payload[at + 2], payload[at + 3]
-            if last == _PROPERTIES:
-                return _unclaimed(payload, at)
-            if kind & 0xFE == 0xC0:  # a list or a map, as all sections before the properties
-                at += 5 + payload[at + 4]
-            elif kind & 0xFE == 0xD0:
-                at += 8 + int.from_bytes(payload[at + 4 : at + 8], "big")
-            elif kind == 0x45:
-                at += 4
-            else:
-                break
-    except IndexError:
-        pass
-    return 0, 0
+    kind = payload[at] & 0xFE
+    if kind in (0xC0, 0xA0):
+        return at + 2 + payload[at + 1]
+    if kind in (0xD0, 0xB0):
+        return at + 5 + int.from_bytes(payload[at + 1 : at + 5], "big")
+    if kind & 0xF0 == 0x40:
+        return at + 1
+    raise IndexError
 
 
-def _unclaimed(payload: bytes, start: int) -> tuple[int, int]:
-    """Return the bounds of properties at `start` without a user-id; (0, 0) if they may have one."""
-    kind = payload[start + 3]
-    if kind == 0x45:
-        return start, start + 4
-    if kind != 0xC0:
-        return 0, 0
-    end = start + 5 + payload[start + 4]
-    at = start + 6
-    if payload[at - 1] > 1:
-        first = payload[at]
-        at += _FIXED.get(first, 0) or (2 + payload[at + 1] if first in _SHORT else 0)
-        if at >= end or payload[at] != _NULL:
-            return 0, 0
-    return start, end
+def _unclaimed(payload: bytes, at: int) -> bool:
+    """Return whether the fields of properties, whose list is at `at`, surely have no user-id, which is the second."""
+    if payload[at] != _LIST8:
+        return payload[at] == _LIST0
+    end, count, first = at + 2 + payload[at + 1], payload[at + 2], at + 3
+    if count <= 1:
+        return True
+    kind = payload[first]
+    second = first + (2 + payload[first + 1] if kind in _SHORT else _FIXED.get(kind, 0))
+    return second < end and payload[second] == _NULL
