@@ -13,10 +13,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from amqp10.broker._answers import MOST_OCTETS
 from amqp10.broker._limits import BrokerLimits
 from amqp10.broker._queues.duplicates import remembered
 from amqp10.broker._queues.node import Limits
+from amqp10.broker._requests.answers import MOST_OCTETS
 from amqp10.broker._router import Router
 from amqp10.broker._users.users import Rights
 from amqp10.broker.azure import (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...engine import TOKENS, SenderLink
 from ...messaging import AmqpValue, Message, Source, Target
 from ...types import Int, Symbol
-from .._request_links import RequestLinks
+from .._requests.links import RequestLinks
 from .._tokens.rules import TokenInvalid, path_in
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from ...engine import MANAGEMENT, LinkOwner, LinkTerms, ReceiverLink, SenderLink
 from ...errors import DecodeError
 from ...messaging import ACCEPTED, Error, Source, Target
 from ...types import Symbol
-from .._answers import Answers
 from .._errors import Refused
+from .._requests.answers import Answers
 
 if TYPE_CHECKING:
     from ...engine import Link, Session

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from ..errors import LocalProtocolError
-from ..messaging import Error
-from ..types import Symbol
+from ...errors import LocalProtocolError
+from ...messaging import Error
+from ...types import Symbol
 
 if TYPE_CHECKING:
-    from ..engine import SenderLink
-    from ._peer import Peer
+    from ...engine import SenderLink
+    from .._peer import Peer
 
 MOST_WAITING: Final = 1000
 """Answers that may wait on one link; then requests are refused."""

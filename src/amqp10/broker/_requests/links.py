@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ..engine import LinkOwner, LinkTerms, ReceiverLink, SenderLink
-from ..errors import DecodeError
-from ..messaging import ACCEPTED, Error, Message, Rejected, TransactionalState
-from ..types import Symbol
-from ._answers import Answers
+from ...engine import LinkOwner, LinkTerms, ReceiverLink, SenderLink
+from ...errors import DecodeError
+from ...messaging import ACCEPTED, Error, Message, Rejected, TransactionalState
+from ...types import Symbol
+from .answers import Answers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ..engine import Link, Session
-    from ._peer import Peer
+    from ...engine import Link, Session
+    from .._peer import Peer
 
     CarryOut = Callable[[Message, bytes | None], Message]
     """Carries out a request and returns the answer; the second argument is the id of its transaction, or None."""

@@ -11,7 +11,7 @@ from ...messaging import Error, Source, Target
 from ...types import Described, Symbol
 from .._address import exchange_in, split_address
 from .._errors import Refused
-from .._request_links import RequestLinks
+from .._requests.links import RequestLinks
 from .._services import LinkService
 from ._config import AzureConfig
 from ._event_hubs.hub import Hub, Partition

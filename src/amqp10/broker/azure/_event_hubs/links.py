@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ....engine import Link, LinkTerms
     from ..._peer import Peer
-    from ..._request_links import RequestLinks
+    from ..._requests.links import RequestLinks
     from ..._router import Journal, Router
 
 MANAGEMENT: Final = "$management"
