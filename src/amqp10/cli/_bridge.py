@@ -110,14 +110,12 @@ def show(plan: BridgePlan, as_json: bool) -> None:
     "--window",
     type=click.IntRange(1, 1_000_000),
     default=1000,
-    show_default=True,
     help="maximum number of messages in flight",
 )
 @click.option(
     "--max-bytes",
     type=click.IntRange(1),
     default=64 * 1024 * 1024,
-    show_default=True,
     help="approximate maximum of bytes in flight",
 )
 @click.option("--rate", type=click.FloatRange(0, min_open=True), help="maximum number of messages per second")
@@ -126,7 +124,6 @@ def show(plan: BridgePlan, as_json: bool) -> None:
     "--on-refused",
     type=click.Choice(["stop", "reject", "leave"]),
     default="stop",
-    show_default=True,
     help="if the target does not accept a message: stop, reject it at the source, or leave it there and continue",
 )
 @click.option("--refused-to", metavar="ADDRESS", help="send such messages to this address at the target")
@@ -140,7 +137,6 @@ def show(plan: BridgePlan, as_json: bool) -> None:
     "--close-timeout",
     type=SECONDS,
     default=5.0,
-    show_default=True,
     help="seconds to wait for outcomes at the end",
 )
 @click.option("--json", "as_json", is_flag=True, help="print the counts as a JSON object every second, and at the end")

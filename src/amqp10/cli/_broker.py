@@ -117,12 +117,11 @@ def spans_to(exporter: str) -> Iterator[None]:
     metavar="FILE",
     help="file of settings (TOML or JSON); options override it",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="the address to listen on")
+@click.option("--host", default="127.0.0.1", help="the address to listen on")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=5672,
-    show_default=True,
     help="the port to listen on; 0 picks a free one",
 )
 @click.option("--user", "users", multiple=True, metavar="NAME:PASSWORD", help="a user who may connect; repeatable")
@@ -207,7 +206,7 @@ def spans_to(exporter: str) -> Iterator[None]:
     type=click.IntRange(0, 65535),
     help="serve metrics to Prometheus on this port; needs amqp10[metrics]",
 )
-@click.option("--metrics-host", default="127.0.0.1", show_default=True, help="the address to serve metrics on")
+@click.option("--metrics-host", default="127.0.0.1", help="the address to serve metrics on")
 @click.option(
     "--otel",
     metavar="EXPORTER",

@@ -73,14 +73,12 @@ def product_of(connection: Connection) -> str:
     "role",
     type=click.Choice(["receive", "send", "both"]),
     default="receive",
-    show_default=True,
     help="the direction in which to attach to ADDRESS",
 )
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     default=5.0,
-    show_default=True,
     metavar="SECONDS",
     help="for the whole check",
 )

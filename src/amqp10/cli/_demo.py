@@ -226,7 +226,7 @@ class Run:
 
 @click.command()
 @with_peer(argument=False)
-@click.option("--address", default="amqp10-demo", show_default=True, help="the queue")
+@click.option("--address", default="amqp10-demo", help="the queue")
 @click.option(
     "--csv",
     "path",

@@ -14,7 +14,6 @@ from ..sasl import SERVER_ITERATIONS, StoredKeys
     "--iterations",
     type=click.IntRange(4096, 1_000_000),
     default=SERVER_ITERATIONS,
-    show_default=True,
     help="cost of a login, and of each guess of someone who steals the file",
 )
 def hash_password(iterations: int) -> None:

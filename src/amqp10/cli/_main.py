@@ -134,7 +134,14 @@ class LazyGroup(click.Group):
         return command
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "AMQP10"})
+@click.group(
+    cls=LazyGroup,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "auto_envvar_prefix": "AMQP10",
+        "show_default": True,
+    },
+)
 @click.version_option(__version__, allow_from_autoenv=False)
 def cli() -> None:
     """Use AMQP from the command line.

@@ -229,7 +229,6 @@ def peer_options(
             f"--{prefix}dialect",
             type=click.Choice([*dialect_names(), "auto"]),
             default=usual_dialect,
-            show_default=usual_dialect is not None,
             help="the protocol; auto picks the highest that the server speaks",
         ),
         click.option(

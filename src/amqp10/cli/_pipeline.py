@@ -37,7 +37,7 @@ def pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict
     help="the broker to read from, amqp://user:password@host; or set AMQP10_FROM, which hides the password",
 )
 @click.option("--address", required=True, help="the queue, or the stream with --mode stream")
-@click.option("--mode", type=click.Choice(["queue", "stream", "eventhubs"]), default="queue", show_default=True)
+@click.option("--mode", type=click.Choice(["queue", "stream", "eventhubs"]), default="queue")
 @click.option(
     "--to",
     "target",
@@ -57,7 +57,6 @@ def pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict
 @click.option(
     "--trigger",
     default="now",
-    show_default=True,
     help="now: take what is there and end; or an interval such as '10 seconds': run until stopped",
 )
 @click.option("--rate", type=click.IntRange(1), metavar="N", help="maximum number of messages in one batch")
@@ -71,9 +70,7 @@ def pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict
 @click.option(
     "--to-option", "to_options", multiple=True, callback=pairs, metavar="NAME=VALUE", help="any option of the writer"
 )
-@click.option(
-    "--master", default="local[*]", show_default=True, help="the Spark master; that of spark-submit has precedence"
-)
+@click.option("--master", default="local[*]", help="the Spark master; that of spark-submit has precedence")
 @click.option("--conf", multiple=True, callback=pairs, metavar="NAME=VALUE", help="a setting of Spark")
 def pipeline(
     source: str,

@@ -181,7 +181,6 @@ with_format = click.option(
     "form",
     type=FORMATS,
     default="text",
-    show_default=True,
     help="lines of text, lines of JSON, or bare bodies one after the other; a terminal shows bodies as text",
 )
 
@@ -202,7 +201,6 @@ with_format = click.option(
     "--credit",
     type=click.IntRange(1),
     default=100,
-    show_default=True,
     help="how many messages the broker may send ahead",
 )
 @with_selector
@@ -236,15 +234,12 @@ def receive(
 @click.command()
 @with_peer()
 @click.argument("address")
-@click.option(
-    "-n", "--count", type=click.IntRange(1), default=1000, show_default=True, help="maximum number of messages to show"
-)
+@click.option("-n", "--count", type=click.IntRange(1), default=1000, help="maximum number of messages to show")
 @with_format
 @click.option(
     "--wait",
     type=SECONDS,
     default=10.0,
-    show_default=True,
     help="how long to wait for the broker",
 )
 @with_selector

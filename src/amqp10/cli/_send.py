@@ -100,9 +100,7 @@ async def messages_of(
 @click.option(
     "--anonymous", "to_null", is_flag=True, help="send to the anonymous terminus; ADDRESS becomes the messages' to"
 )
-@click.option(
-    "--window", type=click.IntRange(1), default=1000, show_default=True, help="maximum number of deliveries in flight"
-)
+@click.option("--window", type=click.IntRange(1), default=1000, help="maximum number of deliveries in flight")
 @click.option("--quiet", is_flag=True, help="print no summary")
 def send(
     peer: Peer,

@@ -105,7 +105,6 @@ RESUME_TIMEOUT = 10
     "--concurrency",
     type=click.IntRange(1),
     default=10,
-    show_default=True,
     help="number of messages to handle at the same time",
 )
 @click.option(
@@ -117,28 +116,24 @@ RESUME_TIMEOUT = 10
     "--attempts",
     type=click.IntRange(1),
     default=5,
-    show_default=True,
     help="number of attempts before a message becomes a dead letter",
 )
 @click.option(
     "--delay",
     type=SECONDS,
     default=1.0,
-    show_default=True,
     help="delay before the second attempt; doubles each time",
 )
 @click.option(
     "--max-delay",
     type=SECONDS,
     default=300.0,
-    show_default=True,
     help="the longest delay",
 )
 @click.option(
     "--delay-by",
     type=click.Choice(["memory", "broker"]),
     default="memory",
-    show_default=True,
     help="who holds a message until its retry; Artemis, Service Bus and quorum queues of RabbitMQ 4.3 can",
 )
 @click.option(
@@ -171,7 +166,6 @@ RESUME_TIMEOUT = 10
     "--idle-time",
     type=SECONDS,
     default=1.0,
-    show_default=True,
     help="hand a session back when it had no message for this long",
 )
 @click.option(
@@ -183,14 +177,12 @@ RESUME_TIMEOUT = 10
     "--drain-timeout",
     type=SECONDS,
     default=30.0,
-    show_default=True,
     help="how long handlers may take to finish after SIGTERM or SIGINT",
 )
 @click.option(
     "--backend",
     type=click.Choice(["asyncio", "trio"]),
     default="asyncio",
-    show_default=True,
     help="the event loop that the handler is written for",
 )
 @click.option("--quiet", is_flag=True, help="log warnings and errors only")

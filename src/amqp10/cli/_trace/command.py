@@ -220,9 +220,7 @@ def _address(context: click.Context, parameter: click.Parameter, value: str) -> 
 @click.command()
 @click.argument("url", required=False)
 @click.option("--listen", metavar="[HOST:]PORT", default="0", callback=_address, help="where clients connect")
-@click.option(
-    "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), default="trace.html", show_default=True
-)
+@click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), default="trace.html")
 @click.option(
     "--trace-file",
     type=click.Path(dir_okay=False, path_type=Path),
