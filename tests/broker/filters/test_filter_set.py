@@ -276,6 +276,15 @@ def test_equal_filters_have_equal_keys() -> None:
     assert key(1, NoLocal()) == key(1, NoLocal())
 
 
+def test_long_filters_cost_more() -> None:
+    """The longest selector takes as long as looks at many messages, and counts so; ordinary ones do not count."""
+    for count, cost in ((1, 0), (1000, 50)):
+        selector = Selector(" OR ".join(["weight=10"] * count))
+        _, filtering = read_filters({selector.name: selector.described}, 0)
+        assert filtering is not None
+        assert filtering.cost == cost
+
+
 async def test_competing_with_filters() -> None:
     """Many consumers with many filters: every message goes to one whom it is for, and none waits for nothing."""
     got: dict[int, list[int]] = {remainder: [] for remainder in range(4)}

@@ -41,6 +41,8 @@ from .selector.values import MOST_STEPS, Candidate
 
 # "Impose a limit on the complexity of each filter expression" (AMQP filter expressions, section 7.1).
 _MOST_FILTERS = 16
+# Octets of conditions that take as long as one more message: the longest selectors take milliseconds.
+_AS_ONE_MORE: Final = 256
 
 # The capabilities that announce these filters: apache-filters.xml; AMQP filter expressions, section 3.
 CAPABILITIES: Final = tuple(
@@ -90,7 +92,9 @@ def read_filters(asked: Mapping[Any, Any] | None, connection: int) -> tuple[dict
         return None, None
     local = connection if any(_is(NoLocal, described) for described in applied.values()) else None
     passes = _all(tests)
-    return applied, Filtering((encode(list(applied.values())), local), lambda entry: passes(entry, {}), passes)
+    key = encode(list(applied.values()))
+    cost = len(key) // _AS_ONE_MORE
+    return applied, Filtering((key, local), lambda entry: passes(entry, {}), passes, cost)
 
 
 def _refusal(description: str) -> Refused:

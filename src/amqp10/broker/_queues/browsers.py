@@ -51,7 +51,7 @@ class Browsers:
             while unseen and (filtering is None or looks.left > 0) and consumer.ready():
                 entry = unseen.popleft()
                 if filtering is not None:
-                    looks.look_at(entry)
+                    looks.look_at(entry, filtering)
                 # A message that another consumer holds is not visible (§3.3).
                 seen = entry.available and not (entry.expires is not None and entry.expires <= now)
                 if seen and (filtering is None or filtering.passes(entry)):

@@ -29,11 +29,13 @@ class Filtering:
         passes: returns whether a message passes.
         passes_known: the same, with a dictionary that keeps what was read of a message for other filters; None:
             `passes` reads nothing.
+        cost: as how many messages a test counts, beside its message: long conditions take longer.
     """
 
     key: Hashable
     passes: Callable[[QueuedMessage], bool]
     passes_known: Callable[[QueuedMessage, dict[str, Any]], bool] | None = None
+    cost: int = 0
 
 
 class Looks:
@@ -50,9 +52,9 @@ class Looks:
         """Begin a pass."""
         self.left = MOST_LOOKED_AT
 
-    def look_at(self, entry: QueuedMessage) -> None:
+    def look_at(self, entry: QueuedMessage, filtering: Filtering) -> None:
         """Count one test of a message."""
-        self.left -= 1 + entry.size // 64
+        self.left -= 1 + entry.size // 64 + filtering.cost
 
 
 class Selection:
@@ -68,7 +70,7 @@ class Selection:
     def __init__(self, filtering: Filtering, waiting: Iterable[QueuedMessage]) -> None:
         self.consumers = 0
         self.unseen = deque(waiting)
-        self._passes = filtering.passes
+        self._filtering = filtering
         self._back: list[tuple[int, QueuedMessage]] = []  # a heap of messages that came back; they may also be unseen
 
     def come_back(self, entry: QueuedMessage) -> None:
@@ -80,12 +82,12 @@ class Selection:
         aside: list[QueuedMessage] = []
         found = None
         while looks.left > 0 and (entry := self._pop()) is not None:
-            looks.look_at(entry)
+            looks.look_at(entry, self._filtering)
             if not entry.available:
                 continue
             if entry.excluded and consumer in entry.excluded:
                 aside.append(entry)
-            elif self._passes(entry):
+            elif self._filtering.passes(entry):
                 found = entry
                 break
         for entry in aside:

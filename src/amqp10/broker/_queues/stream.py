@@ -242,7 +242,7 @@ class Stream(Queue):
             entry = log[offset]
             offset += 1
             if filtering is not None:
-                looks.look_at(entry)
+                looks.look_at(entry, filtering)
             if filtering is None or filtering.passes(entry):
                 try:
                     copied += consumer.deliver(entry, entry.payload)

@@ -157,7 +157,8 @@ def read_stream_filters(
     passes = _with_values(values, unfiltered)
     if filtering is None:
         return place, applied, Filtering(None, passes)
-    return place, applied, Filtering(None, lambda entry: passes(entry) and filtering.passes(entry))
+    both = Filtering(None, lambda entry: passes(entry) and filtering.passes(entry), cost=filtering.cost)
+    return place, applied, both
 
 
 def _is(each: object, kind: type[StreamOffset | StreamFilter | StreamMatchUnfiltered]) -> bool:
