@@ -29,6 +29,8 @@ from .kit.unavailable import unavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from xdist.remote import Producer
+    from xdist.scheduler import LoadGroupScheduling
 
 IN_CI = os.environ.get("CI", "").lower() in ("true", "1")
 
@@ -106,6 +108,16 @@ def pytest_collection_finish() -> None:
 def pytest_collection() -> None:
     """Let nobody search for garbage while tests are collected: nearly all that is made stays."""
     gc.disable()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadGroupScheduling | None:
+    """With `--dist loadgroup`, give the tests to the workers in a time that does not grow with their number."""
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from .kit.scheduling import Scheduling
+
+    return Scheduling(config, log)
 
 
 @pytest.hookimpl(trylast=True)
