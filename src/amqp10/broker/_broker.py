@@ -37,6 +37,7 @@ from ..net import (
     TLS,
     CertificateName,
     TLSSettings,
+    accepting,
     end_point_of,
     require_wsproto,
     shown_certificate,
@@ -429,7 +430,7 @@ class Broker:
 
     async def _run(self, *, task_status: TaskStatus[None]) -> None:
         try:
-            with self._background:
+            with self._background, accepting(self._entrance.urls):
                 async with anyio.create_task_group() as tasks:
                     self._tasks = tasks
                     self._entrance.begin(tasks)

@@ -26,6 +26,8 @@ from ._streams.tls_settings import CertificateName as CertificateName
 from ._streams.tls_settings import end_point_of as end_point_of
 from ._streams.tls_settings import shown_certificate as shown_certificate
 from ._streams.traced import traced as traced
+from ._threads import accepting as accepting
+from ._threads import waiting as waiting
 from ._url import PORTS as PORTS
 from ._url import Endpoint as Endpoint
 from ._url import check_host as check_host
@@ -48,6 +50,7 @@ __all__ = (
     "WebSocket",
     "accept",
     "accept_websocket",
+    "accepting",
     "ask",
     "automatic",
     "backoff",
@@ -68,4 +71,5 @@ __all__ = (
     "signal_type",
     "traced",
     "visible",
+    "waiting",
 )

@@ -17,9 +17,11 @@ from types import TracebackType
 from typing import Any, Self
 
 import anyio
+from sniffio import current_async_library_cvar
 
 from ..client.internals import check_messages
 from ..errors import ConnectionLost, LocalProtocolError
+from ..net import waiting
 
 CHUNK = 1000
 """Messages of an iterable that are fetched at a time, in the thread of the caller."""
@@ -141,6 +143,7 @@ class Loop:
             raise TimeoutError(f"{name}() took longer than {timeout:g} s")
 
         def begin(answer: Answer) -> None:
+            _leave_trio()
             if not answer.abandoned:
                 answer.work(wait())
 
@@ -154,6 +157,7 @@ class Loop:
         """
 
         def call(answer: Answer) -> None:
+            _leave_trio()
             if answer.abandoned:
                 return
             try:
@@ -203,6 +207,11 @@ class Loop:
             )
         if threading.current_thread() is self._thread:
             raise RuntimeError("this is the thread of the connection: a callback cannot wait for it")
+
+
+def _leave_trio() -> None:
+    """Let anyio see asyncio, which runs here, for the context of the caller may be that of a trio task."""
+    current_async_library_cvar.set(None)
 
 
 def _closed() -> anyio.ClosedResourceError:
@@ -343,7 +352,8 @@ def run(work: Work, timeout: float | None, name: str) -> Any:
     """Wait for what a function returns in a thread for it alone, and return its result."""
     loop = Loop()
     try:
-        return loop.run(work, timeout, name)
+        with waiting():
+            return loop.run(work, timeout, name)
     finally:
         loop.stop()
 
@@ -363,7 +373,8 @@ class Opened(Facade):
             raise LocalProtocolError("a connection can be opened by `with` only once; make a new one")
         self._loop = Loop()
         try:
-            return super()._enter()
+            with waiting():
+                return super()._enter()
         except BaseException:
             self._loop.stop()
             raise

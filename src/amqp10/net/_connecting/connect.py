@@ -14,6 +14,7 @@ from .._streams.base import PLAIN_URL, STREAM_ERRORS, StreamFacts, TLSSettings, 
 from .._streams.socket import take_over
 from .._streams.tls import TLSStream
 from .._streams.tls_settings import TLS, end_point_of
+from .._threads import check_answerable
 from .._url import Endpoint, is_loopback
 from .options import Route, WebSocket
 from .proxy import connect_through
@@ -33,6 +34,7 @@ async def connect(
         ConnectionLost: the host is unknown, does not answer or refuses, or the TLS handshake failed; `__cause__` has
             the reason. `HandshakeRefused` if a proxy or a WebSocket server answered with an HTTP status.
         Unsupported: the peer does not support TLS by AMQP's header, or the package for WebSockets is not installed.
+        LocalProtocolError: the thread that waits for the connection is the one that would have to accept it.
         RemoteProtocolError: the answer to AMQP's TLS header is not AMQP.
         OSError: a file of `tls` cannot be read; nothing was connected.
         ValueError: a PKCS#12 file cannot be opened with its password, or the settings do not fit together.
@@ -40,6 +42,7 @@ async def connect(
     Cancelling: nothing is left open.
     """
     route.check(endpoint, tls)
+    check_answerable(endpoint)
     if endpoint.websocket:
         require_wsproto()
     secure = endpoint.tls or route.tls_upgrade or tls is not None
