@@ -908,3 +908,11 @@ async def test_attempts_that_nobody_made(queues: Queues, count: int) -> None:
         await until_done(worker, 1)
     (dead,) = await queues.take("dead")
     assert dead.message_annotations["x-opt-dead-letter-attempts"] >= 2**32 - 2
+
+
+def test_counters_are_listed() -> None:
+    """`dir(Worker)` lists the counters, and so does an editor; a new worker has counted nothing."""
+    counters = ("running", "held", "handled", "retried", "dead_lettered", "locks_lost")
+    assert set(counters) <= set(dir(Worker))
+    worker = Worker(Connection("amqp://localhost"), "q", print)
+    assert [getattr(worker, each) for each in counters] == [0] * 6

@@ -110,6 +110,8 @@ class SessionWorker(Service):
         TypeError: the handler is not a function, or does not take a message and a session.
     """
 
+    sessions_lost: int = 0
+
     _group: TaskGroup
 
     def __init__(
@@ -160,7 +162,6 @@ class SessionWorker(Service):
             "clock": clock,
         }
         self.sessions = sessions
-        self.sessions_lost: int = 0
         self._counts = dict.fromkeys(("handled", "retried", "dead_lettered", "locks_lost"), 0)  # of ended workers
         self._workers: dict[Worker, str] = {}  # by the running worker: the id of its session
         self._waits: set[anyio.CancelScope] = set()  # of tasks that wait for a session

@@ -181,6 +181,14 @@ class Worker(Service):
         TypeError: the handler is not a function, or takes no message.
     """
 
+    # Counters begin in the class, so that `dir(Worker)` and editors list them.
+    running: int = 0
+    held: int = 0
+    handled: int = 0
+    retried: int = 0
+    dead_lettered: int = 0
+    locks_lost: int = 0
+
     _group: TaskGroup
     _receiver: Receiver
 
@@ -277,13 +285,6 @@ class Worker(Service):
         self._batch_size, self._max_wait = batch_size, max_wait
         self._max_held = max_held
         self.drain_timeout = drain_timeout
-
-        self.running: int = 0
-        self.held: int = 0
-        self.handled: int = 0
-        self.retried: int = 0
-        self.dead_lettered: int = 0
-        self.locks_lost: int = 0
 
         self._locks: Locks | None = None  # on Service Bus
         self._delay: Delay | None = None  # how the broker keeps messages for a retry; None: they are held here
