@@ -655,9 +655,9 @@ class ServiceBusDelivery(Facade):
 
     Settling waits until the service confirms it, and raises `MessageLockLost` if the lock had expired. The lock of a
     message outlives its link: if the link is lost, the message is settled through the management node. The lock of a
-    session ends with the link: settling then raises `SessionLockLost`. Only the first outcome counts. A message that
-    was received and deleted has no outcome: settling it raises `LocalProtocolError`, and leaving the block does
-    nothing.
+    session ends with the link: settling then raises `SessionLockLost`. Only the first outcome counts; a different
+    one does nothing, and the log has a warning. A message that was received and deleted has no outcome: settling it
+    raises `LocalProtocolError`, and leaving the block does nothing.
 
     Attributes:
         lock_token: identifies the lock; None: the message was received and deleted.

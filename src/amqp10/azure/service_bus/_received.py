@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from ...errors import (
     StaleDelivery,
     TransactionError,
 )
-from ...messaging import RELEASED, Accepted, Error, Message, Modified, Outcome, Rejected
+from ...messaging import RELEASED, Accepted, Error, Message, Modified, Outcome, Rejected, Released
 from ...types import Array, Symbol
 from .._moments import moment
 from ._errors import MessageLockLost, ServerBusy, ServiceBusError, SessionLockLost, error_of
@@ -32,6 +33,8 @@ from ._locks import kept
 if TYPE_CHECKING:
     from ...client import Delivery, Transaction
     from ._management import EntityManagement
+
+_log = logging.getLogger("amqp10.azure")
 
 State = Literal["active", "deferred", "scheduled"]
 DEAD_LETTER: Final = "com.microsoft:dead-letter"
@@ -143,16 +146,16 @@ class ServiceBusDelivery(ReceivedMessage):
 
     Settling waits until the service confirms it, and raises `MessageLockLost` if the lock had expired. The lock of a
     message outlives its link: if the link is lost, the message is settled through the management node. The lock of a
-    session ends with the link: settling then raises `SessionLockLost`. Only the first outcome counts. A message that
-    was received and deleted has no outcome: settling it raises `LocalProtocolError`, and leaving the block does
-    nothing.
+    session ends with the link: settling then raises `SessionLockLost`. Only the first outcome counts; a different
+    one does nothing, and the log has a warning. A message that was received and deleted has no outcome: settling it
+    raises `LocalProtocolError`, and leaving the block does nothing.
 
     Attributes:
         lock_token: identifies the lock; None: the message was received and deleted.
         settled: whether an outcome was given, or none is needed.
     """
 
-    __slots__ = ("_delivery", "_node", "_place", "_processing", "_until", "_work", "lock_token", "settled")
+    __slots__ = ("_delivery", "_node", "_outcome", "_place", "_processing", "_until", "_work", "lock_token", "settled")
 
     def __init__(
         self, message: Message, place: Place, node: EntityManagement, token: UUID | None, delivery: Delivery | None
@@ -164,6 +167,7 @@ class ServiceBusDelivery(ReceivedMessage):
         self._node = node
         self._delivery = delivery
         self._until: datetime | None = None
+        self._outcome: Outcome | None = None  # the first one
         self._work: Transaction | None = None  # the transaction of its outcome
         self._processing: AbstractContextManager[object] | None = None
 
@@ -316,16 +320,28 @@ class ServiceBusDelivery(ReceivedMessage):
 
     async def _settle(self, outcome: Outcome, transaction: Transaction | None = None) -> None:
         self._locked()
-        if self._work is not None and self._work.state == "rolled-back":
-            # The link has it as settled, the service as locked.
-            self._work = self._delivery = None
-            self.settled = False
-        if self.settled:
+        self._undo_rolled_back()
+        if self._is_late(outcome):
             return
         if transaction is not None:
             await self._settle_in(transaction, outcome)
         else:
             await self._confirm(outcome, uncertain=self._give(outcome))
+
+    def _undo_rolled_back(self) -> None:
+        """Forget an outcome whose transaction was rolled back: the link has it as settled, the service as locked."""
+        if self._work is not None and self._work.state == "rolled-back":
+            self._work = self._delivery = None
+            self.settled = False
+
+    def _is_late(self, outcome: Outcome) -> bool:
+        """Return whether an outcome was given before, and log that a different one does nothing."""
+        if not self.settled:
+            self._outcome = outcome
+            return False
+        if outcome != self._outcome and not isinstance(outcome, Released):
+            _log.warning("%r: %.200r does nothing, for the first outcome counts: %.200r", self, outcome, self._outcome)
+        return True
 
     async def _settle_in(self, transaction: Transaction, outcome: Outcome) -> None:
         """Give an outcome as part of a transaction; its commit shows whether the lock held."""
@@ -427,13 +443,14 @@ class ServiceBusDelivery(ReceivedMessage):
 
     async def _conclude(self, exc: BaseException | None) -> None:
         """Settle the message as the end of the block demands."""
-        if self.lock_token is None:
+        self._undo_rolled_back()
+        if self.settled:
             return
         if exc is None:
             await self.complete()
         elif isinstance(exc, Exception) or (isinstance(exc, BaseExceptionGroup) and exc.subgroup(Exception)):
             await self._quietly(self.abandon())
-        elif not self.settled:
+        else:
             await self._quietly(self._settle(RELEASED), shield=True)
 
     def __enter__(self) -> NoReturn:
@@ -463,7 +480,7 @@ async def settle_all(outcomes: Iterable[tuple[ServiceBusDelivery, Outcome]]) -> 
     outcomes = list(outcomes)
     for each, _ in outcomes:
         each._locked()
-    waiting = [None if each.settled else each._give(outcome) for each, outcome in outcomes]
+    waiting = [None if each._is_late(outcome) else each._give(outcome) for each, outcome in outcomes]
     failures: list[Exception | None] = []
     for (each, outcome), given in zip(outcomes, waiting, strict=True):
         failure: Exception | None = None

@@ -138,8 +138,8 @@ class Delivery(ABC):
                 message again.
             StaleDelivery: the link was lost and came back without this delivery, or the peer took the delivery back, as
                 RabbitMQ 4.3 does if the outcome takes too long.
-            LocalProtocolError: the transaction has ended, or cannot cover this link; the delivery is already settled,
-                or part of another transaction.
+            LocalProtocolError: with `transaction`: it has ended or cannot cover this link, or the delivery is already
+                settled or part of another one. Without it, a second outcome does nothing; see `Delivery`.
             Unsupported: the peer is known not to apply the outcome in a transaction.
             anyio.ClosedResourceError: the receiver was closed here.
         """
