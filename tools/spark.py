@@ -18,30 +18,30 @@ def page() -> str:
     """The page as it should be."""
     return f"""# Spark: options and columns
 
-What `format("amqp")` takes and gives; [Use Spark](../spark/index.md) says how to work with it. This page is made from
-the code by `python tools/spark.py`.
+This page lists the options and columns of `format("amqp")`. [Use Spark](../spark/index.md) shows how to work with
+them. `python tools/spark.py` writes the page from the code.
 
 ## Options
 
-Names are taken in any case. "read" is a batch read, "stream" a streaming one, "write" both ways of writing, "all" every
-use. Spark hides the values of `url`, `password` and `token` in plans and its UI.
+The case of a name does not matter. In the column "for", "read" means a batch read, "stream" a streaming read, "write"
+both ways of writing, and "all" every use. Spark hides the values of `url`, `password` and `token` in plans and its UI.
 
 {options()}
 
 ## Columns
 
-Without a schema of yours a DataFrame has all of these but the last, each in the first of its types. With
-`.schema("body STRING, subject STRING")` it has just what you name: what nobody wants is not decoded.
+Without a schema, a DataFrame has all of these columns except the last, each with the first of its types. With
+`.schema("body STRING, subject STRING")` it has only those columns, and the other fields are not decoded.
 
 {columns()}
 
-When rows are written, each column that is marked so becomes the field of its name; the others are left out. NULL is the
-same as no such field. A `body` of `binary` is sent as data, one of `string` as a text value, unless `bodyFormat` says
-`json` or `amqp`.
+When rows are written, each column with "yes" under "written" becomes the field of its name. The other columns are left
+out. NULL means that the message does not have the field. A `body` of type `binary` is sent as data, and one of type
+`string` as a text value, unless `bodyFormat` is `json` or `amqp`.
 
 ## From Python
 
-Spark finds the format by itself. A program that starts its own session can have Java found first:
+Spark finds the format by itself. A program that starts its own session can call `prepare` first, which finds Java:
 
 ::: amqp10.spark.prepare
 
