@@ -1,10 +1,10 @@
 # cython: boundscheck=False, wraparound=False
-"""Reads and writes whole messages at once; of a compiled installation only (docs/operate/compiled.md).
+"""Read and write whole messages at once. Only a compiled installation has this module (docs/operate/compiled.md).
 
-It takes what is regular. What is irregular, malformed or not so frequent it leaves to the plain code of `_message`, with
-nothing changed: only that says what is wrong.
+It handles regular messages. It leaves irregular, malformed and rare ones unchanged to the plain code of `_message`,
+which alone raises errors.
 
-The interpreter's lock is held throughout.
+The code holds the interpreter's lock all the time.
 """
 
 cimport cython
@@ -76,7 +76,7 @@ cdef bint idle = False
 
 
 def leave_all(bint yes):
-    """Leave all messages to the plain code, or no longer: tests compare the two."""
+    """Leave all messages to the plain code, or stop doing so. Tests compare the two."""
     global idle
     idle = yes
 
@@ -87,10 +87,10 @@ def leave_all(bint yes):
 @cython.final
 @cython.freelist(64)
 cdef class Places:
-    """Where the sections of a regular message are; what `_layout.scan` gives as a dict."""
+    """The places of the sections of a regular message; `_layout.scan` returns them as a dict."""
 
     cdef Py_ssize_t begin[SECTIONS]
-    cdef Py_ssize_t end[SECTIONS]  # 0 where there is no such section
+    cdef Py_ssize_t end[SECTIONS]  # 0 if there is no such section
 
     cdef Py_ssize_t end_of(self, int code) noexcept:
         return self.end[code - HEADER]
@@ -111,7 +111,7 @@ cdef class Places:
 
 
 cdef Places scan(bytes payload):
-    """Find the sections of a message, each once; None if it is not regular."""
+    """Return the places of the sections of a message, or None if the message is not regular."""
     cdef const unsigned char* p = <const unsigned char*>PyBytes_AS_STRING(payload)
     cdef Py_ssize_t size = PyBytes_GET_SIZE(payload)
     cdef Py_ssize_t at = 0, end
@@ -142,7 +142,7 @@ cdef Places scan(bytes payload):
 
 
 cdef Places places_of(Message message):
-    """Return where the sections of a decoded message are; None if it is not regular."""
+    """Return the places of the sections of a decoded message, or None if the message is not regular."""
     cdef Py_ssize_t size
     if idle:
         return None
@@ -157,7 +157,7 @@ cdef Places places_of(Message message):
     return message._places if type(message._places) is Places else None
 
 
-# Constructors of the fields of a type; a message-id is the only one of any type.
+# The constructors that a field of each type may have. Only a message-id may have any type.
 cdef dict usual = {
     "boolean": b"\x41\x42",
     "ubyte": b"\x50",
@@ -171,13 +171,13 @@ cdef dict usual = {
 
 
 cdef class Fields:
-    """A section that is a list of named fields, as `_fields.FieldsSection` has it."""
+    """A section that is a list of named fields; made from a `_fields.FieldsSection`."""
 
     cdef int code
     cdef Py_ssize_t count
     cdef tuple names
     cdef dict nulls
-    cdef bint usual[MOST_FIELDS][256]  # whether a field may have a constructor
+    cdef bint usual[MOST_FIELDS][256]  # whether this code reads the field with that constructor
 
     def __init__(self, section):
         self.code = section.code
@@ -190,7 +190,7 @@ cdef class Fields:
                 self.usual[<int>place][<int>code] = True
 
     cdef dict read(self, bytes payload, Py_ssize_t at, Py_ssize_t end):
-        """Read the list whose constructor is at `at`, and that ends at `end`; None if it is not regular."""
+        """Read the list from its constructor at `at` to `end`; return None if the list is not regular."""
         cdef Cursor c
         cdef Py_ssize_t count, place
         cdef unsigned char code
@@ -217,7 +217,7 @@ cdef class Fields:
                 continue
             if not self.usual[place][code]:
                 return None
-            if code == 0x43:  # a uint or ubyte is an int here
+            if code == 0x43:  # a uint or ubyte becomes an int here
                 value = 0
                 c.at += 1
             elif code == 0x50 or code == 0x52:
@@ -249,7 +249,7 @@ cdef dict sections = {}
 
 
 cdef int read_section(Message message, Fields section, Places places) except -1:
-    """Read all fields of a section; what was set stays. Return 1 if it is not regular."""
+    """Read all fields of a section, except those that the program has set. Return 1 if the section is not regular."""
     cdef dict values, fields
     cdef Py_ssize_t begin = places.begin[section.code - HEADER]
     values = section.read(<bytes>message._source, begin + 3, places.end_of(section.code))
@@ -269,7 +269,7 @@ cdef dict fields_of(Message message):
 
 
 cdef class Field:
-    """A field of a message: of its header or properties."""
+    """A field of the header or properties of a message."""
 
     cdef str name
     cdef object section, default
@@ -311,7 +311,7 @@ cdef class Field:
 
 
 cdef object read_map(Message message, int code, Places places):
-    """Read a section that is a map; NOT_MINE if it is not regular."""
+    """Read a section that is a map; return NOT_MINE if the section is not regular."""
     cdef Cursor c
     cdef unsigned char kind
     c.p = <const unsigned char*>PyBytes_AS_STRING(<bytes>message._source)
@@ -334,7 +334,7 @@ cdef object simple_entries(Cursor* c, unsigned char kind):
     entries = compound(c, kind, 1, 0xA1)
     if entries is not NOT_MINE:
         while PyDict_Next(entries, &place, NULL, &item):
-            if type(<object>item) is list:  # an empty one
+            if type(<object>item) is list:  # an empty list
                 return NOT_MINE
     return entries
 
@@ -380,7 +380,7 @@ cdef class Map:
 
 
 def read_body(Message message not None):
-    """Read the body of a decoded message; return whether that was regular."""
+    """Read the body of a decoded message; return whether the body was regular."""
     cdef Cursor c
     cdef Places places = places_of(message)
     cdef int code
@@ -392,7 +392,7 @@ def read_body(Message message not None):
         return False
     c.p = <const unsigned char*>PyBytes_AS_STRING(<bytes>message._source)
     c.at = places.begin[code - HEADER] + 3
-    if (c.p[c.at] == 0xA0 or c.p[c.at] == 0xB0) != (code == DATA):  # an amqp-value of binary is no bytes
+    if (c.p[c.at] == 0xA0 or c.p[c.at] == 0xB0) != (code == DATA):  # an amqp-value of binary is not data
         return False
     value = value_at(&c, DEEPEST)
     if value is NOT_MINE or c.at != c.end:
@@ -429,7 +429,7 @@ cdef dict maps = {
     FOOTER: "footer",
 }
 
-# The place of each field in what is written: header, annotations, properties, application-properties, footer.
+# The place of each field in the order of writing: header, annotations, properties, application-properties, footer.
 cdef enum:
     IN_HEADER = 5
     OF_DELIVERY = 5
@@ -455,7 +455,7 @@ cdef enum:
 
 
 def encode(dict fields not None, object body):
-    """Encode a message; None if it is not regular."""
+    """Encode a message; return None if the message is not regular."""
     cdef char scratch[SCRATCH]
     cdef Buffer out
     if idle:
@@ -497,7 +497,7 @@ cdef object put_message(Buffer* out, dict fields, object body):
         return None
     if type(body) is bytes:
         size = PyBytes_GET_SIZE(body)
-        if given[IN_FOOTER] is NULL and 255 < size <= 0xFFFF_FFFF:  # what may be long is copied but once
+        if given[IN_FOOTER] is NULL and 255 < size <= 0xFFFF_FFFF:  # copy a long body only once
             put(out, b"\0\x53\x75\xb0", 4)
             reserve(out, 4)
             for place in range(4):
@@ -521,7 +521,7 @@ cdef object put_message(Buffer* out, dict fields, object body):
 
 
 cdef int begin_section(Buffer* out, int code, unsigned char kind) except -1:
-    """Begin a section that is a list or map; return where that begins."""
+    """Begin a section that is a list or map; return the place where the list or map begins."""
     reserve(out, 6)
     memcpy(out.p + out.size, b"\0\x53\0\0\0\0", 6)
     out.p[out.size + 2] = <char>code
@@ -531,7 +531,7 @@ cdef int begin_section(Buffer* out, int code, unsigned char kind) except -1:
 
 
 cdef int put_header(Buffer* out, PyObject** given) except -1:
-    """Append the header; fields that have their defaults are null there."""
+    """Append the header; a field with its default is written as null."""
     cdef Py_ssize_t start = begin_section(out, HEADER, 0xC0)
     cdef Py_ssize_t count = 0
     cdef int place
@@ -623,7 +623,7 @@ cdef int put_properties(Buffer* out, PyObject** given) except -1:
 
 
 cdef int put_annotations(Buffer* out, int code, object entries) except -1:
-    """Append annotations or the footer: keys are symbols or ulongs."""
+    """Append annotations or the footer, whose keys are symbols or ulongs."""
     cdef Py_ssize_t start, place = 0
     cdef PyObject* key
     cdef PyObject* value
@@ -645,7 +645,7 @@ cdef int put_annotations(Buffer* out, int code, object entries) except -1:
 
 
 cdef int put_application(Buffer* out, object entries) except -1:
-    """Append application-properties: text to simple values."""
+    """Append application-properties, a map of text to simple values."""
     cdef Py_ssize_t start, place = 0
     cdef PyObject* key
     cdef PyObject* value

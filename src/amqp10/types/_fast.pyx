@@ -1,10 +1,11 @@
 # cython: boundscheck=False, wraparound=False
-"""Reads and writes usual values at once; of a compiled installation only (docs/operate/compiled.md).
+"""Read and write the usual values at once. Only a compiled installation has this module (docs/operate/compiled.md).
 
-It takes what is regular. Whatever is irregular, malformed or not so frequent is "not mine": it has changed nothing then,
-and the plain code begins anew and says what is wrong.
+It handles regular values. For irregular, malformed and rare ones it changes nothing and returns NOT_MINE. The plain
+code then begins anew, and raises the errors.
 
-The interpreter's lock is held throughout; a build of Python without it takes it again when this is imported.
+The code holds the interpreter's lock all the time. A build of Python without that lock takes it again when it imports
+this module.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -88,23 +89,23 @@ cdef object uuid_is_safe = vars(UUID)["is_safe"]
 cdef object unknown_safety = SafeUUID.unknown
 
 cdef int64_t DAY = 86_400_000
-cdef int64_t FIRST = -62_135_596_800_000  # ms, of year 1
-cdef int64_t LAST = 253_402_300_799_999  # of year 9999
+cdef int64_t FIRST = -62_135_596_800_000  # ms after 1970: the beginning of year 1
+cdef int64_t LAST = 253_402_300_799_999  # the end of year 9999
 
 
-# Keys by their octets and the symbols, tables that the plain readers have too: `use_tables`.
+# The tables of keys and symbols by their octets. `use_tables` sets them to those of the plain readers.
 cdef dict keys = {}
 cdef object symbol_of = None
 
 cdef object NOT_MINE = object()
-cdef int DEEPEST = 4  # a compound that is not read at once is tried again at each level above
-cdef Py_ssize_t MOST_ENTRIES = 64  # as `_compounds` reads at once; keys may be made to have the same hash
+cdef int DEEPEST = 4  # levels; a compound that is not read at once is tried again at each level above it
+cdef Py_ssize_t MOST_ENTRIES = 64  # as in `_compounds`: an attacker can choose keys with the same hash
 
 cdef Py_ssize_t KEYS_KEPT = 1024
 cdef Py_ssize_t KEY_OCTETS = 64
 
-# The same keys and symbols by place, in front of these tables: what is not there is looked up in them. A peer that has
-# others put in their place costs its neighbors that look, no more.
+# A cache of the same keys and symbols by place. A key that is not in it is looked up in the tables. A peer that fills
+# the cache with its own keys costs other connections only those lookups.
 cdef enum:
     PLACES = 1024
 
@@ -116,14 +117,14 @@ cdef Known[PLACES] known_at
 
 
 def use_tables(dict known_keys not None, object symbols not None):
-    """Share the table of keys, and what makes a symbol of octets, with the plain readers."""
+    """Share with the plain readers the table of keys, and the function that makes a symbol of octets."""
     global keys, symbol_of
     keys = known_keys
     symbol_of = symbols
 
 
 cdef class Compound:
-    """The reader of a list or map of one constructor, in place of the plain one."""
+    """Read a list or map of one constructor, in place of the plain reader."""
 
     cdef readonly object plain
     cdef unsigned char code
@@ -297,7 +298,7 @@ cdef object described(Cursor* c, int levels):
 
 
 cdef object octets_at(Cursor* c, unsigned char code):
-    """Read text, a symbol, or binary; all three have their size first."""
+    """Read a string, a symbol or a binary value. All three begin with their size."""
     cdef Py_ssize_t stop
     if code < 0xB0:
         if c.end - c.at < 1:
@@ -327,7 +328,7 @@ cdef object octets_at(Cursor* c, unsigned char code):
 
 
 cdef object fixed_at(Cursor* c, unsigned char code):
-    """Read a number, a moment or a UUID."""
+    """Read a number, a timestamp or a UUID."""
     cdef const unsigned char* p = c.p + c.at
     cdef int width = 1 << (code >> 4) - 5
     cdef uint64_t bits
@@ -377,7 +378,7 @@ cdef object fixed_at(Cursor* c, unsigned char code):
 
 
 def scan(bytes payload not None):
-    """Find the sections of a message, each once: code, and where it begins, has its value and ends; None if irregular."""
+    """Return for each section of a message its code, begin, begin of the value, and end; None if irregular."""
     cdef const unsigned char* p = <const unsigned char*>PyBytes_AS_STRING(payload)
     cdef Py_ssize_t size = PyBytes_GET_SIZE(payload)
     cdef Py_ssize_t at = 0, end
@@ -406,12 +407,12 @@ def scan(bytes payload not None):
 
 
 cdef Py_ssize_t word_at(const unsigned char* p) noexcept:
-    """Return the four octets as a number."""
+    """Return four octets as a number."""
     return <Py_ssize_t>(<uint32_t>p[0] << 24 | <uint32_t>p[1] << 16 | <uint32_t>p[2] << 8 | p[3])
 
 
 cdef uint64_t number_at(const unsigned char* p) noexcept:
-    """Return the eight octets as a number."""
+    """Return eight octets as a number."""
     cdef uint64_t number = 0
     cdef int place
     for place in range(8):
@@ -420,7 +421,7 @@ cdef uint64_t number_at(const unsigned char* p) noexcept:
 
 
 cdef object moment(int64_t ms):
-    """Return the datetime so many ms after 1970; years begin in March here, so that leap days are last."""
+    """Return the datetime `ms` after 1970. Years begin in March here, so that a leap day ends its year."""
     cdef int64_t days = ms // DAY
     cdef int rest = <int>(ms - days * DAY)
     cdef int64_t since = days + 719_468  # the first of March of year 0
@@ -439,7 +440,7 @@ cdef object moment(int64_t ms):
 
 
 cdef int64_t milliseconds(object when):
-    """Return the ms after 1970 of a datetime in UTC."""
+    """Return a datetime in UTC as ms after 1970."""
     cdef int64_t month = (datetime_month(when) + 9) % 12
     cdef int64_t year = datetime_year(when) - month // 10
     cdef int64_t days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * month + 2) // 5
@@ -453,7 +454,7 @@ cdef enum:
 
 
 def encode(value):
-    """Encode a value; None if it is not one of the usual."""
+    """Encode a value; return None if it is not one of the usual values."""
     cdef char scratch[SCRATCH]
     cdef Buffer out
     out.p = out.first = scratch
@@ -465,12 +466,12 @@ def encode(value):
         release(&out)
 
 
-# The writers below put all into a buffer of C, and give 1 for what is not theirs. None of them runs code of Python, so
-# that nothing they go through changes meanwhile.
+# The writers below write to a buffer of C, and return 1 for a value that they do not handle. None of them runs Python
+# code, so no dict or list can change while they go through it.
 
 
 cdef int reserve(Buffer* out, Py_ssize_t more) except -1:
-    """Make room for so many octets."""
+    """Make room for `more` octets."""
     cdef char* wider
     cdef Py_ssize_t room
     if out.room - out.size >= more:
@@ -521,7 +522,7 @@ cdef int put_number(Buffer* out, unsigned char code, uint64_t number, int width)
 
 
 cdef int put_sized(Buffer* out, unsigned char code, const char* octets, Py_ssize_t size) except -1:
-    """Append octets, their constructor and size before them."""
+    """Append a constructor, the size, and the octets."""
     if size < 256:
         put_number(out, code, size, 1)
     elif size <= 0xFFFF_FFFF:
@@ -565,7 +566,7 @@ cdef int put_unsigned(Buffer* out, object number, int width) except -1:
 
 
 cdef int put_signed(Buffer* out, object number, unsigned char code, int width, int64_t most) except -1:
-    """Append an int of fixed width, `code` being its constructor."""
+    """Append an int of fixed width with the constructor `code`."""
     cdef int overflow
     cdef long long value = PyLong_AsLongLongAndOverflow(number, &overflow)
     if overflow or value > most or value < -most - 1:
@@ -598,7 +599,7 @@ cdef int put_moment(Buffer* out, object item) except -1:
 
 
 cdef int put_value(Buffer* out, object item, int levels) except -1:
-    """Append a value of one of the usual types; lists and maps only down to so many levels."""
+    """Append a value of one of the usual types. Lists and maps are handled down to `levels` levels."""
     cdef double real
     cdef uint64_t bits
     cdef object kind = type(item)
@@ -659,7 +660,7 @@ cdef int put_list(Buffer* out, list value, int levels) except -1:
 
 
 cdef int put_map(Buffer* out, dict value, int levels) except -1:
-    """Append a dict; keys that hold others are not its."""
+    """Append a dict, unless one of its keys is a list or map."""
     cdef Py_ssize_t place = 0, start = out.size
     cdef PyObject* key
     cdef PyObject* item
