@@ -139,7 +139,7 @@ async def test_a_link_that_is_forbidden_after_a_loss(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("error", [NOT_FOUND, FORBIDDEN])
 async def test_a_new_link_that_is_bad(monkeypatch: pytest.MonkeyPatch, error: Error) -> None:
-    """Who asks for it is told; the others of its session come back."""
+    """The task that asked for the link is told. The other links of its session come back."""
     async with hosting(monkeypatch) as hosts, AsyncExitStack() as stack:
         harsh = Harsh(hosts, error)
         connection = await stack.enter_async_context(connecting())

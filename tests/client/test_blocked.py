@@ -58,7 +58,7 @@ async def sending(
 
 @pytest.mark.parametrize("how", ["connection.blocked", "channel.flow"])
 async def test_sending_waits(how: str) -> None:
-    """What is sent meanwhile goes out when the broker takes messages again, and not before; nothing is lost."""
+    """Messages sent meanwhile go out when the broker takes messages again, and not before. Nothing is lost."""
     here, there = memory_streams()
     async with MethodPeer.over(there) as peer:
         waiting = anyio.Event()
@@ -98,7 +98,7 @@ async def test_sending_waits(how: str) -> None:
 
 
 async def test_cancelled_meanwhile() -> None:
-    """Who gives up waiting has sent nothing, and leaves nothing behind: the next message is the next one."""
+    """A task that stops waiting has sent nothing and leaves nothing behind: the next message is the next one."""
     here, there = memory_streams()
     async with MethodPeer.over(there) as peer:
         cancelled = anyio.Event()

@@ -23,7 +23,7 @@ Serve = Callable[..., Any]
 
 
 async def test_wrong_wishes() -> None:
-    """What cannot be meant is said at once."""
+    """Settings that contradict each other raise at once."""
     with pytest.raises(ValueError, match="credit"):
         Connection("amqp://localhost").browser("q", credit=0)
 

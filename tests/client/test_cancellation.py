@@ -162,7 +162,7 @@ async def test_attaching_a_sender(serve: Serve) -> None:
 
 
 async def test_attaching_a_receiver(serve: Serve) -> None:
-    """What was prefetched for a receiver that was cut is with the peer again."""
+    """The peer has the prefetched messages of a cancelled receiver again."""
 
     async def trial(cancel: CancelAt) -> None:
         async with world(serve, ["a", "b", "c"]) as w:
@@ -277,7 +277,7 @@ async def test_send_without_credit(serve: Serve) -> None:
 
 
 async def test_waiting_in_line_for_credit(serve: Serve) -> None:
-    """Who gives up in the line passes the credit on to those behind."""
+    """A task that stops waiting passes its credit on to the tasks behind it."""
 
     async def trial(cancel: CancelAt) -> None:
         async with world(serve, []) as w:
@@ -339,7 +339,7 @@ async def test_submit_many(serve: Serve) -> None:
 
 @pytest.mark.parametrize("kind", ["iterable", "async iterable"])
 async def test_send_many(serve: Serve, kind: str) -> None:
-    """What was sent is sent, in order, and gets its outcome; no more is taken."""
+    """The messages sent so far are in order and get their outcomes. No more are taken."""
 
     async def trial(cancel: CancelAt) -> None:
         async with world(serve, []) as w:

@@ -21,7 +21,7 @@ CREDIT = 10
 
 
 class Links:
-    """What a call is made with."""
+    """The objects that a call needs."""
 
     def __init__(self, connection: Connection, sender: Sender, receiver: Receiver, delivery: Delivery) -> None:
         self.connection = connection

@@ -144,7 +144,7 @@ async def test_sending_a_file(serve: Serve, kind: str, tmp_path: Path) -> None:
 
 
 async def test_attaching_a_streaming_receiver(serve: Serve) -> None:
-    """What was prefetched is with the peer again, and neither link nor session is left."""
+    """The peer has the prefetched messages again, and neither link nor session remains."""
 
     async def trial(cancel: CancelAt) -> None:
         async with world(serve, [b"a", b"b"]) as w:

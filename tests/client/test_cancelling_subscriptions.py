@@ -30,7 +30,7 @@ async def idle(broker: Broker, connection: Connection) -> None:
 
 
 async def bodies(receiver: Receiver) -> list[object]:
-    """What waits for a receiver."""
+    """Return the messages that wait for a receiver."""
     await receiver.drain()
     return [delivery.message.body for delivery in await receiver.receive_batch(100, max_wait=0)]
 

@@ -269,7 +269,7 @@ async def test_once(serve: Serve) -> None:
 
 
 async def test_settings_are_checked_early() -> None:
-    """What cannot be is refused when the object is made."""
+    """An impossible setting is refused when the object is made."""
     with pytest.raises(Unsupported, match="0-8"):
         Connection("amqp://localhost", dialect="0-8")
     with pytest.raises(ValueError):  # noqa: PT011  (the words are the URL's parser's)

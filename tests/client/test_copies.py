@@ -64,7 +64,7 @@ async def test_sending(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
 
 
 async def test_receiving(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is read of the socket is kept as it came, and the body is the only copy; then that is all there is."""
+    """The octets read from the socket are kept as they came, and the body is the only copy of them."""
     read: list[bytes] = []
     receive, receive_each = SocketStream.receive, WatchedSocketStream.receive_each
 

@@ -56,7 +56,7 @@ async def test_outcomes(serve: Serve, settle: Callable[[Delivery], None], state:
 
 @pytest.mark.parametrize("state", [None, "accepted", Received(0, 0), Accepted])
 async def test_settles_with_an_outcome_only(serve: Serve, state: Any) -> None:
-    """What is no outcome is refused, and the delivery stays as it was."""
+    """An object that is not an outcome is refused, and the delivery stays as it was."""
     async with serve() as (peer, connection), connection, connection.receiver("q") as receiver:
         _, delivery = await one(peer, receiver)
         with pytest.raises(TypeError, match="outcome must be Accepted, Rejected, Released or Modified, not "):
@@ -84,7 +84,7 @@ FAILED, ELSEWHERE = Modified(delivery_failed=True), Modified(delivery_failed=Tru
 async def test_listed_outcomes(
     serve: Serve, settle: Callable[[Delivery], None], listed: list[str], default: Any, state: Any
 ) -> None:
-    """What is not listed is said by what comes nearest to it."""
+    """The nearest listed outcome stands in for one that is not listed."""
     async with serve() as (peer, connection), connection:
         peer.source = {"outcomes": [f"amqp:{name}:list" for name in listed], "default_outcome": default}
         async with connection.receiver("q") as receiver:
@@ -287,7 +287,7 @@ async def test_settled_returns_at_once_in_mode_first(serve: Serve) -> None:
 
 
 async def test_settled_on_a_link_that_dies(serve: Serve) -> None:
-    """Who waits for the sender gets the cause."""
+    """A task that waits for the sender to settle gets the cause."""
     async with serve() as (peer, connection), connection:
         async with connection.receiver("q", receiver_settle_mode="second") as receiver:
             await anyio.wait_all_tasks_blocked()

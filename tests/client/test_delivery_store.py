@@ -120,7 +120,7 @@ def bodies(deliveries: Iterable[OutgoingDelivery | SentDelivery]) -> list[object
 
 
 async def left_in(broker: Broker) -> Counter[object]:
-    """What waits in the queue, taken out of it."""
+    """Return the messages in the queue, and take them out of it."""
     async with broker.connect() as connection, connection.receiver("q") as receiver:
         await receiver.drain()
         deliveries = await receiver.receive_batch(100, max_wait=0)
@@ -133,7 +133,7 @@ async def left_in(broker: Broker) -> Counter[object]:
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("last", range(1, 13))
 async def test_a_sender_that_dies(tmp_path: Path, last: int, before: bool, mode: Any) -> None:
-    """What it had handed over without hearing of it the next one asks for: each arrives, in mode "second" once."""
+    """The next process resumes the messages without a known outcome. Each arrives, and in mode "second" once."""
     path = tmp_path / "deliveries"
     sent: dict[object, SentDelivery] = {}
     async with Broker() as broker:

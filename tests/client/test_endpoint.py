@@ -35,7 +35,7 @@ def test_the_peer_ended_it() -> None:
 
 
 def test_closed_here_goes_first() -> None:
-    """Who closed it is told so, whatever came afterwards."""
+    """The side that closed it is told so, whatever arrives afterwards."""
     endpoint = Lifecycle("link")
     endpoint.closed = True
     endpoint.end_for_good(ConnectionLost("later"))

@@ -142,7 +142,7 @@ async def test_async_for(serve: Serve) -> None:
 
 
 async def test_a_turn_is_a_time(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who takes deliveries quickly takes more of them in a run: as many as that time lets it, and no more."""
+    """A task that takes deliveries quickly takes more of them at a time, as many as its time limit allows."""
     now, quick = 0.0, 4 * RECEIVED
     monkeypatch.setattr(consumer_module, "monotonic", lambda: now)
     async with flooded(serve) as (receiver, runs):

@@ -39,7 +39,7 @@ class Source:
 
 @pytest.mark.parametrize("kind", ["path", "str", "bytes", "bytearray", "memoryview"])
 async def test_known_sizes(serve: Serve, kind: str, tmp_path: Path) -> None:
-    """What has a size becomes one data section."""
+    """A source with a size becomes one data section."""
     path = tmp_path / "body"
     path.write_bytes(LARGE)
     sources = {"path": path, "str": str(path), "bytes": LARGE, "bytearray": bytearray(LARGE)}
@@ -50,7 +50,7 @@ async def test_known_sizes(serve: Serve, kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["iterable", "async iterable", "async read"])
 async def test_chunks(serve: Serve, kind: str) -> None:
-    """What has no size becomes a data section for each chunk; with a size that is given, one."""
+    """A source without a size becomes a data section for each chunk, or one section if the size is given."""
     chunks = (b"one", b"two", b"three")
     sources: dict[str, Callable[[], Any]] = {
         "iterable": lambda: chunks,

@@ -47,7 +47,7 @@ def answering(peer: Any, filters: dict[Any, Any] | None) -> list[Any]:
 
 
 async def test_applied(serve: Serve) -> None:
-    """What is echoed, by either descriptor, is applied: the receiver has its credit, and its answer at hand."""
+    """A filter that is echoed, by either descriptor, is applied: the receiver has its credit and the answer."""
     async with serve() as (peer, connection), connection:
         answering(peer, BY_NUMBER)
         async with connection.receiver(SOURCE) as receiver:
@@ -85,7 +85,7 @@ async def test_a_lasting_subscription_is_detached_not_ended(serve: Serve) -> Non
 
 
 async def test_taken_as_it_comes(serve: Serve) -> None:
-    """Whoever does not require the filters gets the link, and sees in the answer what is applied."""
+    """A receiver that does not require the filters gets the link, and the answer shows which filters are applied."""
     async with serve() as (peer, connection), connection:
         answering(peer, None)
         async with connection.receiver(SOURCE, require_filters=False) as receiver:

@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.capability("health")]
 
 
 class Clock:
-    """What `time.monotonic` says here."""
+    """Return the test's `time.monotonic`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0

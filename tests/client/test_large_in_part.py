@@ -52,7 +52,7 @@ async def test_larger_if_asked_for(dialect: str) -> None:
 
 @pytest.mark.parametrize("dialect", ["1.0", "fast"])
 async def test_streams(dialect: str) -> None:
-    """What is read while it comes may be of any size."""
+    """A message that is read while it arrives may have any size."""
     async with Broker() as broker, Connection(broker.url, dialect=dialect) as connection:
         with anyio.fail_after(60):
             async with connection.sender("q") as sender:

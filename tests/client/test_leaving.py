@@ -147,7 +147,7 @@ async def test_exits_that_have_nothing_to_do_with_each_other(serve: Serve) -> No
 
 
 async def test_two_connections_one_after_the_other(serve: Serve) -> None:
-    """What a silent peer took of its connection's time is not taken from another connection, left right after."""
+    """The time that a silent peer takes from its connection is not taken from another connection that is left next."""
     async with (
         serve(close_timeout=0.2) as (silent, first),
         serve(close_timeout=5.0, streams=slow_streams) as (
@@ -344,7 +344,7 @@ async def test_the_reason_changes_nothing(serve: Serve, why: str) -> None:
 
 
 async def test_mode_second_waits_for_the_sender_to_settle(serve: Serve) -> None:
-    """What was accepted is not left half settled, as long as the sender goes on."""
+    """An accepted delivery is not left half settled as long as the sender continues."""
     async with serve(close_timeout=2.0) as (peer, connection), connection:
         held: list[Any] = []
 

@@ -37,7 +37,7 @@ async def test_nested_blocks_without_a_connection(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_a_connection_that_is_back_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was in flight is sent once more and accepted while the block is being left: there is nothing to raise."""
+    """Messages in flight are sent again and accepted while the block is being left, so nothing is raised."""
     async with hosting(monkeypatch) as hosts:
         async with connecting(reconnect=LATER, close_timeout=15.0) as connection, connection.sender("q") as sender:
             hosts.peer.outcome = None

@@ -115,7 +115,7 @@ async def test_a_session_that_ends_for_a_resumed_link(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("how", ["leave", "give up"])
 async def test_settled_waits_while_it_is_away(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    """Whoever waits for the settlement of a delivery hears when its link does not come back."""
+    """A task that waits for the settlement of a delivery is told if its link does not come back."""
     few = replace(QUICK, attempts=30)
     async with hosting(monkeypatch) as hosts, connecting(reconnect=few) as connection:
         raised: list[Any] = []
@@ -198,7 +198,7 @@ async def test_a_link_that_was_resumed_and_then_stolen(monkeypatch: pytest.Monke
 
 
 async def test_a_link_that_was_resumed_and_then_detached() -> None:
-    """What is unsettled is resumed the second time as well, so that exactly once stays exactly once."""
+    """Unsettled deliveries are resumed after the second loss, too, so exactly once stays exactly once."""
     async with Broker() as broker, FaultProxy(broker.url) as proxy, connecting(proxy.url) as connection:
         async with connection.receiver("q", receiver_settle_mode="second") as receiver:
             events = connection.events()
@@ -273,7 +273,7 @@ async def test_attached_and_detached_in_one_breath(monkeypatch: pytest.MonkeyPat
 
 
 async def test_outcomes_are_told_before_a_session_is_left() -> None:
-    """What was accepted while the connection was away is told when it is back, though its session is being left."""
+    """Outcomes given while the connection was lost are sent after it is restored, even if the session is being left."""
     async with (
         Broker() as broker,
         FaultProxy(broker.url) as proxy,

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.anyio
 async def opening(
     peer: MethodPeer, url: str, *, mechanisms: bytes = b"PLAIN AMQPLAIN", heartbeat: int = 60, **settings: object
 ) -> tuple[ConnectionStartOk, ConnectionTuneOk, ConnectionOpen]:
-    """What a client says when it opens its connection to that URL."""
+    """Return what a client sends when it opens a connection to that URL."""
     said: list[object] = []
 
     async def serve() -> None:
@@ -77,7 +77,7 @@ async def test_virtual_host_by_name() -> None:
 
 @pytest.mark.parametrize("hostname", ["localhost", "LOCALHOST", "127.0.0.1", "::1"])
 async def test_the_host_is_no_virtual_host(hostname: str) -> None:
-    """Who says the machine, as 1.0 would have it, gets the usual virtual host, unless he says it outright."""
+    """A hostname of this machine, as in 1.0, means the usual virtual host, unless it is given as a virtual host."""
     async with MethodPeer() as peer:
         url = peer.url.replace("amqp://", "amqp://user:secret@")
         _, _, opened = await opening(peer, url, hostname=hostname)

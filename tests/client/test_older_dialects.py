@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 @pytest.mark.parametrize("name", dialect_names())
 async def test_tags_of_earlier_attachments(name: str) -> None:
-    """What is sent again keeps its tag, and what is sent after it gets none of those: each has its outcome."""
+    """A message that is sent again keeps its tag, and later messages get other tags, so each has its outcome."""
     async with Broker() as broker, Connection(broker.url, dialect=name) as connection:
         async with connection.sender("orders") as sender:
             link = sender._core.link

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.capability("send and receive")]
 
 
 async def test_send_and_receive() -> None:
-    """What is sent comes back as messages, accepted, and nothing is left."""
+    """The messages that are sent come back and are accepted, and nothing remains."""
     async with Broker() as broker:
         await send(broker.url, "orders", "a", b"b", Message({"c": 1}, subject="s"))
         messages = await receive(broker.url, "orders", count=2)

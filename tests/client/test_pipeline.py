@@ -43,7 +43,7 @@ def test_counts_what_is_in_flight() -> None:
 
 
 def test_counts_settled_ones_as_accepted() -> None:
-    """What was sent settled never is in flight."""
+    """A message that was sent settled is never in flight."""
     pipeline = pipeline_of(1)
     pipeline.add(delivery(settled=True))
     assert (pipeline.in_flight, pipeline.accepted) == (0, 1)

@@ -150,7 +150,7 @@ async def test_a_batch_is_full_when_no_more_can_come(serve: Serve) -> None:
 
 
 async def test_a_batch_on_a_link_that_dies(serve: Serve) -> None:
-    """What was collected is handed out before the cause is raised."""
+    """The collected deliveries are handed out before the cause is raised."""
     async with serve() as (peer, connection), connection, connection.receiver("q") as receiver:
         await anyio.wait_all_tasks_blocked()
         peer.send("q", 1, 2)
@@ -335,7 +335,7 @@ async def test_durable_subscriptions_are_detached_from(serve: Serve) -> None:
 
 
 async def test_what_the_dialect_cannot(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a dialect does not have raises Unsupported before a byte is written."""
+    """A feature that a dialect lacks raises Unsupported before a byte is written."""
     async with serve() as (peer, connection), connection, connection.receiver("q") as receiver:
         await anyio.wait_all_tasks_blocked()
         monkeypatch.setattr(type(connection._core), "capabilities", frozenset())

@@ -19,7 +19,7 @@ Serve = Callable[..., Any]
 
 
 async def test_credit_is_bounded_and_topped_up_at_half(serve: Serve) -> None:
-    """What may come and what waits here is never more than `credit`; no credit while the application lags."""
+    """Messages on their way and waiting here are never more than `credit`. A slow application grants no credit."""
     async with serve() as (peer, connection), connection, connection.receiver("q", credit=10) as receiver:
         flows: list[int] = []
 
@@ -101,7 +101,7 @@ async def test_aborted_deliveries_cost_no_credit_for_good(serve: Serve) -> None:
 
 
 async def test_aborted_deliveries_cost_no_manual_credit(serve: Serve) -> None:
-    """Who asked for three deliveries gets three, however many the sender aborts meanwhile."""
+    """A call that asked for three deliveries gets three, however many the sender aborts meanwhile."""
     async with serve() as (peer, connection), connection, connection.receiver("q", credit=0) as receiver:
         receiver.add_credit(3)
         await anyio.wait_all_tasks_blocked()
@@ -286,7 +286,7 @@ async def test_drain_is_for_one_task(serve: Serve) -> None:
 
 
 async def test_drain_on_a_link_that_dies(serve: Serve) -> None:
-    """Who waits for the drain gets the cause."""
+    """A task that waits for the drain gets the cause."""
     async with serve() as (peer, connection), connection, connection.receiver("q", credit=10) as receiver:
         peer.on_event = lambda event: isinstance(event, CreditChanged)
         async with anyio.create_task_group() as tasks:
@@ -306,7 +306,7 @@ async def test_drain_on_a_link_that_dies(serve: Serve) -> None:
 async def test_waiting_without_credit(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who waits with `credit=0`, and says nothing, is told in the log, once; who adds credit in time is not."""
+    """A task that waits with `credit=0` and adds no credit causes one warning, unless it adds credit in time."""
     monkeypatch.setattr("amqp10.client._receiving.consumer.NO_CREDIT", 0.01)
     async with serve() as (peer, connection), connection, connection.receiver("q", credit=0) as receiver:
         with anyio.fail_after(60):

@@ -89,7 +89,7 @@ async def test_in_flight_is_uncertain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_what_never_left_whole_is_certain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the session's window held back, in part or whole, was not processed: it is sent, whatever the policy."""
+    """Messages that the session's window held back were not processed. They are sent under every policy."""
     async with hosting(monkeypatch) as hosts:
         hosts.session_terms = replace(hosts.session_terms, incoming_window=1)
         async with connecting(reconnect=RAISING) as connection, connection.sender("q") as sender:
@@ -210,7 +210,7 @@ async def test_receive_waits_through_a_loss(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_prefetched_is_not_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What waited here unsettled is the peer's again after a loss; what was sent settled is ours and stays."""
+    """After a loss the peer has the unsettled messages again. Messages that were sent settled stay here."""
     async with hosting(monkeypatch) as hosts, connecting() as connection:
         async with connection.receiver("q", settle_mode="mixed") as receiver:
             await hosts.credit("q")

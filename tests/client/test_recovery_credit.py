@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
 
 async def test_manual_credit_at_a_forgetful_peer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was here and is the peer's again has its credit again, also where nothing can be resumed."""
+    """Deliveries that the peer has again give back their credit, even if nothing can be resumed."""
     async with hosting(monkeypatch) as hosts:
         hosts.prepare = forgetful
         async with connecting() as connection, connection.receiver("q", credit=0) as receiver:
@@ -134,7 +134,7 @@ async def test_what_is_resumed_comes_before_what_is_new(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("credit", [0, 4])
 async def test_a_delivery_that_is_resumed_only_to_be_aborted(monkeypatch: pytest.MonkeyPatch, credit: int) -> None:
-    """What came of it is thrown away; the credit that it took twice is there for others, after the next loss, too."""
+    """The part that arrived is thrown away. The credit that it took twice is free again, after the next loss, too."""
     async with hosting(monkeypatch) as hosts:
 
         def prepare(peer: Peer) -> None:

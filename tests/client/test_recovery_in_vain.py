@@ -56,7 +56,7 @@ def spoiled_by(body: Any, condition: str, how: str) -> Any:
 
 @pytest.mark.parametrize("how", ["detach", "end", "close"])
 async def test_a_message_that_ends_its_link(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    """Who waits gets the peer's word after some rounds; other links go on."""
+    """A waiting task gets the peer's reason after some rounds. Other links continue."""
     async with hosting(monkeypatch) as hosts:
         hosts.prepare = spoiled_by("bad", "amqp:not-found", how)
         async with connecting() as connection, connection.sender("other") as other:
@@ -92,7 +92,7 @@ async def test_a_link_that_ends_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_peer_in_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What says nothing of an address is waited for as often as it takes, though no message comes through."""
+    """An error that does not concern the address is retried without limit, although no message arrives."""
     async with hosting(monkeypatch) as hosts, connecting() as connection, connection.sender("q") as sender:
         hosts.peer.outcome = None
         delivery = await sender.submit("x")

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 @pytest.mark.parametrize("mode", ["first", "second"])
 @pytest.mark.parametrize("credit", [0, 1, 100])
 async def test_outcomes_are_told_before_the_end(mode: Any, credit: int) -> None:
-    """What was accepted while the connection was away does not come again, though the receiver is left at once."""
+    """Deliveries accepted while the connection was lost do not arrive again, even if the receiver is left at once."""
     async with Broker() as broker, FaultProxy(broker.url) as proxy:
         async with broker.connect() as local, local.sender("q") as sender:
             await sender.send_many(range(5))

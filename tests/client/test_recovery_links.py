@@ -147,7 +147,7 @@ async def test_a_link_that_shall_not_come_back(monkeypatch: pytest.MonkeyPatch, 
 
 
 async def test_a_link_that_is_refused_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks for a node that is not there hears it at once, and not after a day of trying."""
+    """A call that asks for a node that does not exist raises at once, and not after a day of attempts."""
     async with hosting(monkeypatch) as hosts, connecting() as connection:
         hosts.peer.refusal = forced("amqp:not-found")
         with pytest.raises(LinkDetached, match="not-found"):

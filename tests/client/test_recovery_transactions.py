@@ -154,7 +154,7 @@ async def test_a_settled_one_of_a_transaction(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_an_outcome_of_a_transaction_on_a_link_that_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was told on a link that the peer detached since is not committed: it may not have heard of it."""
+    """Work on a link that the peer has detached is not committed, because the peer may not have received it."""
     async with hosting(monkeypatch) as hosts:
         hosts.prepare = declaring
         async with connecting() as connection, connection.receiver("q") as receiver:

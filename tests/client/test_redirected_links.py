@@ -70,7 +70,7 @@ async def test_a_redirect_to_another_address(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("info", [{}, {"network-host": "b", "scheme": "http"}, {"hostname": 5, "address": "x"}])
 async def test_a_redirect_that_leads_nowhere(monkeypatch: pytest.MonkeyPatch, info: dict[str, Any]) -> None:
-    """What cannot be followed is raised, with what the peer said."""
+    """A redirect that cannot be followed raises, with the peer's reason."""
     async with hosting(monkeypatch) as hosts:
         redirecting(hosts, info)
         async with connecting() as connection:

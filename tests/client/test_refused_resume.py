@@ -115,7 +115,7 @@ async def test_a_receiver_that_is_restored(monkeypatch: pytest.MonkeyPatch, how:
 
 @HOW
 async def test_a_sender_of_a_later_process(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    """What a process left in its store is sent as new by the next, where it cannot be resumed."""
+    """The next process sends the messages of the store as new ones if they cannot be resumed."""
     asked: list[bool] = []
     store = MemoryDeliveryStore()
     key = LinkKey("me", "out", "sender")
@@ -290,7 +290,7 @@ async def test_a_restored_link_that_is_locked_for_a_while(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("role", ["sender", "receiver"])
 async def test_a_first_attach_that_is_locked(monkeypatch: pytest.MonkeyPatch, role: Any) -> None:
-    """Who is refused for a passing cause is told so, and the next attach says again what a process left."""
+    """A link that is refused for a temporary cause raises, and the next attach has the same unsettled map again."""
     asked: list[bool] = []
     store = MemoryDeliveryStore()
     key = LinkKey("me", "link", role)

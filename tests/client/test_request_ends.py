@@ -126,7 +126,7 @@ async def test_the_connection_is_lost(serve: Serve) -> None:
 
 
 async def test_closed_here(serve: Serve) -> None:
-    """Who waits when the requester is closed is told so."""
+    """A task that waits when the requester is closed is told so."""
     async with serve() as (_, connection), connection:
         results: list[Any] = []
         async with anyio.create_task_group() as tasks:
@@ -160,7 +160,7 @@ async def test_released_request(serve: Serve) -> None:
 
 
 async def test_replies_that_are_none(serve: Serve) -> None:
-    """What has no known correlation-id, and what is no message, is counted, settled, and in nobody's way."""
+    """A reply with an unknown correlation-id, or that is no message, is counted and settled. It delays no other."""
     async with serve() as (peer, connection), connection:
         async with connection.requester("service", credit=2) as requester:
             for payload in (Message("for nobody", correlation_id="x").encode(), b"\x00\x53", Message("no id").encode()):

@@ -19,7 +19,7 @@ CUTS = 10
 
 
 def body(number: int) -> bytes:
-    """What the message of that number carries; no part of it is like another."""
+    """Return the body of the message of that number. No part of the body is like another."""
     return random.Random(number).randbytes(SIZES[number % len(SIZES)])
 
 

@@ -38,7 +38,7 @@ async def test_credit_is_waited_for(serve: Serve) -> None:
 
 
 async def test_a_newcomer_does_not_overtake(serve: Serve) -> None:
-    """Who waits for credit is served before who comes when it is there."""
+    """A task that waits for credit is served before a task that comes when the credit arrives."""
     async with serve() as (peer, connection), connection:
         peer.credit = 0
         async with connection.sender("q") as sender, anyio.create_task_group() as tasks:
@@ -98,7 +98,7 @@ async def test_drain_lets_those_who_wait_send_first(serve: Serve) -> None:
 @pytest.mark.parametrize("drain", [False, True])
 @pytest.mark.parametrize("how", ["submit", "stream"])
 async def test_credit_that_is_not_used_after_all(serve: Serve, how: str, drain: bool) -> None:
-    """Who has waited and then cannot send leaves the credit to the next, and what nobody uses to a peer that drains."""
+    """A task that cannot send leaves its credit to the next one. A peer that drains gets unused credit back."""
     async with serve() as (peer, connection), connection:
 
         def attach(event: Any) -> bool:

@@ -95,7 +95,7 @@ async def test_cancelled_anywhere(serve: Serve) -> None:
 
 
 async def test_beside_a_receiver(serve: Serve) -> None:
-    """What another task waits for comes while one sends alone, and when it has stopped."""
+    """Another task gets what it waits for while one task sends alone, and after that task has stopped."""
     async with world(serve, [], streams=hasty_streams([])) as w:
         w.receiver.add_credit(10)
 

@@ -105,7 +105,7 @@ async def test_outcomes(following: Next, outcome: Rejected) -> None:
 
 
 async def test_closed_links_are_forgotten(following: Next) -> None:
-    """What a link that is closed for good had unsettled is gone; other links keep theirs."""
+    """The unsettled deliveries of a closed link are removed; other links keep theirs."""
     store = following()
     store.add(OUT, b"1", b"one", 0)
     store.outcome(IN, b"1", ACCEPTED)
@@ -185,7 +185,7 @@ async def test_cancelled(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_closing_commits(path: Path) -> None:
-    """What was told and not committed is there for the next; closing twice does nothing."""
+    """A change that was not committed is there for the next process. Closing twice does nothing."""
     store = SQLiteDeliveryStore(path)
     store.add(OUT, b"1", b"one", 0)
     store.close()
@@ -241,7 +241,7 @@ anyio.run(main)
 
 
 def test_killed(path: Path) -> None:
-    """What was committed when the process was killed is there, and what was told after that is not known."""
+    """Changes that were committed before the process was killed are there. Later ones may be missing."""
     ended = subprocess.run([sys.executable, "-c", KILLED, str(path)], timeout=50)
     assert ended.returncode == -signal.SIGKILL
     with SQLiteDeliveryStore(path) as store:

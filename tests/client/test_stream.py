@@ -90,7 +90,7 @@ async def test_a_size_that_is_not_kept(serve: Serve) -> None:
 
 
 async def test_misuse(serve: Serve) -> None:
-    """What cannot be is refused before anything is sent."""
+    """An impossible argument is refused before anything is sent."""
     async with serve() as (peer, connection), connection, connection.sender("q") as sender:
         with pytest.raises(ValueError, match="must have no body"):
             sender.stream(Message("text"))

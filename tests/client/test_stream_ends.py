@@ -112,7 +112,7 @@ async def test_outcomes_that_come_at_once_before_the_link_is_left(serve: Serve) 
 
 
 async def test_a_peer_that_knows_no_aborts_and_takes_no_other_link(serve: Serve) -> None:
-    """What it says of the new link is the end of the sender."""
+    """The peer's error on the new link ends the sender."""
     async with serve(profile=FORGETFUL) as (peer, connection), connection:
         sender = connection.sender("q")
         await sender.__aenter__()
@@ -246,7 +246,7 @@ async def test_a_state_that_is_no_outcome(serve: Serve) -> None:
 
 
 async def test_the_peer_detaches(serve: Serve) -> None:
-    """Whoever waits in `send` gets the peer's reason, and so does the end of the block."""
+    """A task that waits in `send` gets the peer's reason, and so does the end of the block."""
     async with serve(session=SessionTerms(incoming_window=4)) as (peer, connection), connection:
         reader = Reader(peer)
         sender = connection.sender("q")

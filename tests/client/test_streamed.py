@@ -302,7 +302,7 @@ async def test_a_peer_that_takes_no_early_outcome(serve: Serve, end: str) -> Non
 
 
 async def test_settled_by_the_sender(serve: Serve) -> None:
-    """What was sent settled can be read to its end, or given up by any outcome."""
+    """A message that was sent settled can be read to its end, or given up by any outcome."""
     async with serve() as (peer, connection), connection:
         async with connection.receiver("q", stream=True, settle_mode="settled") as receiver:
             await anyio.wait_all_tasks_blocked()

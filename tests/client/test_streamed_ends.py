@@ -68,7 +68,7 @@ async def test_aborted_before_it_is_taken(serve: Serve, head: bytes) -> None:
 
 
 async def test_the_peer_detaches(serve: Serve) -> None:
-    """What is here can be read; then the reason is raised."""
+    """The part that has arrived can be read; then the reason is raised."""
     async with serve() as (peer, connection), connection, anyio.create_task_group() as tasks:
         receiver = connection.receiver("q", stream=True)
         await receiver.__aenter__()
@@ -195,7 +195,7 @@ async def test_a_head_that_is_not_understood(serve: Serve, payload: bytes) -> No
 
 
 async def test_a_body_that_is_malformed(serve: Serve) -> None:
-    """What was right of it comes out, then the error, again and again."""
+    """The valid part comes out, and then each call raises the error."""
     async with serve() as (peer, connection), connection, connection.receiver("q", stream=True) as receiver:
         await anyio.wait_all_tasks_blocked()
         peer.send("q", data_head(3) + b"one" + b"\x00\x53\x75\xa1\x01x")

@@ -113,7 +113,7 @@ async def test_names_of_shared_links(durable: bool, global_: bool, names: list[s
 
 
 async def test_wrong_wishes() -> None:
-    """What cannot be meant is said at once."""
+    """Settings that contradict each other raise at once."""
     connection = Connection("amqp://localhost", container_id="c")
     with pytest.raises(ValueError, match="shared=True"):
         connection.subscription("t", "s", global_=True)

@@ -59,7 +59,7 @@ async def test_a_session_that_is_resumed() -> None:
 
 
 async def test_gone_with_its_last_consumer(dialect: str) -> None:
-    """What was deleted is forgotten; so is what goes with its last consumer."""
+    """A deleted queue is forgotten, and so is one that ends with its last consumer."""
     async with strict() as broker:
         there = await gone_with_its_last_consumer(broker.url, dialect)
     assert there == {"deleted": False, "left": False, "in use": True}
@@ -149,7 +149,7 @@ class TestSilence:
     """All in memory, and on a clock that jumps when nothing else is left to do."""
 
     async def test_a_server_that_does_not_answer(self, dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What is not answered while it is declared again is given up with the connection, and the next one goes on."""
+        """A repeated declaration without an answer ends with the connection, and the next connection continues."""
         streams: list[Valve] = []
         async with Broker(host=None, auto_create=False) as broker:
 

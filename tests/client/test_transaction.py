@@ -102,7 +102,7 @@ async def test_every_outcome() -> None:
 
 
 async def test_acquired_in_a_transaction() -> None:
-    """What came on credit of a transaction is the broker's again when that is rolled back, and ours when committed."""
+    """Messages on credit of a transaction go back to the broker after a rollback, and are ours after a commit."""
     async with broker_and_connection() as (broker, connection):
         async with connection.sender("q") as sender:
             await sender.send_many(range(4))
@@ -140,7 +140,7 @@ async def test_over_or_elsewhere() -> None:
 
 
 async def test_full_queue() -> None:
-    """What open transactions hold takes up the room of the queue: nobody gets credit for it twice, nothing is lost."""
+    """Messages of open transactions take up room in the queue: nobody gets credit for it twice, nothing is lost."""
     async with broker_and_connection(max_queue_messages=10, credit=10) as (broker, connection):
         async with connection.sender("q") as sender:
             async with connection.transaction() as transaction:

@@ -60,7 +60,7 @@ async def end(peer: ScriptedPeer, how: str, condition: str | None = None) -> Non
 )
 @pytest.mark.in_memory
 async def test_declaring(memory_peer: MemoryPeer, how: str, cause: type[Exception]) -> None:
-    """Who waits for the answer to a declare gets the cause."""
+    """A task that waits for the answer to a declare gets the cause."""
     async with anyio.create_task_group() as tasks:
 
         async def serve() -> None:
@@ -280,7 +280,7 @@ async def test_second_mode() -> None:
 
 
 async def test_settled_deliveries_join_nothing() -> None:
-    """What has its outcome already cannot be part of a transaction, and says so."""
+    """A delivery that already has an outcome cannot be part of a transaction: the call raises."""
     async with broker_and_connection() as (_, connection):
         async with connection.sender("q") as sender:
             await sender.send("x")
@@ -292,7 +292,7 @@ async def test_settled_deliveries_join_nothing() -> None:
 
 
 async def test_profiles() -> None:
-    """What a broker is known to ignore is refused before anything is written."""
+    """An outcome that the broker is known to ignore is refused before anything is written."""
     async with Broker() as broker:
         async with broker.connect(profile="rabbitmq") as connection:
             with pytest.raises(Unsupported, match="RabbitMQ has no transactions"):
@@ -429,7 +429,7 @@ async def test_what_is_held_back() -> None:
 
 @pytest.mark.parametrize("aborts", [True, False])
 async def test_what_is_sent_in_part(aborts: bool) -> None:
-    """Who waits for the outcome of a message that a rollback took back is told so, at once and later."""
+    """A task that waits for the outcome of a message is told of the rollback, at once and later."""
     profile = Profile("peer", "May get lost with aborts", aborts=aborts)
     told: list[AmqpError] = []
 

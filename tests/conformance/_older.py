@@ -140,6 +140,6 @@ class Client09:
         return self.put(b"".join(self.encode(each, channel) for each in methods))
 
     def content(self, body: bytes, properties: BasicProperties | None = None, octets: bytes | None = None) -> bytes:
-        """What follows a publish."""
+        """Return the frames that follow a publish."""
         said = octets if octets is not None else (properties or BasicProperties()).encode(self.variant.tables)
         return self.variant.framing.message(1, 60, said, body, 4096)

@@ -78,7 +78,7 @@ def done(client: Client010, *commands: Command) -> None:
     ids=repr,
 )
 def test_absent(client: Client010, command: Command) -> None:
-    """What 0-9-1 takes for done already ends the session here."""
+    """A request that 0-9-1 treats as already done ends the session here."""
     assert client.refusal(command) == 404
 
 
@@ -265,7 +265,7 @@ def test_unbound(client: Client010, router: Router) -> None:
 
 
 def test_arguments_that_have_no_type_here(client: Client010, router: Router) -> None:
-    """What another dialect declared is told as text, where 0-10 has no type for it."""
+    """An argument declared by another dialect is reported as text if 0-10 has no type for it."""
     terms = QueueDeclaration(arguments={"x-limit": 5, "x-odd": Decimal("1.5"), "x-list": [1, {"deep": Decimal(2)}]})
     router.declare_queue("of another", terms)
     result: Any = next(each for each in client.do(QueueQuery("of another")) if isinstance(each, ExecutionResult))

@@ -46,7 +46,7 @@ def kinds(said: list[Any]) -> list[type]:
 @pytest.mark.spec("0-10 session.detached", "the control names the session that is detached, or that is not attached")
 @pytest.mark.parametrize(("name", "code"), [(b"nobody's", 3), (b"", 3)])
 def test_detached_names_the_session(client: Client010, name: bytes, code: int) -> None:
-    """Who detaches what is not attached on that channel hears which session that was."""
+    """A client that detaches a session that is not attached on the channel is told which session that was."""
     assert client.say(SessionDetach(name), channel=7) == [SessionDetached(name, code)]
 
 
@@ -57,7 +57,7 @@ def test_a_channel_in_use(client: Client010) -> None:
     assert client.refusal(QueueQuery("q")) is None
 
 
-@pytest.mark.spec("0-10 session.flush", "it is answered when all commands before it are executed")
+@pytest.mark.spec("0-10 session.flush", "a flush is answered when all commands before it are executed")
 @pytest.mark.parametrize("flush", [SessionFlush(completed=True), SessionFlush(confirmed=True)])
 def test_exceptions_come_before_the_answer_to_a_flush(client: Client010, flush: SessionFlush) -> None:
     """A command that fails is told before the answer, which would say nothing of it, in whatever portions they come."""
@@ -133,7 +133,7 @@ def test_immediate(client: Client010, credit: int | None, discards: bool) -> Non
     assert found.message_count == 0
 
 
-@pytest.mark.spec("0-10 execution.exception", "it names the command that failed by its class and code")
+@pytest.mark.spec("0-10 execution.exception", "the exception names the command that failed by its class and code")
 @pytest.mark.parametrize(
     ("command", "header", "code"),
     [(MessageSubscribe("absent", "d", 0, 0), None, (4, 7)), (MessageTransfer("absent", 0, 0), b"", (4, 1))],

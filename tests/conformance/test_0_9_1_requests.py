@@ -305,7 +305,7 @@ def test_the_pseudo_queue_of_replies_again(name: str, variant: Variant, tag: str
     assert (refused.name, refused.reply_code) == ("channel.close", 406)
 
 
-@pytest.mark.spec("0-9-draft basic.return", "what comes back is the whole content, with the contents within it")
+@pytest.mark.spec("0-9-draft basic.return", "the whole content comes back, with the contents within it")
 def test_contents_within_come_back() -> None:
     """As they came, octet by octet."""
     client = Client09(name="0-9-draft", variant=V0_9_DRAFT)

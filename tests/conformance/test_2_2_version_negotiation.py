@@ -87,7 +87,7 @@ def test_client_meets_another_protocol(client: Make) -> None:
     assert isinstance(ended.error, RemoteProtocolError)
 
 
-@pytest.mark.spec("2.2", "whoever cannot begin any known header is refused without waiting for eight bytes")
+@pytest.mark.spec("2.2", "bytes that cannot begin any known header are refused without waiting for eight of them")
 def test_negotiation() -> None:
     """The server's choice of a dialect: by eight bytes, by fewer where they cannot become a header."""
     choice = Negotiation()

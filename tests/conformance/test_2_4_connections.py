@@ -345,7 +345,7 @@ def test_close_by_peer(play_client: Play) -> None:
 
 @pytest.mark.spec("2.4.3", "after our close, frames come in until the peer's close")
 def test_close_by_us(play_client: Play) -> None:
-    """What the peer had on its way is no fault of its, and its close ends the connection in order."""
+    """Frames that the peer sent before are not an error, and its close ends the connection in order."""
     script = play_client()
     script.session()
     script.engine.close()
@@ -404,7 +404,7 @@ def test_discarding(play_client: Play) -> None:
 
 @pytest.mark.spec("2.4.6", "after our close we send nothing")
 def test_nothing_after_close(play_client: Play) -> None:
-    """What the application asks for after closing is refused or dropped, and never written."""
+    """A request of the application after closing is refused or dropped, and never written."""
     script = play_client()
     session = script.session()
     link = script.sender(session, credit=5)

@@ -76,7 +76,7 @@ def test_end_by_peer(play_client: Play) -> None:
 
 @pytest.mark.spec("2.5.2", "after our end nothing is sent on the session, and the peer's remaining frames are no error")
 def test_nothing_after_end(play_client: Play) -> None:
-    """What is still on its way is taken or dropped; what the application asks for is refused or dropped."""
+    """Frames still on their way are taken or dropped. Requests of the application are refused or dropped."""
     script = play_client()
     session = script.session()
     sender = script.sender(session, credit=5)

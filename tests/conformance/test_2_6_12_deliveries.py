@@ -64,7 +64,7 @@ def test_tag(sending: tuple[EngineScript, SenderLink]) -> None:
 
 @pytest.mark.spec("2.7.5", "message-format, state and batchable are carried")
 def test_transfer_fields(sending: tuple[EngineScript, SenderLink]) -> None:
-    """What the application says of a delivery is on the wire."""
+    """The fields that the application sets for a delivery are on the wire."""
     script, link = sending
     link.send(b"a", message_format=7)
     script.expect(Transfer, message_format=7)
@@ -87,7 +87,7 @@ def test_transfer_fields(sending: tuple[EngineScript, SenderLink]) -> None:
     ],
 )
 def test_settle_modes(play_client: Play, mode: Any, settled: bool, allowed: bool) -> None:
-    """What the mode does not allow is refused before a byte is written."""
+    """A call that the mode does not allow is refused before a byte is written."""
     script = play_client()
     link = script.sender(script.session(), LinkTerms("s", Source("q"), Target("q"), settle_mode=mode), credit=5)
     if allowed:
@@ -340,7 +340,7 @@ def test_unknown_mode(receiving: tuple[EngineScript, ReceiverLink], streams: boo
     "senders that omit it mean 0, the only format that every peer understands",
 )
 def test_no_message_format(receiving: tuple[EngineScript, ReceiverLink]) -> None:
-    """What is sent from here always says it (§2.7.5)."""
+    """Each transfer that is sent from here has the message-format (§2.7.5)."""
     script, link = receiving
     script.transfer(0, message_format=None)
     assert link.incoming.popleft().message_format == 0
@@ -368,7 +368,7 @@ def test_long_tags_are_taken(receiving: tuple[EngineScript, ReceiverLink]) -> No
 )
 @pytest.mark.parametrize(("mode", "settled"), [("settled", False), ("unsettled", True)])
 def test_delivery_against_the_mode(play_client: Play, mode: Literal["settled", "unsettled"], settled: bool) -> None:
-    """What is sent from here is as the mode says, see `test_settle_modes`."""
+    """Transfers that are sent from here keep to the mode; see `test_settle_modes`."""
     script = play_client()
     link = script.receiver(script.session(), LinkTerms("r", Source("q"), Target("q"), settle_mode=mode), credit=5)
     script.transfer(0, settled=settled)

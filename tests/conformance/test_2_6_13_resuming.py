@@ -62,7 +62,7 @@ SENT_WHOLE = Received(3, 0)
     ],
 )
 def test_sender_rows(play_client: Play, ours: Any, theirs: Any, frame: dict[str, Any] | None, payload: bytes) -> None:
-    """What goes out for each pair of states, on a link whose receiver settles second."""
+    """Return the frames that go out for each pair of states, on a link whose receiver settles second."""
     delivery = outgoing(play_client, ours, streamed=ours is SENT_WHOLE)
     script = play_client()
     session = script.session()
@@ -181,7 +181,7 @@ def test_peers_map_is_incomplete(play_client: Play) -> None:
 @pytest.mark.spec("2.7.3", "a map too large for a frame is cut, and marked incomplete")
 @pytest.mark.spec("2.6.13", "with an incomplete map, a sender settles deliveries that only the receiver holds")
 def test_our_map_is_incomplete(play_client: Play) -> None:
-    """What fits is said; what the receiver holds and we have settled is settled by a transfer."""
+    """The map has as many deliveries as fit. A transfer settles those that the receiver holds and we have settled."""
     script = play_client()
     link = script.sender(script.session(), terms(), credit=50)
     for number in range(50):

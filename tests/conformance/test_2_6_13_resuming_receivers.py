@@ -98,7 +98,7 @@ def test_held_by_both(play_client: Play, mode: Any) -> None:
 @pytest.mark.parametrize("back", [0, 1, 4])
 @pytest.mark.parametrize("streaming", [False, True])
 def test_goes_on(play_client: Play, back: int, streaming: bool) -> None:
-    """What is sent twice is taken once."""
+    """A delivery that is sent twice is taken once."""
     delivery = incoming(play_client, more=True, streaming=streaming)
     script = play_client()
     link = resume_receiver(script, delivery, None, streaming=streaming)

@@ -327,7 +327,7 @@ def test_detach_in_the_middle(stream: tuple[EngineScript, ReceiverLink], by: str
 
 @pytest.mark.spec("2.4.3", "nothing is written once the connection is over, even held output")
 def test_the_end_of_the_transport(stream: tuple[EngineScript, ReceiverLink]) -> None:
-    """What is here can still be read."""
+    """The part that has arrived can still be read."""
     script, link = stream
     for number in range(8):
         script.transfer(number, b"x")

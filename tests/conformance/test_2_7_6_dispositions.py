@@ -148,7 +148,7 @@ def test_settle_after_detach(receiving: tuple[EngineScript, ReceiverLink]) -> No
 
 @pytest.mark.spec("2.6.12", "settlements are sent before the end of their link")
 def test_settled_before_detach(receiving: tuple[EngineScript, ReceiverLink]) -> None:
-    """What was settled is told, although dispositions are collected until the output is taken."""
+    """Settled deliveries are reported, although dispositions are collected until the output is taken."""
     script, link = receiving
     script.transfer(0)
     link.settle(link.incoming.popleft(), ACCEPTED)

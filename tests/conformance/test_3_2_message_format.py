@@ -402,7 +402,7 @@ def test_values(value: Any) -> None:
     "qpid-proton, AMQP.Net Lite and Azure Service Bus send such messages for an empty body",
 )
 def test_no_body() -> None:
-    """What is sent from here always has one; an empty payload is refused all the same."""
+    """Each message that is sent from here has a body section. An empty payload is still refused."""
     for payload in (HEADER, PROPERTIES, HEADER + PROPERTIES, FOOTER):
         message = Message.decode(payload)
         message.check()

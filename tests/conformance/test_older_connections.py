@@ -120,7 +120,7 @@ def test_a_silent_server(name: str, variant: Variant, idle_timeout: float | None
 @FAMILY
 @pytest.mark.parametrize(("idle_timeout", "heartbeat"), [(None, 5), (60.0, 5), (4.0, 5), (60.0, 0)])
 def test_a_silent_client(name: str, variant: Variant, idle_timeout: float | None, heartbeat: int) -> None:
-    """What the client says in tune-ok holds."""
+    """The limits of the client's tune-ok apply."""
     engine = server_of(name, idle_timeout, Authenticator(anonymous=True))
     start = ConnectionStartOk({}, "ANONYMOUS", b"", "en_US")
     engine.receive_data(
@@ -297,7 +297,7 @@ def test_what_is_no_frame(name: str, variant: Variant, broken: str, role: str) -
 @FAMILY
 @pytest.mark.parametrize("own", [True, False])
 def test_nothing_after_a_close(name: str, variant: Variant, own: bool) -> None:
-    """What the broker was asked before, and answers later, is for nobody."""
+    """The broker's late answer to an earlier request reaches nobody."""
     client = Client09(name=name, variant=variant)
     engine = client.engine
     close = frame(variant, ConnectionClose(200))

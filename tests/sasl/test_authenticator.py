@@ -218,7 +218,7 @@ def test_strangers_cost_as_much_as_users(users: dict[str, Any], derived: list[An
 
 @pytest.mark.parametrize("make", [ScramSha1, ScramSha256, ScramSha512, Plain])
 def test_stored_keys(make: type[Plain]) -> None:
-    """Who has keys in place of a password logs in by the password, after a trip through text, too."""
+    """A user with keys in place of a password logs in by the password, also after the keys were written as text."""
     users = {name: StoredKeys.parse(str(keys)) for name, keys in STORED.items()}
     assert users == {
         name: StoredKeys({k: replace(v, client_key=b"") for k, v in keys.keys.items()}) for name, keys in STORED.items()
@@ -243,7 +243,7 @@ def test_strangers_after_a_restart() -> None:
     ids=["empty", "a letter", "short", "few rounds"],  # a salt is another one in each process
 )
 def test_no_stored_keys(text: str) -> None:
-    """What is not the keys of a password for all mechanisms is refused, and so are too few iterations."""
+    """Text that does not have the keys for all mechanisms is refused, and so are too few iterations."""
     with pytest.raises(ValueError, match="keys of a password"):
         StoredKeys.parse(text)
     with pytest.raises(ValueError, match="iterations must be in"):
@@ -278,7 +278,7 @@ def test_names_that_take_long(monkeypatch: pytest.MonkeyPatch, mechanism: str, a
 
 
 def test_failures_are_told() -> None:
-    """Whoever binds the authenticator to a connection hears of the logins that fail, and of no others."""
+    """An observer of a connection is told of the failed logins of that connection, and of no others."""
     told: list[tuple[str, str | None, str | None]] = []
     authenticator = Authenticator(USERS).for_connection(secure=True, failed=lambda *what: told.append(what))
     log_in(authenticator, Plain("ann", "apple"))

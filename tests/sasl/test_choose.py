@@ -91,7 +91,7 @@ def test_never_anonymous_in_place_of_credentials() -> None:
 
 
 def test_anonymous_last() -> None:
-    """Who gives both is somebody if that can be."""
+    """With a user and ANONYMOUS both possible, the login names the user."""
     assert choose(["ANONYMOUS", "PLAIN"], [Anonymous(), Plain("u", "p")], secure=True).name == "PLAIN"
     assert choose(["ANONYMOUS"], [Anonymous(), Plain("u", "p")], secure=True).name == "ANONYMOUS"
 

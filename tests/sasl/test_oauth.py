@@ -80,7 +80,7 @@ def test_refusal(mechanism: Mechanism, server: ServerExchange, acknowledgment: b
     ],
 )
 def test_malformed(message: bytes) -> None:
-    """What is no message fails at once, and the verifier is not asked."""
+    """A response that is not a message fails at once, and the verifier is not asked."""
 
     def never(user: str | None, token: str) -> str | None:
         pytest.fail("the verifier was asked")

@@ -37,7 +37,7 @@ def test_anonymous_and_external_messages() -> None:
 
 @pytest.mark.parametrize("arguments", [("u\0", "p"), ("u", "p\0"), ("u", "\udcff"), ("", "p")])
 def test_plain_refuses(arguments: tuple[str, str]) -> None:
-    """What PLAIN cannot carry is refused when the mechanism is made, without quoting it."""
+    """Text that PLAIN cannot carry is refused when the mechanism is made, and the error does not quote it."""
     with pytest.raises(ValueError, match=r"must not have NUL|must not be empty"):
         Plain(*arguments)
 
@@ -78,7 +78,7 @@ def test_plain_server_after_an_empty_challenge() -> None:
 
 
 def test_external_server() -> None:
-    """Who the certificate is for, and nobody else; nobody without a certificate."""
+    """The login is the name of the certificate, and no other; without a certificate it fails."""
     assert ExternalServer("fred").step(b"") == Success("fred")
     assert ExternalServer("fred").step(b"fred") == Success("fred")
     assert ExternalServer("fred").step(b"root") == Failure()

@@ -190,7 +190,7 @@ def test_passwords_are_prepared() -> None:
 
 @pytest.mark.parametrize(("user", "password"), [("", "p"), ("\u00ad", "p"), ("u\0", "p"), ("u", "p\u0007")])
 def test_refused_when_made(user: str, password: str) -> None:
-    """What SASLprep prohibits is known before anything is connected."""
+    """A password that SASLprep prohibits is refused before anything is connected."""
     with pytest.raises(ValueError, match="user name"):
         ScramSha256(user, password)
 

@@ -135,7 +135,7 @@ def test_both_sides(make: Make) -> None:
 
 @pytest.mark.parametrize("flag", ["p=tls-unique", "p=tls-exporter", "p=", "p=tls-server-end-point2"])
 def test_other_types(flag: str) -> None:
-    """What the server cannot bind to is refused by name; what is answered to that does not help."""
+    """A binding that the server does not have is refused by its name; no answer to that helps."""
     server = BOUND.exchange("SCRAM-SHA-256-PLUS")
     refused = server.step(f"{flag},,n=user,r=abc".encode())
     assert isinstance(refused, Refusal)
@@ -146,12 +146,12 @@ def test_other_types(flag: str) -> None:
 
 @pytest.mark.parametrize("flag", ["n", "y", "", "P=tls-server-end-point"])
 def test_plus_without_a_binding(flag: str) -> None:
-    """Who asks for SCRAM-PLUS binds."""
+    """A client that asks for SCRAM-PLUS binds."""
     assert BOUND.exchange("SCRAM-SHA-1-PLUS").step(f"{flag},,n=user,r=abc".encode()) == Failure()
 
 
 def test_binding_without_plus() -> None:
-    """Who asks for no SCRAM-PLUS does not."""
+    """A client that does not ask for SCRAM-PLUS does not bind."""
     refused = BOUND.exchange("SCRAM-SHA-1").step(b"p=tls-server-end-point,,n=user,r=abc")
     assert isinstance(refused, Refusal)
     assert refused.data == b"e=channel-binding-not-supported"
@@ -179,7 +179,7 @@ def test_what_the_client_makes_of_it(error: str, said: str) -> None:
 
 @given(st.data())
 def test_changed_on_the_way(data: st.DataObject) -> None:
-    """Whoever changes an octet of what the client says, or puts another header in its place, is not let in."""
+    """A login fails if somebody changes an octet of the client's message, or puts another header in its place."""
     client, server = bound(ScramSha1Plus("user", "pencil")).exchange(), BOUND.exchange("SCRAM-SHA-1-PLUS")
     first = client.initial() or b""
     changed = data.draw(st.booleans(), "the first")
@@ -219,7 +219,7 @@ def test_bound_to(ours: bytes, theirs: bytes) -> None:
 
 
 def test_binding_is_in_the_proof() -> None:
-    """Who sits in between and puts the right binding in place of its own does not get by the proof."""
+    """An attacker in between who replaces the binding by the right one fails at the proof."""
     client, server = (
         bound(ScramSha256Plus("user", "pencil"), ELSEWHERE).exchange(),
         BOUND.exchange("SCRAM-SHA-256-PLUS"),
@@ -237,7 +237,7 @@ def test_binding_is_in_the_proof() -> None:
 
 
 def offered(authenticator: Authenticator, mechanisms: tuple[Mechanism, ...] = USER) -> tuple[str, bytes]:
-    """What is chosen, and how its first message begins."""
+    """Return the chosen mechanism, and the beginning of its first message."""
     one = choose(authenticator.mechanisms(), bind_channel(mechanisms, HERE), secure=True)
     return one.name, (one.exchange().initial() or b"").partition(b",,")[0]
 
@@ -264,7 +264,7 @@ STRIPPED = [name for name in BOUND.mechanisms() if not name.endswith("-PLUS")]
 
 
 def test_stripped_offer() -> None:
-    """Whoever takes -PLUS out of the offer gets a login that is not bound, unless -PLUS was insisted on."""
+    """If somebody removes -PLUS from the offer, the login is not bound, unless the client requires -PLUS."""
     one = choose(STRIPPED, bind_channel(USER, HERE), secure=True)
     assert isinstance(log_in(one), Success)
     insisting = bind_channel([make("user", "pencil") for make in PLUS], HERE)
@@ -275,7 +275,7 @@ def test_stripped_offer() -> None:
 
 @pytest.mark.parametrize("make", SCRAM)
 def test_flag_is_proved(make: Make) -> None:
-    """Who changes what a client says of the offer, in the header or in the proof, is not let in."""
+    """A login fails if somebody changes the client's flag about the offer, in the header or in the proof."""
     client, server = scramp.ScramClient([make.name], "user", "pencil", (END_POINT, HERE)), BOUND.exchange(make.name)
     challenge = server.step(client.get_client_first().encode().replace(b"y,,", b"n,,"))
     assert isinstance(challenge, Challenge)

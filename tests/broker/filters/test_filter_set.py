@@ -164,7 +164,7 @@ REFUSED: list[tuple[dict[Any, Any], str]] = [
 ]
 
 
-@pytest.mark.spec("3.5.8", "what is no set of described values is refused")
+@pytest.mark.spec("3.5.8", "a filter that is not a set of described values is refused")
 @pytest.mark.parametrize(("asked", "why"), REFUSED, ids=[why for _, why in REFUSED])
 async def test_malformed_filters_are_refused(asked: dict[Any, Any], why: str) -> None:
     """The link is refused with `amqp:invalid-field`, and the description points to the place."""

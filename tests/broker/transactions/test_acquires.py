@@ -66,9 +66,9 @@ def test_acquire_rolled_back(wire: Wire, control: Controller, mode: str, outcome
     assert [Message.decode(each.payload).delivery_count for each in again.incoming] == [0, 0]
 
 
-@pytest.mark.spec("4.4.4.3", "what is sent settled in a transaction leaves the queue with the commit")
+@pytest.mark.spec("4.4.4.3", "a message that is sent settled in a transaction leaves the queue at the commit")
 def test_acquire_settled(wire: Wire, control: Controller) -> None:
-    """Not before; and what comes after the transaction leaves at once."""
+    """It does not leave the queue earlier. A message sent after the transaction leaves at once."""
     stock(wire, 1, 2)
     receiver = wire.receive_from("q", settle_mode="settled")
     txn_id = control.declare()

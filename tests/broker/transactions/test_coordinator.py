@@ -55,7 +55,7 @@ def test_declare(control: Controller) -> None:
 
 
 @pytest.mark.spec("4.2", "a declare that is sent settled ends the link")
-@pytest.mark.spec("4.3", "so does a discharge that is sent settled")
+@pytest.mark.spec("4.3", "a discharge that is sent settled ends the link")
 @pytest.mark.parametrize("body", [Declare(), Discharge(b"x", False)])
 def test_sent_settled(wire: Wire, body: object) -> None:
     """Nobody would hear the answer; what was declared on the link is rolled back."""
@@ -109,7 +109,7 @@ def test_unknown_discharge(control: Controller, fail: bool) -> None:
         assert state.error.condition == UNKNOWN
 
 
-@pytest.mark.spec("4.3", "where the source does not support rejected, the link is detached with the transaction-error")
+@pytest.mark.spec("4.3", "if the source does not support rejected, the link is detached with the transaction-error")
 def test_without_rejected(wire: Wire) -> None:
     """The error comes with the detach."""
     control = controller(wire, outcomes=("amqp:accepted:list",))

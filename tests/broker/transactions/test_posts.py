@@ -107,9 +107,9 @@ def test_partial_post(wire: Wire, control: Controller, fail: bool) -> None:
     assert queue_of(wire.router, "q").depth == 0
 
 
-@pytest.mark.spec("4.4.4.1", "what is sent settled and cannot be processed keeps its transaction from being committed")
+@pytest.mark.spec("4.4.4.1", "a message that is sent settled and cannot be processed prevents the commit")
 def test_settled_post_that_cannot_be(wire: Wire, control: Controller) -> None:
-    """The sender does not hear of it but by the discharge."""
+    """The sender learns of it only from the discharge."""
     sender = wire.send_to("q", settle_mode="mixed", name="mixed")
     txn_id = control.declare()
     control.post(sender, "good", txn_id, settled=True)
@@ -127,9 +127,9 @@ def test_settled_post_that_cannot_be(wire: Wire, control: Controller) -> None:
     assert queue_of(wire.router, "q").depth == 1
 
 
-@pytest.mark.spec("4.4.4.1", "what is sent settled and no queue takes keeps its transaction from being committed")
+@pytest.mark.spec("4.4.4.1", "a message that is sent settled and that no queue takes prevents the commit")
 def test_settled_post_that_no_queue_takes(wire: Wire, control: Controller) -> None:
-    """It is not dropped in silence: nothing of the transaction happens."""
+    """The message is not dropped silently: nothing of the transaction happens."""
     exchange = wire.send_to("/exchanges/amq.direct/nobody", settle_mode="settled", name="exchange")
     queue = wire.send_to("q", name="queue")
     txn_id = control.declare()
