@@ -7,6 +7,8 @@ from dataclasses import KW_ONLY, dataclass, field, fields
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
+from ._arguments import check_type
+
 
 @dataclass(frozen=True, slots=True)
 class TrueFilter:
@@ -38,7 +40,7 @@ class SqlFilter:
 
     def __post_init__(self) -> None:
         _check_text("expression", self.expression)
-        _check_parameters(self.parameters)
+        _check_parameters("parameters", self.parameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class Rule:
     action_parameters: Mapping[str, Any] = field(default_factory=dict, hash=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        _check_parameters(self.action_parameters)
+        _check_parameters("action_parameters", self.action_parameters)
         _check_text("the name of a rule", self.name)
         _check_text("action", self.action)
         if not isinstance(self.filter, RuleFilter):
@@ -101,7 +103,8 @@ class Rule:
             )
 
 
-def _check_parameters(parameters: Mapping[str, Any]) -> None:
+def _check_parameters(argument: str, parameters: Mapping[str, Any]) -> None:
+    check_type(argument, parameters, Mapping[str, Any])
     for name in parameters:
         if not name.startswith("@"):
             raise ValueError(f'the name of a parameter must begin with "@", unlike {name!r:.200}')

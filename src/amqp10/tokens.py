@@ -19,12 +19,14 @@ from urllib.parse import parse_qs, quote_plus
 
 import anyio.to_thread
 
+from ._arguments import checked
 from ._json import parse_json
 
 SAS_PREFIX: Final = "SharedAccessSignature "
 """The prefix of every SAS token."""
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Token:
     """A token and its expiry.
@@ -55,6 +57,7 @@ class TokenProvider(Protocol):
         """
 
 
+@runtime_checkable
 class Credential(Protocol):
     """A credential of azure-identity: `get_token` returns an object with `token` and `expires_on`."""
 
@@ -62,6 +65,7 @@ class Credential(Protocol):
         """Return a token for `scopes`, or a coroutine that returns one."""
 
 
+@runtime_checkable
 class CredentialWithInfo(Protocol):
     """A credential in azure-core's newer form (`SupportsTokenInfo`), which is preferred if it has both forms."""
 
@@ -107,6 +111,7 @@ async def ask(source: TokenSource, scope: str) -> Token:
     return Token(value, float(end)) if isinstance(end, int | float) else Token.read(value)
 
 
+@checked
 class SasKey:
     """A shared access key of Azure Service Bus or Event Hubs, which signs its own tokens.
 

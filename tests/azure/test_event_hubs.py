@@ -108,12 +108,12 @@ class TestMaking:
             (0.0, TypeError),
             (True, TypeError),
         ):
-            with pytest.raises(error, match="partition must be an id such as '0', or its number"):
+            with pytest.raises(error, match=r"partition must be .*; hub.properties|partition must be an id"):
                 hub.reader(wrong)
-            with pytest.raises(error, match="partition must be an id such as '0', or its number"):
+            with pytest.raises(error, match=r"partition must be .*; hub.properties|partition must be an id"):
                 await hub.partition_properties(wrong)
         for wrong in ("", -1, 0.0):
-            with pytest.raises((TypeError, ValueError), match="partition must be an id"):
+            with pytest.raises((TypeError, ValueError), match="partition must be"):
                 hub.sender(partition=wrong)
 
     @pytest.mark.parametrize(
@@ -195,9 +195,9 @@ class TestSending:
         async with emulated() as (hub, _), hub.sender() as sender:
             key: Any = 7
             for act in (lambda: sender.send(b"x", key=key), lambda: sender.send_many([b"x"], key=key)):
-                with pytest.raises(TypeError, match="key must be a str, not 7"):
+                with pytest.raises(TypeError, match="key must be a str"):
                     await act()
-            with pytest.raises(TypeError, match="key must be a str, not 7"):
+            with pytest.raises(TypeError, match="key must be a str"):
                 sender.batch(key=key)
 
     async def test_partition_by_number(self) -> None:
@@ -209,7 +209,9 @@ class TestSending:
             async with hub.reader(0) as reader:
                 event = await reader.receive()
                 assert (reader.partition, event.partition) == ("0", "0")
-                with pytest.raises(TypeError, match="max_wait must be a number of seconds"):
+                with pytest.raises(
+                    TypeError, match=r"max_wait must be a number or None, not .*timedelta.total_seconds"
+                ):
                     await reader.receive_batch(1, max_wait=timedelta(1))  # type: ignore[arg-type]
 
     async def test_busy(self) -> None:

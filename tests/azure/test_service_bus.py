@@ -303,7 +303,7 @@ async def test_scheduled() -> None:
         with pytest.raises(ValueError, match="time zone"):
             await sender.schedule("x", datetime(2030, 1, 1))
         for wrong in (HOUR, 60, "2026-01-01"):
-            with pytest.raises(TypeError, match="at must be a datetime with a time zone"):
+            with pytest.raises(TypeError, match=r"at must be a datetime, not .* is one with a time zone"):
                 await sender.schedule("x", wrong)  # type: ignore[arg-type]
         for number in ("1", [None], "12"):
             with pytest.raises(TypeError, match="a sequence number must be an int"):
@@ -312,7 +312,7 @@ async def test_scheduled() -> None:
                 await receiver.receive_deferred(number)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="64 bits"):
             await receiver.receive_deferred(1 << 63)
-        with pytest.raises(TypeError, match="max_wait must be a number of seconds"):
+        with pytest.raises(TypeError, match=r"max_wait must be a number.*timedelta.total_seconds"):
             await receiver.receive_batch(1, max_wait=HOUR)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="at least 1"):
             await receiver.peek(0)
@@ -889,11 +889,11 @@ def test_wrong_arguments(make: Any, rule: str) -> None:
 @pytest.mark.parametrize(
     ("make", "rule"),
     [
-        (lambda bus: ServiceBus(untyped(None)), "where must be a connection string.* not None"),
-        (lambda bus: bus.session("q", None), r"give a session id, or use next_session\(\)"),
-        (lambda bus: bus.next_session("q", max_wait=HOUR), "max_wait must be a number of seconds"),
-        (lambda bus: bus.rules("topic", None), "subscription must be the name"),
-        (lambda bus: Rule("s", untyped("color = 'red'")), "filter must be a SqlFilter"),
+        (lambda bus: ServiceBus(untyped(None)), "where must be a str.*environment variable"),
+        (lambda bus: bus.session("q", None), r"next_session\(\)"),
+        (lambda bus: bus.next_session("q", max_wait=HOUR), "max_wait must be a number.*timedelta.total_seconds"),
+        (lambda bus: bus.rules("topic", None), "subscription must be a str, not None"),
+        (lambda bus: Rule("s", untyped("color = 'red'")), "filter must be .*SqlFilter"),
         (lambda bus: Rule(untyped(None)), "the name of a rule must be a str, not the NoneType None"),
     ],
 )
@@ -905,7 +905,7 @@ def test_wrong_types(make: Any, rule: str) -> None:
 
 async def test_rules_of_another_kind() -> None:
     rules = ServiceBus("name.servicebus.windows.net", SasKey("a", "b")).rules("t", "s")
-    with pytest.raises(TypeError, match=r"rule must be a Rule, not 'x': Rule\(\"red\""):
+    with pytest.raises(TypeError, match=r"rule must be a Rule, not 'x'; Rule\(\"red\""):
         await rules.add("x")  # type: ignore[arg-type]
 
 

@@ -136,9 +136,11 @@ async def test_none_given(dialect: str) -> None:
 
 def test_refused_settings() -> None:
     """The usual one is always there."""
-    for hosts in ([], ["staging"], "/"):
+    for hosts in ([], ["staging"]):
         with pytest.raises(ValueError, match="virtual_hosts must be names"):
             Broker(virtual_hosts=hosts)
+    with pytest.raises(TypeError, match=r"virtual_hosts must be .*, not '/'; write virtual_hosts=\['/'\]"):
+        Broker(virtual_hosts="/")
 
 
 HOSTS = ["/", "staging", "a/b"]

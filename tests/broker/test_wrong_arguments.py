@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from amqp10.testing import CertificateAuthority
 def test_tls(tmp_path: Path) -> None:
     """Files of a certificate are no settings of TLS: the error names the argument, its type, and what to give."""
     files: Any = CertificateAuthority(tmp_path).server()
-    with pytest.raises(TypeError, match=re.escape("tls must be an amqp10.TLS or an ssl.SSLContext, not CertificateF")):
+    with pytest.raises(TypeError, match="tls must be a TLS or an SSLContext or None, not a CertificateFiles"):
         Broker(tls=files)
     Broker(tls=TLS(certificate=files.certificate, key=files.key))
 
@@ -24,7 +23,7 @@ def test_tls(tmp_path: Path) -> None:
 def test_azure() -> None:
     """The content of a configuration file is no configuration: the error names what reads one."""
     config: Any = {"UserConfig": {"Namespaces": []}}
-    with pytest.raises(TypeError, match=r"azure must be an AzureConfig, such as AzureConfig.read.*, not dict"):
+    with pytest.raises(TypeError, match=r"azure must be an AzureConfig or None, not {.*AzureConfig.read"):
         Broker(azure=config)
 
 

@@ -281,10 +281,10 @@ async def test_reprs() -> None:
         ([None], {}, "a URL must be a str, .*, not a NoneType"),
         (b"amqp://localhost", {}, "a URL must be a str"),
         (5672, {}, "a URL must be a str, .*, not a int"),
-        ("amqp://localhost", {"tls": True}, r"amqp10\.TLS or an ssl\.SSLContext, not a bool; or write amqps://"),
-        ("amqp://localhost", {"sasl": ("ann", "secret")}, r"sasl must be a mechanism, such as amqp10\.Plain"),
-        ("amqp://localhost", {"sasl": "PLAIN"}, "sasl must be a mechanism"),
-        ("amqp://localhost", {"reconnect": True}, r"reconnect must be a Reconnect\(\) or None, not True"),
+        ("amqp://localhost", {"tls": True}, "tls must be a TLS or an SSLContext or None, not a bool; .* amqps://"),
+        ("amqp://localhost", {"sasl": ("ann", "secret")}, r"sasl must be a Mechanism .*, not a tuple; amqp10\.Plain"),
+        ("amqp://localhost", {"sasl": "PLAIN"}, "sasl must be a Mechanism"),
+        ("amqp://localhost", {"reconnect": True}, r"reconnect must be a Reconnect or None, not True"),
     ],
 )
 def test_settings_of_another_type(url: Any, settings: Any, words: str) -> None:
@@ -294,17 +294,17 @@ def test_settings_of_another_type(url: Any, settings: Any, words: str) -> None:
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("said", [None, ConnectionDetails("amqp://localhost", tls=True)])  # type: ignore[arg-type]
+@pytest.mark.parametrize("said", [lambda: None, lambda: ConnectionDetails("amqp://localhost", tls=True)])  # type: ignore[arg-type]
 async def test_details_of_another_type(said: Any) -> None:
     """The same where a callable says them."""
-    with anyio.fail_after(60), pytest.raises(TypeError, match=r"no URL given|amqp10\.TLS"):
-        async with Connection(lambda: said):
+    with anyio.fail_after(60), pytest.raises(TypeError, match=r"no URL given|tls must be a TLS"):
+        async with Connection(said):
             raise AssertionError("it was made")
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_no_password(dialect: str) -> None:
-    """Who names a user and no password is told so."""
+    """A URL with a user and without a password raises an error that says so."""
     async with Broker(users={"ann": "secret"}) as broker:
         error = await refused(broker.url.replace("amqp://", "amqp://ann@"), dialect=dialect)
     assert isinstance(error, AuthenticationFailed)

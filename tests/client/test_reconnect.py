@@ -62,7 +62,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("
     ],
 )
 def test_settings_that_are_none(settings: dict[str, Any]) -> None:
-    """What cannot be meant is refused at once."""
+    """Settings that contradict each other are refused at once."""
     with pytest.raises(ValueError, match=r"\w"):
         Reconnect(**settings)
 
@@ -261,7 +261,7 @@ async def test_no_peer_that_opens(monkeypatch: pytest.MonkeyPatch, hosts_given: 
 
 
 async def test_a_gateway_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What speaks no AMQP is an error at first; but not where there was a broker before, or another host is left."""
+    """A server without AMQP is an error at first, unless a broker was there before or another host is left."""
     async with hosting(monkeypatch) as hosts:
 
         def page(peer: Any) -> None:
@@ -396,7 +396,7 @@ async def test_flapping(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_the_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """What happens is in the log `amqp10.connection`, without credentials."""
+    """The log `amqp10.connection` has each event, without credentials."""
     caplog.set_level("INFO", "amqp10.connection")
     async with hosting(monkeypatch) as hosts:
         hosts.authenticator = Authenticator({"user": "secret"})

@@ -296,7 +296,7 @@ async def test_failover_to_a_host_of_nobody(monkeypatch: pytest.MonkeyPatch, cap
         assert warnings[0].isprintable()
 
 
-@pytest.mark.parametrize("hosts", ["*.example.com", ["a b"], ["*."], ["*a*"], [""]])
+@pytest.mark.parametrize("hosts", [["a b"], ["*."], ["*a*"], [""]])
 def test_hosts_that_are_none(hosts: Any) -> None:
     """`redirect_hosts` is checked where it is given."""
     with pytest.raises(ValueError, match="redirect_hosts"):

@@ -38,7 +38,7 @@ async def test_send_many_counts(serve: Serve) -> None:
 async def test_one_message_is_not_many(serve: Serve, one: Any) -> None:
     """It would be sent letter by letter, or key by key: nothing is sent."""
     async with serve() as (peer, connection), connection, connection.sender("q") as sender:
-        with pytest.raises(TypeError, match=r"iterable of messages.*send\(\)"):
+        with pytest.raises(TypeError, match=r"messages must be .*send\(\)"):
             await sender.send_many(one)
         assert peer.bodies() == []
 
@@ -126,7 +126,7 @@ async def test_send_many_sends_what_it_has_taken(serve: Serve, window: int) -> N
 
 
 async def test_send_many_passes_errors_of_the_iterable_on(serve: Serve) -> None:
-    """What went out before is accounted for first."""
+    """The outcomes of earlier messages are awaited first."""
 
     def numbers() -> Iterator[int]:
         yield 1

@@ -300,7 +300,7 @@ async def test_login_settings() -> None:
         LoginTokens(lambda scope: "x", mechanisms=["ANONYMOUS"])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="more than 0"):
         CbsTokens(sas_key(), timeout=0)
-    with pytest.raises(ValueError, match="LoginTokens"):
+    with pytest.raises(TypeError, match="LoginTokens"):
         Connection("amqp://h", tokens=sas_key())  # type: ignore[arg-type]
 
 

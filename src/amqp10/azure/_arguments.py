@@ -40,16 +40,6 @@ def check_text(name: str, value: object) -> None:
         ) from None
 
 
-def check_seconds(name: str, value: object) -> None:
-    """Check that `value` is a number of seconds.
-
-    Raises:
-        TypeError: `value` is not a number.
-    """
-    if not isinstance(value, int | float):
-        raise TypeError(f"{name} must be a number of seconds, not {value!r}; timedelta.total_seconds() returns one")
-
-
 def numbers_of(arguments: Iterable[int | Iterable[int]]) -> list[int]:
     """Return the sequence numbers in `arguments`; an argument is one number or a list of numbers.
 

@@ -104,15 +104,9 @@ class Namespace:
             clock: the time in seconds since 1970.
 
         Raises:
-            TypeError: `where` is not a str.
             ValueError: `where` is malformed, or there are two credentials, or no credential. The error contains no
                 secret.
         """
-        if not isinstance(where, str):
-            raise TypeError(
-                "where must be a connection string, or NAME.servicebus.windows.net, not "
-                f"{'None: is the environment variable set?' if where is None else type(where).__name__}"
-            )
         entity, emulator = None, False
         if "endpoint=" in where.lower():
             string = ConnectionString.read(where)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import anyio
 
+from .._arguments import checked
 from .._groups import only
-from ..client import Connection
+from ..client import Connection, DeliveryStore
 from ..client.internals import close_deadlines, core_of, leave_all
 from ..engine import Address, parse_address
 from ..errors import LocalProtocolError
@@ -27,8 +28,6 @@ from ._settings import OnRefused, Settings
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
-
-    from ..client import DeliveryStore
 
 T = TypeVar("T")
 End = tuple[Connection | str, str | T]
@@ -283,6 +282,7 @@ class Bridge:
         self._ended_at = time.monotonic()
 
 
+@checked
 def bridge(
     source: End[Source],
     target: End[Target | None],

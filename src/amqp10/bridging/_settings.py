@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
+
+from .._arguments import check_range
 
 OnRefused = Literal["stop", "reject", "leave"]
 
@@ -31,14 +34,13 @@ class Settings:
     close_timeout: float
 
     def __post_init__(self) -> None:
-        if not 1 <= self.window <= MOST_IN_FLIGHT or self.max_bytes < 1:
-            raise ValueError(f"window must be 1 to {MOST_IN_FLIGHT} messages, and max_bytes at least 1")
-        if self.count is not None and self.count < 1:
-            raise ValueError("count must be at least 1, or None for no limit")
-        if self.rate is not None and not 0 < self.rate < float("inf"):
-            raise ValueError("rate must be a positive number of messages a second")
-        if self.on_refused not in get_args(OnRefused):
-            raise ValueError(f"on_refused must be one of {', '.join(get_args(OnRefused))}, not {self.on_refused!r}")
+        check_range("window", self.window, 1, MOST_IN_FLIGHT)
+        check_range("max_bytes", self.max_bytes, 1)
+        check_range("close_timeout", self.close_timeout, 0)
+        if self.count is not None:
+            check_range("count", self.count, 1)
+        if self.rate is not None:
+            check_range("rate", self.rate, 0, sys.float_info.max, above=True)
         if self.refused_to is not None and self.on_refused != "stop":
             raise ValueError("refused_to and on_refused exclude each other: give one of them")
         if self.stream and (self.copy or self.exactly_once or self.refused_to is not None):

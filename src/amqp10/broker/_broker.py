@@ -17,11 +17,12 @@ from contextlib import ExitStack
 from functools import partial
 from os import PathLike, fspath
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import anyio
 from anyio.abc import ByteStream, TaskGroup, TaskStatus
 
+from .._arguments import check_range, checked
 from .._groups import Ungrouped
 from ..engine import (
     DELAYED_RETRY_CAPABILITY,
@@ -34,7 +35,6 @@ from ..engine import (
 )
 from ..errors import LocalProtocolError
 from ..net import (
-    TLS,
     CertificateName,
     TLSSettings,
     accepting,
@@ -58,6 +58,7 @@ from ._store.store import MOST_STORED, Store
 from ._tokens.rules import TokenRules
 from ._users.users import Authorize, User, may_the_same, read_users
 from ._virtual_hosts import USUAL, VirtualHost, store_of
+from .azure._config import AzureConfig
 from .azure._controls import AzureControls
 from .azure._links import NamespaceLinks
 from .azure._namespace import Namespace
@@ -66,25 +67,19 @@ if TYPE_CHECKING:
     from ..client import Connection, ConnectionSettings
     from ._quarantine import Quarantine
     from ._snapshots import ExchangeFacts, QueueFacts, TopicFacts
-    from .azure import AzureConfig
 
 _log = logging.getLogger("amqp10.broker")
 
 
 def _shown(tls: TLSSettings) -> tuple[ssl.SSLContext, bytes | None]:
-    """Return a server's TLS context, and its certificate's channel binding for SCRAM-PLUS; None: it cannot be known.
-
-    Raises:
-        TypeError: `tls` has another type.
-    """
+    """Return a server's TLS context, and its certificate's channel binding for SCRAM-PLUS; None: it cannot be known."""
     if isinstance(tls, ssl.SSLContext):
         return tls, None
-    if not isinstance(tls, TLS):
-        raise TypeError(f"tls must be an amqp10.TLS or an ssl.SSLContext, not {type(tls).__name__}")
     context = tls.server_context()
     return context, end_point_of(shown_certificate(context))
 
 
+@checked
 class Broker:
     """A broker in this process, in memory or with a store: for development, tests and small services.
 
@@ -253,9 +248,10 @@ class Broker:
         context, end_point = _shown(tls) if tls is not None else (None, None)
         if websocket:
             require_wsproto()
-        if certificate_name not in get_args(CertificateName):
-            parts = ", ".join(get_args(CertificateName))
-            raise ValueError(f"certificate_name must be one of {parts}, not {certificate_name!r}")
+        check_range("port", port, 0, 65_535)
+        check_range("scram_iterations", scram_iterations, 1)
+        for name, seconds in (("handshake_timeout", handshake_timeout), ("close_timeout", close_timeout)):
+            check_range(name, seconds, 0)
         external = context is not None and context.verify_mode != ssl.CERT_NONE
         if users_file is not None:
             in_file = read_users(users_file)
@@ -275,7 +271,7 @@ class Broker:
         self._close_timeout = close_timeout
         limits = limits if limits is not None else BrokerLimits()
         hosts = list(dict.fromkeys(virtual_hosts))
-        if USUAL not in hosts or isinstance(virtual_hosts, str):
+        if USUAL not in hosts:
             raise ValueError(f"virtual_hosts must be names that include {USUAL!r}, not {virtual_hosts!r:.200}")
         self._routers = {
             name: Router(
@@ -496,6 +492,7 @@ class Broker:
 
     # Blocking
 
+    @checked
     def block(self, reason: str = "blocked") -> None:
         """Take no messages from now on, like a broker that is short of memory or disk.
 
@@ -522,6 +519,7 @@ class Broker:
 
     # Changing users and certificates
 
+    @checked
     def replace_users(self, users: Mapping[str, str | StoredKeys | User]) -> int:
         """Replace all users; return how many connections are closed by that.
 
@@ -537,6 +535,7 @@ class Broker:
         before, access.users = access.users, dict(users)
         return self._door.replace_users(access.authenticator(), partial(may_the_same, before, access.users))
 
+    @checked
     def replace_certificate(self, tls: TLSSettings) -> None:
         """Show another certificate to new connections; open connections go on.
 
@@ -610,6 +609,7 @@ class Broker:
         """Messages that reached no node and were sent settled, so that their senders could not be told."""
         return sum(router.unroutable for router in self._routers.values())
 
+    @checked
     def virtual_host(self, name: str) -> VirtualHost:
         """Return a virtual host.
 
@@ -633,6 +633,7 @@ class Broker:
         """All topics."""
         return self._usual.topics
 
+    @checked
     def queue(self, name: str, virtual_host: str = USUAL) -> QueueFacts:
         """Return the queue of that name.
 
@@ -641,6 +642,7 @@ class Broker:
         """
         return self._hosts[virtual_host].queue(name)
 
+    @checked
     def topic(self, name: str) -> TopicFacts:
         """Return the topic of that name.
 
@@ -654,6 +656,7 @@ class Broker:
         """All exchanges, including the default one and `amq.direct` and the like."""
         return self._usual.exchanges
 
+    @checked
     def exchange(self, name: str) -> ExchangeFacts:
         """Return the exchange of that name.
 

@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
+from .._arguments import checked
 from .._json import parse_json
 from ..net import TLS
 from ._limits import BrokerLimits
@@ -66,6 +67,7 @@ _WORDS: Final[Mapping[type, str]] = {
 }
 
 
+@checked
 def read_config(path: str | PathLike[str]) -> dict[str, Any]:
     """Return the arguments of `Broker` in a file: `Broker(**read_config("broker.toml"))`.
 

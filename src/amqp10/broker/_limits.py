@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final
 
+from .._arguments import checked
 from ._errors import Refused
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ _BY_USER: Final = ("connections", "link_octets", "nodes", "exchanges", "bindings
 _OPTIONAL: Final = {"memory", "sessions", *(f"{each}_by_user" for each in _BY_USER)}
 
 
+@checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLimits:
     """How much of a broker peers may use. A request beyond a limit is refused, and other peers do not notice.

@@ -20,6 +20,7 @@ from typing import Any, Self, Unpack
 import anyio
 from anyio.abc import ByteStream, TaskGroup
 
+from .._arguments import check_settings, checked
 from .._groups import Ungrouped, only
 from ..engine import (
     NO_LINK_OWNER,
@@ -505,6 +506,7 @@ class Connection(LinkFactory):
             "profile": profile,
             **said,
         }
+        check_settings(settings, ConnectionSettings)
         self._core: ClientConnection = self._made_core(url, settings)
         self._native: Any = None
 
@@ -704,6 +706,7 @@ class Connection(LinkFactory):
 
     # Sessions
 
+    @checked
     def session(
         self,
         *,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from .._arguments import checked
 from ..net import TLS, parse_url
 from ..tokens import Token
 from ._settings import Address, ConnectionSettings, LoginTokens, Reconnect
@@ -199,6 +200,7 @@ def login_tokens(environ: Mapping[str, str], *, allow_insecure: bool = False) ->
     return LoginTokens(lambda scope: Token.read(first_line(file)), allow_insecure=allow_insecure)
 
 
+@checked
 def from_environment(environ: Mapping[str, str] | None = None) -> tuple[list[str], ConnectionSettings]:
     """Return the URLs and the settings of a connection that the environment describes.
 

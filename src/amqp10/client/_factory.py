@@ -7,9 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .._arguments import check_range, checked
 from ..engine import LinkTerms, ReceiverSettleMode, SenderSettleMode, SessionTerms
 from ..errors import LocalProtocolError
-from ..messaging import OUTCOME_NAMES, Source, Target
+from ..messaging import OUTCOME_NAMES, Filter, Source, Target
 from ..types import Int, Symbol
 from ._core.faces import core_of
 from ._receiving.browser import Browser, BrowserCore
@@ -22,13 +23,12 @@ from ._requests.requester import ReplyCore, ReplyReceiver, Requester
 from ._requests.responder import Responder
 from ._sending.core import SenderCore
 from ._sending.sender import Sender
+from ._settings import OnUncertain
 from ._stores.link_store import LinkStore
 from ._transactions.transaction import Transaction
 
 if TYPE_CHECKING:
-    from ..messaging import Filter
     from ._core.connection import ConnectionCore, SessionCore, UserConnection
-    from ._settings import OnUncertain
 
 # What both ends of our links can take, said where the user does not say it: some brokers otherwise send none but
 # accepted, or end a link over a message they would have rejected (§3.5.3 "outcomes").
@@ -49,6 +49,7 @@ class LinkFactory(ABC):
     def _place(self) -> tuple[ConnectionCore, SessionCore | None]:
         """Return the connection, and the session unless it is the default one."""
 
+    @checked
     def sender(
         self,
         address: str | Target | None,
@@ -90,6 +91,7 @@ class LinkFactory(ABC):
             core_of(sender).store = LinkStore(connection.delivery_store, connection.container_id, name, "sender")
         return sender
 
+    @checked
     def receiver(
         self,
         address: str | Source | None = None,
@@ -178,6 +180,7 @@ class LinkFactory(ABC):
             core.store = LinkStore(connection.delivery_store, connection.container_id, name, "receiver")
         return connection.link_type(Receiver)(core)
 
+    @checked
     def subscription(
         self,
         address: str | Source,
@@ -234,6 +237,7 @@ class LinkFactory(ABC):
         )
         return connection.link_type(Receiver)(core)
 
+    @checked
     async def unsubscribe(self, name: str, *, shared: bool = False, global_: bool = False) -> None:
         """End a durable subscription that no receiver uses just now; what waits in it is dropped (§2.6.6).
 
@@ -254,6 +258,7 @@ class LinkFactory(ABC):
         async with connection.new_session(SessionTerms()) as session:
             await end_subscription(connection, session, subscribing)
 
+    @checked
     def browser(
         self,
         address: str | Source,
@@ -275,8 +280,7 @@ class LinkFactory(ABC):
         Raises:
             ValueError: `credit` is not positive.
         """
-        if credit < 1:
-            raise ValueError("a browser needs credit")
+        check_range("credit", credit, 1)
         connection, session = self._place()
         source = copy.copy(address) if isinstance(address, Source) else Source(address)
         source.distribution_mode = "copy"
@@ -287,6 +291,7 @@ class LinkFactory(ABC):
         )
         return Browser(BrowserCore(connection, session, terms, credit, require_filters=require_filters))
 
+    @checked
     def requester(
         self,
         address: str | Target | None,
@@ -310,8 +315,7 @@ class LinkFactory(ABC):
         Raises:
             ValueError: `credit` is not positive.
         """
-        if credit < 1:
-            raise ValueError("a requester needs credit for replies")
+        check_range("credit", credit, 1)
         connection, session = self._place()
         # By the name of its own end such a node tells its peers apart; Azure's clients use the node's for that.
         target = Target(reply_to) if isinstance(reply_to, str) and reply_to == address else Target()
@@ -323,6 +327,7 @@ class LinkFactory(ABC):
         replies = connection.link_type(ReplyReceiver)(ReplyCore(connection, session, terms, credit))
         return connection.link_type(Requester)(self.sender(address), replies, on_lost=on_lost)
 
+    @checked
     def responder(self, address: str | Source, *, credit: int = 100) -> Responder:
         """Make a responder, which receives requests and sends replies; to be opened by `async with`.
 
@@ -336,6 +341,7 @@ class LinkFactory(ABC):
         """Make a transaction over links of this session, or of the default one; to be declared by `async with`."""
         return Transaction(*self._place())
 
+    @checked
     def management(self, node: str = "$management", *, reply_to: str | None = None) -> Management:
         """Make a client of the peer's management node (AMQP Management, a draft); to be opened by `async with`.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
+from .._arguments import checked
 from ..errors import DecodeError
 from ..messaging import Message, Source
 from ._connection import Connection
@@ -14,6 +15,7 @@ from ._settings import ConnectionSettings
 MOST_AHEAD = 1000
 
 
+@checked
 async def send(url: str, address: str | None, *messages: object, **settings: Unpack[ConnectionSettings]) -> None:
     """Send messages, and return when all are accepted.
 
@@ -39,6 +41,7 @@ async def send(url: str, address: str | None, *messages: object, **settings: Unp
         await sender.send_many(messages)
 
 
+@checked
 async def receive(
     url: str, address: str | Source, *, count: int = 1, **settings: Unpack[ConnectionSettings]
 ) -> list[Message]:

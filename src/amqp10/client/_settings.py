@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, TypedDict, get_args
 
+from .._arguments import check_range, checked
 from ..net import Proxy, TLSSettings, WebSocket, backoff, check_host
 from ..profiles import Profile
 from ..sasl import Mechanism
@@ -22,6 +23,7 @@ OnUncertain = Literal["resend", "raise"]
 OnStale = Literal["raise", "ignore"]
 
 
+@checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconnect:
     """How to restore a lost connection: `Connection(urls, reconnect=Reconnect())`.
@@ -74,27 +76,18 @@ class Reconnect:
     declare_again: bool = True
 
     def __post_init__(self) -> None:
-        for name, words in (("order", Order), ("on_uncertain", OnUncertain), ("on_stale", OnStale)):
-            if getattr(self, name) not in get_args(words):
-                raise ValueError(f"{name} must be one of {', '.join(get_args(words))}, not {getattr(self, name)!r}")
         if not 0 < self.initial_delay <= self.max_delay < math.inf:
             raise ValueError(
                 "initial_delay must be positive, and max_delay finite and at least initial_delay, "
                 f"not {self.initial_delay} and {self.max_delay}"
             )
-        if self.multiplier < 1 or not 0 <= self.jitter <= 1:
-            raise ValueError(
-                f"multiplier must be at least 1 and jitter in 0..1, not {self.multiplier} and {self.jitter}"
-            )
-        if min(self.attempts, self.first_attempts) < 1 or min(self.max_time, self.first_max_time) <= 0:
-            raise ValueError("attempts and first_attempts must be at least 1, max_time and first_max_time positive")
-        if self.attempt_timeout <= 0 or not 0 <= self.resume_timeout <= 0xFFFF_FFFF:
-            raise ValueError(
-                "attempt_timeout must be positive and resume_timeout in 0..2**32 - 1, "
-                f"not {self.attempt_timeout} and {self.resume_timeout}"
-            )
-        if isinstance(self.redirect_hosts, str):
-            raise ValueError(f"redirect_hosts must be a sequence of hosts, not one string: [{self.redirect_hosts!r}]")
+        check_range("multiplier", self.multiplier, 1)
+        check_range("jitter", self.jitter, 0, 1)
+        check_range("resume_timeout", self.resume_timeout, 0, 0xFFFF_FFFF)
+        for name in ("attempts", "first_attempts"):
+            check_range(name, getattr(self, name), 1)
+        for name in ("max_time", "first_max_time", "attempt_timeout"):
+            check_range(name, getattr(self, name), 0, above=True)
         for host in self.redirect_hosts:
             if host != "*":
                 check_host(host.removeprefix("*."), "member of redirect_hosts")
@@ -104,6 +97,7 @@ class Reconnect:
         return backoff(failures, self.initial_delay, self.max_delay, self.multiplier, self.jitter, chance)
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class ConnectionDetails:
     """Where to connect to, and as whom: what a callable in place of the URL returns for each attempt.
@@ -121,6 +115,7 @@ class ConnectionDetails:
 TokenMechanism = Literal["OAUTHBEARER", "XOAUTH2", "PLAIN"]
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class LoginTokens:
     """Log in with tokens: `Connection(url, tokens=LoginTokens(provider))`.
@@ -158,6 +153,7 @@ class LoginTokens:
         _check_timeout(self.timeout)
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class CbsTokens:
     """Put tokens at the peer's node `$cbs`, as Azure Service Bus and Event Hubs want it, for each address that is used.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, Literal
 
+from .._arguments import check_type
 from ..types import Composite, Described, Symbol, composite, field
 from ._filters.filters import Filter, filter_set
 from ._outcomes import Outcome
@@ -76,6 +77,7 @@ class Source(Composite):
         *,
         filters: Iterable[Filter] = (),
     ) -> None:
+        check_type("filters", filters, Iterable[Filter])
         self.address = address
         self.durable = durable
         self.expiry_policy = expiry_policy

@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 
+from .._arguments import checked
 from ..client import Connection, Delivery, Session
 from ..client.internals import SessionCore, ask, receiver_delivery
 from ..engine import Acquire, BindingFacts, DeclareQueue, QueryBinding, QueueFacts, Request, RequestResult
@@ -51,6 +52,7 @@ class Native(Topology):
         # An exclusive queue belongs to the session that declared it, which senders and receivers must share.
         return await (self._ask_own(request) if request.exclusive else self._ask(request))
 
+    @checked
     async def binding(
         self,
         exchange: str,

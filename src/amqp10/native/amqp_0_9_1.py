@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from .._arguments import checked
 from ..client import Connection, Receiver
 from ..client.internals import engine_link, new_queue_name
 from ..dialects.v0_9 import GetMessage, LimitUnsettled, Recover, UpdateSecret
@@ -40,6 +41,7 @@ class Native(Topology):
 
     # Bindings of exchanges
 
+    @checked
     async def bind_exchange(
         self, destination: str, source: str, key: str = "", arguments: Mapping[str, Any] | None = None
     ) -> None:
@@ -53,6 +55,7 @@ class Native(Topology):
         """
         await self._ask(Bind(destination, source, key, dict(arguments or {}), "exchange"))
 
+    @checked
     async def unbind_exchange(
         self, destination: str, source: str, key: str = "", arguments: Mapping[str, Any] | None = None
     ) -> None:
@@ -67,6 +70,7 @@ class Native(Topology):
 
     # Messages
 
+    @checked
     async def get(self, queue: str) -> Message | None:
         """Take one message from a queue, and acknowledge it on arrival; return None if the queue is empty (basic.get).
 
@@ -80,6 +84,7 @@ class Native(Topology):
         got = await self._ask(GetMessage(queue))
         return None if got is None else Message.decode(got.payload)
 
+    @checked
     async def qos(self, receiver: Receiver, prefetch: int) -> None:
         """Allow a receiver at least `prefetch` deliveries without an outcome (basic.qos).
 
@@ -94,6 +99,7 @@ class Native(Topology):
             raise ValueError(f"prefetch must be in 1..65535, not {prefetch}")
         await self._ask(LimitUnsettled(self._link(receiver), prefetch))
 
+    @checked
     async def recover(self, receiver: Receiver) -> None:
         """Ask the server to redeliver all unsettled deliveries of a receiver (basic.recover).
 
@@ -115,6 +121,7 @@ class Native(Topology):
 
     # The connection
 
+    @checked
     async def update_secret(self, secret: str, reason: str = "") -> None:
         """Give the server a new secret, such as a token, before the old one expires; RabbitMQ's extension.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .._arguments import checked
 from ..client.internals import ask
 from ..dialects.fast import Index, List, Show
 from ..messaging import Message, Selector
@@ -19,6 +20,7 @@ class Native:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
+    @checked
     async def list(self, address: str, *, selector: Selector | None = None, after: int = 0) -> Index:
         """List the messages in a queue, without taking them.
 
@@ -39,6 +41,7 @@ class Native:
         request = List(address, selector.value if selector is not None else "", after)
         return await ask(self._connection, request)
 
+    @checked
     async def show(self, address: str, number: int, *, selector: Selector | None = None) -> Message:
         """Return a message of the last `list` with the same selector, without taking it.
 

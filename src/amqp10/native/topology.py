@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from .._arguments import checked
 from ..client import Connection
 from ..client.internals import ask
 from ..engine import (
@@ -45,6 +46,7 @@ class Topology(ABC):
 
     # Exchanges
 
+    @checked
     async def declare_exchange(
         self,
         name: str,
@@ -79,6 +81,7 @@ class Topology(ABC):
             DeclareExchange(name, type, durable, auto_delete, internal, passive, alternate, dict(arguments or {}))
         )
 
+    @checked
     async def exchange(self, name: str) -> ExchangeFacts | None:
         """Return facts about an exchange; None if it does not exist. In 0-9-1, which does not tell the type, it is "".
 
@@ -89,6 +92,7 @@ class Topology(ABC):
         """
         return await self._ask(QueryExchange(name))
 
+    @checked
     async def exchange_exists(self, name: str) -> bool:
         """Return whether an exchange exists.
 
@@ -99,6 +103,7 @@ class Topology(ABC):
         """
         return await self.exchange(name) is not None
 
+    @checked
     async def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
         """Delete an exchange and its bindings.
 
@@ -114,6 +119,7 @@ class Topology(ABC):
 
     # Queues
 
+    @checked
     async def declare_queue(
         self,
         name: str = "",
@@ -148,6 +154,7 @@ class Topology(ABC):
     async def _declare_queue(self, request: DeclareQueue) -> QueueFacts:
         return await self._ask(request)
 
+    @checked
     async def queue(self, name: str) -> QueueFacts | None:
         """Return how many messages and consumers a queue has; None if it does not exist.
 
@@ -158,6 +165,7 @@ class Topology(ABC):
         """
         return await self._ask(QueryQueue(name))
 
+    @checked
     async def purge_queue(self, name: str) -> int:
         """Drop the messages of a queue, except unsettled ones; return their number.
 
@@ -168,6 +176,7 @@ class Topology(ABC):
         """
         return await self._ask(PurgeQueue(name))
 
+    @checked
     async def delete_queue(self, name: str, *, if_unused: bool = False, if_empty: bool = False) -> int:
         """Delete a queue; return how many messages it had.
 
@@ -184,6 +193,7 @@ class Topology(ABC):
 
     # Bindings
 
+    @checked
     async def bind(self, queue: str, exchange: str, key: str = "", arguments: Mapping[str, Any] | None = None) -> None:
         """Bind a queue to an exchange, which then routes messages to it. An existing binding stays unchanged.
 
@@ -198,6 +208,7 @@ class Topology(ABC):
         """
         await self._ask(Bind(queue, exchange, key, dict(arguments or {})))
 
+    @checked
     async def unbind(
         self, queue: str, exchange: str, key: str = "", arguments: Mapping[str, Any] | None = None
     ) -> None:

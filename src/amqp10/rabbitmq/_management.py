@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 from urllib.parse import quote
 
+from .._arguments import checked
 from ..client import Connection, Requester, Session
 from ..client.internals import core_of, paired_requester
 from ..engine import LINK_PAIR
@@ -116,6 +117,7 @@ class Management:
 
     # Queues
 
+    @checked
     async def declare_queue(
         self,
         name: str,
@@ -150,6 +152,7 @@ class Management:
         }
         return _read(_queue, await self.request("PUT", queue_address(name), body))
 
+    @checked
     async def queue(self, name: str) -> QueueInfo:
         """Return the state of a queue, including its numbers of messages and consumers.
 
@@ -160,6 +163,7 @@ class Management:
         """
         return _read(_queue, await self.request("GET", queue_address(name)))
 
+    @checked
     async def purge_queue(self, name: str) -> int:
         """Drop all ready messages of a queue; return their number.
 
@@ -170,6 +174,7 @@ class Management:
         """
         return _read(_count, await self.request("DELETE", f"{queue_address(name)}/messages"))
 
+    @checked
     async def delete_queue(self, name: str) -> int:
         """Delete a queue with its messages, if it exists; return how many messages it had.
 
@@ -182,6 +187,7 @@ class Management:
 
     # Exchanges
 
+    @checked
     async def declare_exchange(
         self,
         name: str,
@@ -214,6 +220,7 @@ class Management:
         }
         await self.request("PUT", f"/exchanges/{escape(name)}", body)
 
+    @checked
     async def delete_exchange(self, name: str) -> None:
         """Delete an exchange with its bindings, if it exists.
 
@@ -226,6 +233,7 @@ class Management:
 
     # Bindings
 
+    @checked
     async def bind(
         self,
         source: str,
@@ -253,6 +261,7 @@ class Management:
         body = {"source": source, f"destination_{kind}": name, "binding_key": key, "arguments": dict(arguments or {})}
         await self.request("POST", "/bindings", body)
 
+    @checked
     async def bindings(
         self, source: str, *, queue: str | None = None, exchange: str | None = None, key: str = ""
     ) -> list[Binding]:
@@ -265,6 +274,7 @@ class Management:
         """
         return [binding for binding, _ in await self._found(source, queue, exchange, key)]
 
+    @checked
     async def unbind(
         self,
         source: str,
@@ -294,6 +304,7 @@ class Management:
 
     # Anything
 
+    @checked
     async def request(self, method: str, path: str, body: object = None) -> Message:
         """Send any other request; return the response if its status is 2xx.
 

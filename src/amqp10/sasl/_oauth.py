@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Callable
 
+from .._arguments import checked
 from ..errors import AuthenticationFailed
 from ._mechanism import Challenge, ClientExchange, Failure, Mechanism, ServerExchange, Step, Success
 from ._prepare import encode
@@ -40,6 +41,7 @@ class _Bearer(ClientExchange):
             raise AuthenticationFailed("the server refused the token, and then reported success")
 
 
+@checked
 class XOAuth2(Mechanism):
     """Login by user and access token, for Google and Microsoft. The token crosses the wire in the clear.
 
@@ -69,6 +71,7 @@ class XOAuth2(Mechanism):
         return f"XOAuth2({self.user!r}, ...)"
 
 
+@checked
 class OAuthBearer(Mechanism):
     """Login by an access token (RFC 7628), optionally for a user. The token crosses the wire in the clear.
 

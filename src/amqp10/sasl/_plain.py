@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable
 
+from .._arguments import checked
 from ._mechanism import Challenge, ClientExchange, Failure, Mechanism, ServerExchange, Step, Success
 from ._prepare import encode
 
@@ -22,6 +23,7 @@ class _Once(ClientExchange):
         return self._message  # a server that ignored the initial response asks for it with an empty challenge
 
 
+@checked
 class Anonymous(Mechanism):
     """Login without an identity. The server may log `trace`.
 
@@ -45,6 +47,7 @@ class Mssbcbs(Anonymous):
     name = "MSSBCBS"
 
 
+@checked
 class External(Mechanism):
     """Login by the client certificate of the TLS connection. `authzid`: act as another user.
 
@@ -62,6 +65,7 @@ class External(Mechanism):
         return _Once(self._message)
 
 
+@checked
 class Plain(Mechanism):
     """Login by user and password in the clear: over verified TLS, on loopback, or with `allow_insecure=True`.
 

@@ -27,6 +27,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
+from .._arguments import checked
 from ..errors import AuthenticationFailed, InsecureTransport
 from ._mechanism import Challenge, ClientExchange, Failure, Mechanism, Refusal, ServerExchange, Step, Success
 from ._prepare import prepare
@@ -183,6 +184,7 @@ class ScramClient(ClientExchange):
         self._verified = True
 
 
+@checked
 class Scram(Mechanism):
     """Login by user and password; the password does not cross the wire.
 

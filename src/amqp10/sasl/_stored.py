@@ -14,12 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
+from .._arguments import checked
 from ._prepare import prepare
 from ._scram import DIGESTS, MAX_ITERATIONS, MIN_ITERATIONS, SERVER_ITERATIONS, ScramKeys, derive_keys
 
 _ENTRY: Final = re.compile(r"(SCRAM-SHA-\d+)\$(\d{1,7}):([\w+/=]+)\$([\w+/=]+):([\w+/=]+)", re.ASCII)
 
 
+@checked
 @dataclass(frozen=True, slots=True, repr=False)
 class StoredKeys:
     """The keys of one password for each SCRAM mechanism; `str` and `parse` convert them for a file.
@@ -31,6 +33,7 @@ class StoredKeys:
     keys: Mapping[str, ScramKeys]
 
     @classmethod
+    @checked
     def from_password(cls, password: str, *, iterations: int = SERVER_ITERATIONS, salt: bytes | None = None) -> Self:
         """Derive the keys of a password. This is slow on purpose: about 25 ms for the usual 10,000 iterations.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from .._arguments import checked
 from ..broker import Broker, TokenRules
 from ..broker.azure import EMULATOR_RULE, connection_string
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ..net import TLSSettings
 
 
+@checked
 class BackgroundBroker(AbstractContextManager["BackgroundBroker"]):
     """A `Broker` in its own thread and event loop, started and stopped by `with`.
 
@@ -124,6 +126,7 @@ class BackgroundBroker(AbstractContextManager["BackgroundBroker"]):
         self._portal.call(self._broker.unblock)
 
 
+@checked
 class BackgroundAzure(BackgroundBroker):
     """The emulator of Azure in its own thread, for Microsoft's SDKs.
 

@@ -20,6 +20,8 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from .._arguments import checked
+
 
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
@@ -37,6 +39,7 @@ class CertificateFiles:
     password: str
 
 
+@checked
 class CertificateAuthority:
     """Creates signed certificates as files in a directory.
 

@@ -6,6 +6,7 @@ import itertools
 from dataclasses import replace
 from typing import Literal
 
+from .._arguments import checked
 from ..engine import (
     ConnectionOpened,
     ConnectionTerms,
@@ -27,6 +28,7 @@ from ..sasl import Authenticator, Mechanism
 Side = Literal["client", "server"]
 
 
+@checked
 class EnginePair:
     """A client engine and a server engine, and the bytes between them.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._arguments import checked
 from ..dialects.v1_0.wire.frames import AMQP_HEADER, SASL_HEADER
 from ..dialects.v1_0.wire.performatives import (
     Attach,
@@ -23,6 +24,7 @@ from ._script import answer_to
 from ._transcript import Frame
 
 
+@checked
 class ScriptedPeer(Conversation):
     """Plays one side of AMQP 1.0 frame by frame: expects, answers, and misbehaves on demand.
 

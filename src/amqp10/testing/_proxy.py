@@ -19,6 +19,7 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import ByteStream, Listener, SocketAttribute, TaskGroup
 
+from .._arguments import checked
 from ..net import describe
 
 Way = Literal["up", "down"]
@@ -30,6 +31,7 @@ _BROKEN = (OSError, anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedRe
 _RESET = struct.pack("ii", 1, 0)
 
 
+@checked
 class FaultProxy:
     """A proxy to a server, on a free port of the loopback, within `async with`.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any, TypeVar
 
+from .._arguments import checked
 from ..dialects.v1_0.wire.frames import AMQP_HEADER
 from ..dialects.v1_0.wire.performatives import Attach, Begin, Close, Flow, Open, Transfer
 from ..engine import (
@@ -28,6 +29,7 @@ P = TypeVar("P", bound=Composite)
 E = TypeVar("E", bound=Event)
 
 
+@checked
 class EngineScript:
     """Plays the peer of one AMQP 1.0 engine: any frames, in any order, however wrong.
 

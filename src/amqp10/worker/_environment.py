@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final, TypedDict
 
+from .._arguments import checked
 from ..client.internals import COUNT, PREFIX, SECONDS, TEXT, Kind, read
 from ._policy import Retries
 from ._worker import DelayBy
@@ -55,6 +56,7 @@ class SessionWorkerSettings(TypedDict, total=False):
     drain_timeout: float
 
 
+@checked
 def worker_from_environment(environ: Mapping[str, str] | None = None) -> WorkerSettings:
     """Return the settings of a worker from environment variables such as `AMQP10_WORK_CONCURRENCY`.
 
@@ -69,6 +71,7 @@ def worker_from_environment(environ: Mapping[str, str] | None = None) -> WorkerS
     return _read(_OF_WORKER, environ)  # type: ignore[return-value]
 
 
+@checked
 def session_worker_from_environment(environ: Mapping[str, str] | None = None) -> SessionWorkerSettings:
     """Return the settings of a session worker from environment variables such as `AMQP10_WORK_SESSIONS`.
 

@@ -6,11 +6,13 @@ import math
 import random
 from dataclasses import dataclass
 
+from .._arguments import check_range, checked
 from ..errors import DecodeError
 from ..messaging import Message, Outcome
 from ..net import backoff
 
 
+@checked
 class Retry(Exception):
     """Raised by a handler: try the message again.
 
@@ -26,6 +28,7 @@ class Retry(Exception):
         self.delay = delay
 
 
+@checked
 class DeadLetter(Exception):
     """Raised by a handler to dead-letter a message that nobody can process.
 
@@ -45,6 +48,7 @@ Decision = Retry | DeadLetter | Outcome
 """
 
 
+@checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retries:
     """The retry policy: retry after a growing pause, and dead-letter the message after the last attempt.
@@ -71,17 +75,14 @@ class Retries:
     never: tuple[type[Exception], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.attempts < 1:
-            raise ValueError(f"attempts must be at least 1, not {self.attempts}")
+        check_range("attempts", self.attempts, 1)
         if not 0 <= self.initial_delay <= self.max_delay < math.inf:
             raise ValueError(
                 "initial_delay and max_delay must satisfy 0 <= initial_delay <= max_delay, "
                 f"not {self.initial_delay} and {self.max_delay}"
             )
-        if self.multiplier < 1 or not 0 <= self.jitter <= 1:
-            raise ValueError(
-                f"multiplier must be at least 1 and jitter in 0..1, not {self.multiplier} and {self.jitter}"
-            )
+        check_range("multiplier", self.multiplier, 1)
+        check_range("jitter", self.jitter, 0, 1)
 
     def decide(self, error: Exception, message: Message, attempt: int) -> Decision:
         """Return what happens to a message whose handler raised.

@@ -20,6 +20,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
+from .._arguments import check_type, checked
 from .._groups import Ungrouped
 from .._service import Service, ServiceBlock
 from ..client import Connection
@@ -63,6 +64,7 @@ class _OneSession(Worker):
         return locks_of_session(self._connection, self._session, prefetch)
 
 
+@checked
 class SessionWorker(Service):
     """Handles the messages of sessions of Azure Service Bus, up to `sessions` at a time; begun by `async with`.
 
@@ -131,6 +133,9 @@ class SessionWorker(Service):
         drain_timeout: float = 30.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        from ..azure import ServiceBus  # here, so that other workers start without it
+
+        check_type("bus", bus, ServiceBus)
         check_handler(handler, "the message", "the session")
         if not 1 <= sessions <= MOST_SESSIONS:
             raise ValueError(f"sessions must be in 1..{MOST_SESSIONS}, not {sessions}")

@@ -24,13 +24,14 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
-from typing import Any, Final, Literal, Self, cast, get_args, overload
+from typing import Any, Final, Literal, Self, cast, overload
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
+from .._arguments import check_range, checked
 from .._groups import Ungrouped
 from .._service import Service, ServiceBlock
 from ..client import Connection, Delivery, Receiver, Sender
@@ -120,6 +121,7 @@ class Job:
         return self.failures + 1
 
 
+@checked
 class Worker(Service):
     """Handles the messages of an address, up to `concurrency` at a time; begun and ended by `async with`.
 
@@ -251,18 +253,13 @@ class Worker(Service):
         clock: Callable[[], float] = time.time,
     ) -> None:
         check_handler(handler, "the message")
-        for name, value in (("concurrency", concurrency), ("max_held", max_held), ("batch_size", batch_size or 1)):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
+        for name, value in (("concurrency", concurrency), ("max_held", max_held), ("batch_size", batch_size)):
+            check_range(name, 1 if value is None else value, 1)
         check_waiting("concurrency times batch_size", concurrency * (batch_size or 1))
         if prefetch is not None:
             check_waiting("prefetch", prefetch)
-        if not max_wait >= 0 or not drain_timeout >= 0:
-            raise ValueError(
-                f"max_wait and drain_timeout must be 0 seconds or more, not {max_wait} and {drain_timeout}"
-            )
-        if delay_by not in get_args(DelayBy):
-            raise ValueError(f"delay_by must be one of {', '.join(get_args(DelayBy))}, not {delay_by!r}")
+        for name, seconds in (("max_wait", max_wait), ("drain_timeout", drain_timeout)):
+            check_range(name, seconds, 0)
         if key is not None and (batch_size is not None or delay_by != "memory" or delay_queue is not None):
             raise ValueError(
                 "messages of one key are handled in order: give key= without batch_size= and delay_queue=, and with "
@@ -900,8 +897,7 @@ def check_waiting(name: str, count: int) -> None:
     Raises:
         ValueError: `count` is out of range.
     """
-    if not 1 <= count <= MOST_CREDIT:
-        raise ValueError(f"{name} must be in 1..{MOST_CREDIT}, not {count}")
+    check_range(name, count, 1, MOST_CREDIT)
 
 
 def check_handler(handler: Any, *given: str) -> None:

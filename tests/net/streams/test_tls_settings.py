@@ -192,7 +192,7 @@ def test_alpn(authority: CertificateAuthority, offered: Any, taken: Any, agreed:
 
 def test_alpn_is_several_names() -> None:
     """One string would be taken for its letters."""
-    with pytest.raises(ValueError, match="sequence"):
+    with pytest.raises(TypeError, match="alpn must be a sequence of str"):
         TLS(alpn="amqp")
 
 

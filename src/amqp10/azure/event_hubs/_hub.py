@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Unpack
 
+from ..._arguments import checked
 from ...client import ConnectionSettings
 from ...messaging import EventPosition, Source
 from ...types import Symbol
@@ -23,6 +24,7 @@ _TRACKS: Final = "com.microsoft:enable-receiver-runtime-metric"
 _FIRST: Final = EventPosition.first()
 
 
+@checked
 class EventHub(NamespaceClient):
     """An event hub of Azure; `async with` opens the connection, and closes it with all its links.
 
@@ -81,6 +83,7 @@ class EventHub(NamespaceClient):
         assert callable(audience)
         self._management = HubManagement(self.connection, hub, namespace.tokens, audience(hub), request_timeout)
 
+    @checked
     def sender(self, *, partition: str | int | None = None, publisher: str | None = None) -> EventSender:
         """Make a sender, to be attached by `async with`.
 
@@ -102,6 +105,7 @@ class EventHub(NamespaceClient):
             address += f"/Publishers/{publisher}"
         return EventSender(self.connection.sender(address), keyed=address == self.name)
 
+    @checked
     def reader(
         self,
         partition: str | int,
@@ -132,11 +136,6 @@ class EventHub(NamespaceClient):
         partition = partition_id(partition)
         if not group:
             raise ValueError("group must be the name of a consumer group, such as '$Default', and not empty")
-        if not isinstance(start, EventPosition):
-            raise TypeError(
-                f"start must be an EventPosition, not {start!r}: EventPosition.first() is the oldest event, "
-                "EventPosition.offset(...) continues after a checkpoint"
-            )
         if owner_level is not None and not 0 <= owner_level < 1 << 63:
             raise ValueError(f"owner_level must be 0 or more, or None, not {owner_level}")
         if prefetch < 1:
@@ -171,6 +170,7 @@ class EventHub(NamespaceClient):
         """
         return await self._management.hub()
 
+    @checked
     async def partition_properties(self, partition: str | int) -> PartitionProperties:
         """Ask for the first and the last event of a partition, given by its id or number.
 

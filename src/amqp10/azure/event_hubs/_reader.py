@@ -7,11 +7,11 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Final, Self
 
+from ..._arguments import checked
 from ...client import Delivery, Receiver
 from ...errors import AmqpError, LinkDetached
 from ...messaging import EventPosition, Source
 from ...types import Symbol
-from .._arguments import check_seconds
 from ._errors import ownership_lost
 from ._events import ReceivedEvent
 from ._properties import PartitionProperties
@@ -104,6 +104,7 @@ class EventReader:
 
     __anext__ = receive
 
+    @checked
     async def receive_batch(self, size: int, *, max_wait: float | None = None) -> list[ReceivedEvent]:
         """Receive several events at once: 1 to `size` of them, [] only when `max_wait` passed.
 
@@ -120,8 +121,6 @@ class EventReader:
 
         Cancelling: no event is lost: those that came stay for the next call.
         """
-        if max_wait is not None:
-            check_seconds("max_wait", max_wait)
         while True:
             with _own_errors():
                 deliveries = await self.receiver.receive_batch(size, max_wait=max_wait)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from typing import Final, Self
 
+from ..._arguments import checked
 from ...client import Sender
 from ...messaging import Message
 from .._batch import PARTITION_KEY, MessageBatch
@@ -90,6 +91,7 @@ class EventSender(NamespaceSender):
             event = _keyed(event, self._checked(key))
         await self._send(event)
 
+    @checked
     async def send_many(
         self, events: Iterable[object] | AsyncIterable[object], *, key: str | None = None, window: int = 1000
     ) -> int:
@@ -113,6 +115,7 @@ class EventSender(NamespaceSender):
             return await self.sender.send_many(events, window=window)
         return await self.sender.send_many(_each_keyed(events, key), window=window)
 
+    @checked
     def batch(self, *, key: str | None = None, max_size: int | None = None) -> EventBatch:
         """Make an empty batch, which `send` sends as a whole.
 

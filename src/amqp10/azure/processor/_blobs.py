@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio.to_thread
 
+from ..._arguments import checked
 from ...errors import StoreError, Unsupported
 from ._leases import Checkpoint, ConsumerGroup, Lease
 
@@ -23,6 +24,7 @@ _ATTEMPTS: Final = 10
 """How often a checkpoint is read and written again when others write at the same time."""
 
 
+@checked
 class BlobLeases:
     """Keeps leases and checkpoints in blobs as Microsoft's Event Hubs clients do, which may share the hub.
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
+
+from ..._arguments import checked
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class ConsumerGroup:
     """Names the consumer group whose partitions are shared.
@@ -22,6 +25,7 @@ class ConsumerGroup:
     group: str
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Lease:
     """Says which processor reads a partition.
@@ -43,6 +47,7 @@ class Lease:
     wanted_by: str = ""
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """Says that this event of a partition and all before it were handled.
@@ -56,6 +61,7 @@ class Checkpoint:
     offset: str | None = None
 
 
+@runtime_checkable
 class LeaseStore(Protocol):
     """Keeps leases and checkpoints where all processors of a consumer group find them.
 

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import anyio.to_thread
 
+from ..._arguments import checked
 from ...errors import StoreError, Unsupported
 from ._leases import Checkpoint, ConsumerGroup, Lease
 
@@ -36,6 +37,7 @@ _T = TypeVar("_T")
 _Run = Callable[..., Any]
 
 
+@checked
 class PostgreSQLLeases:
     """Keeps leases and checkpoints in a PostgreSQL database, for the processes of many machines.
 

@@ -16,6 +16,7 @@ from uuid import uuid4
 import anyio
 from anyio.abc import TaskGroup
 
+from ..._arguments import checked
 from ..._groups import Ungrouped
 from ..._service import Service, ServiceBlock
 from ...errors import AmqpError, StoreError
@@ -46,6 +47,7 @@ _ASK_AGAIN: Final = 60.0
 """Seconds after which the hub is asked for its partitions again, because it may have more."""
 
 
+@checked
 class EventProcessor(Service):
     """Reads this process's share of the partitions of a hub, and handles each event at least once.
 
@@ -180,12 +182,6 @@ class EventProcessor(Service):
         expiry: float = 60.0,
         drain_timeout: float = 30.0,
     ) -> None:
-        if not callable(handler):
-            raise TypeError(
-                f"handler must be a function that takes an event, such as `async def`, not {handler!r:.200}"
-            )
-        if not isinstance(start, EventPosition):
-            raise TypeError(f"start must be an EventPosition, such as EventPosition.latest(), not {start!r:.200}")
         for what, number in (
             ("concurrency", concurrency),
             ("batch_size", batch_size),

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 import anyio.to_thread
 
+from ..._arguments import checked
 from ..._files import create_private
 from ...errors import StoreError
 from ._leases import Checkpoint, ConsumerGroup, Lease
@@ -30,6 +31,7 @@ _SCHEMA: Final = """
 _T = TypeVar("_T")
 
 
+@checked
 class SQLiteLeases:
     """Keeps leases and checkpoints in a file that the processes of one machine share.
 

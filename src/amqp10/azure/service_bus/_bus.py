@@ -8,9 +8,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final, Unpack
 
+from ..._arguments import checked
 from ...client import ConnectionSettings, Transaction
 from ...types import Int, Symbol
-from .._arguments import check_seconds, check_time
+from .._arguments import check_time
 from .._client import NamespaceClient
 from .._namespace import Namespace
 from ._management import EntityManagement, listed
@@ -26,6 +27,7 @@ _PAGE: Final = 100
 _ANY_TIME: Final = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 
+@checked
 class ServiceBus(NamespaceClient):
     """A namespace of Azure Service Bus; `async with` opens the connection, and closes it with all its links.
 
@@ -72,6 +74,7 @@ class ServiceBus(NamespaceClient):
         self._clock = clock
         self._nodes: dict[str, EntityManagement] = {}
 
+    @checked
     def sender(self, entity: str | None = None, *, via: str | None = None) -> ServiceBusSender:
         """Make a sender to a queue or topic, to be attached by `async with`.
 
@@ -97,6 +100,7 @@ class ServiceBus(NamespaceClient):
         """
         return self.connection.transaction()
 
+    @checked
     def receiver(
         self,
         entity: str | None = None,
@@ -123,6 +127,7 @@ class ServiceBus(NamespaceClient):
             link_on(self.connection, address, mode, prefetch), self._node(address), mode, prefetch, self._clock
         )
 
+    @checked
     def session(
         self,
         entity: str,
@@ -142,12 +147,11 @@ class ServiceBus(NamespaceClient):
             TypeError: the session id is not a str; `next_session` takes any session.
             ValueError: no name is given, or the session id, the mode or prefetch is invalid.
         """
-        if not isinstance(session_id, str):
-            raise TypeError(f"session_id must be a str, not {session_id!r}: give a session id, or use next_session()")
         if len(session_id) > _LONGEST_SESSION:
             raise ValueError(f"session_id must have at most {_LONGEST_SESSION} characters, not {len(session_id)}")
         return self._session(self._address(entity, subscription), session_id, mode, prefetch, None)
 
+    @checked
     def next_session(
         self,
         entity: str | None = None,
@@ -167,11 +171,11 @@ class ServiceBus(NamespaceClient):
             ValueError: no name is given, or the mode, prefetch or time is invalid.
             TypeError: `max_wait` is not a number.
         """
-        check_seconds("max_wait", max_wait)
         if not 0 < max_wait < 4_294_967:
             raise ValueError(f"max_wait must be more than 0 seconds and less than 50 days, not {max_wait}")
         return self._session(self._address(entity, subscription), None, mode, prefetch, max_wait)
 
+    @checked
     def rules(self, topic: str, subscription: str) -> SubscriptionRules:
         """Return the rules of a subscription, to list and to change.
 
@@ -179,10 +183,9 @@ class ServiceBus(NamespaceClient):
             ValueError: no name is given, or the name differs from the EntityPath of the connection string.
             TypeError: the subscription is not a str.
         """
-        if not isinstance(subscription, str):
-            raise TypeError(f"subscription must be the name of a subscription of the topic, not {subscription!r}")
         return SubscriptionRules(self._node(self._address(topic, subscription)))
 
+    @checked
     async def list_sessions(
         self, entity: str | None = None, *, subscription: str | None = None, updated_after: datetime | None = None
     ) -> list[str]:

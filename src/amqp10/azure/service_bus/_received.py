@@ -14,6 +14,8 @@ from uuid import UUID
 import anyio
 import anyio.lowlevel
 
+from ..._arguments import checked
+from ...client import Transaction
 from ...errors import (
     AmqpError,
     ConnectionLost,
@@ -31,7 +33,7 @@ from ._errors import MessageLockLost, ServerBusy, ServiceBusError, SessionLockLo
 from ._locks import kept
 
 if TYPE_CHECKING:
-    from ...client import Delivery, Transaction
+    from ...client import Delivery
     from ._management import EntityManagement
 
 _log = logging.getLogger("amqp10.azure")
@@ -200,6 +202,7 @@ class ServiceBusDelivery(ReceivedMessage):
         self._until = until
         return until
 
+    @checked
     def keep_locked(self, *, max_time: float | None = None) -> AbstractAsyncContextManager[None]:
         """Renew the lock while a block runs: `async with delivery.keep_locked(): ...`.
 
@@ -257,6 +260,7 @@ class ServiceBusDelivery(ReceivedMessage):
         """
         await self._settle(Accepted(), transaction)
 
+    @checked
     async def abandon(
         self, properties: Mapping[str, Any] | None = None, *, transaction: Transaction | None = None
     ) -> None:
@@ -275,6 +279,7 @@ class ServiceBusDelivery(ReceivedMessage):
         """
         await self._settle(Modified(delivery_failed=True, message_annotations=_copied(properties)), transaction)
 
+    @checked
     async def defer(
         self, properties: Mapping[str, Any] | None = None, *, transaction: Transaction | None = None
     ) -> None:
@@ -293,6 +298,7 @@ class ServiceBusDelivery(ReceivedMessage):
         """
         await self._settle(Modified(undeliverable_here=True, message_annotations=_copied(properties)), transaction)
 
+    @checked
     async def dead_letter(
         self,
         reason: str = "",

@@ -13,11 +13,12 @@ from uuid import UUID
 
 import anyio
 
+from ..._arguments import checked
 from ...client import Connection, Delivery, Receiver
 from ...errors import AmqpError, ConnectionLost, EndpointError
 from ...messaging import Message, Source
 from ...types import Array, Int, Symbol, UInt
-from .._arguments import check_seconds, check_time, numbers_of
+from .._arguments import check_time, numbers_of
 from .._moments import moment
 from ._errors import ServiceBusError, SessionLockLost, own_errors, refusal
 from ._locks import kept
@@ -102,6 +103,7 @@ class ServiceBusReceiver:
 
     __anext__ = receive
 
+    @checked
     async def receive_batch(self, size: int, *, max_wait: float | None = None) -> list[ServiceBusDelivery]:
         """Receive several messages at once: 1 to `size` of them, [] only when `max_wait` passed.
 
@@ -118,8 +120,6 @@ class ServiceBusReceiver:
 
         Cancelling: no message is lost: those that came stay for the next call, locked.
         """
-        if max_wait is not None:
-            check_seconds("max_wait", max_wait)
         receiver = self.receiver
         try:
             if self._prefetch:
@@ -165,6 +165,7 @@ class ServiceBusReceiver:
         """Return the error of Service Bus for the end of the link; None: the condition is not its own."""
         return refusal(error)
 
+    @checked
     async def complete_many(self, deliveries: Iterable[ServiceBusDelivery]) -> None:
         """Complete several messages together, and wait until the service has answered for all of them.
 
@@ -209,6 +210,7 @@ class ServiceBusReceiver:
             raise ServiceBusError(None, f"the lock-token of a message must be a UUID, not {token!r:.100}")
         return ServiceBusDelivery(_message(said), self._place, self._node, token, None)
 
+    @checked
     async def peek(self, size: int = 100, *, from_sequence: int = 0) -> list[ReceivedMessage]:
         """Return messages in order of their sequence numbers, without locking or changing them.
 
@@ -231,6 +233,7 @@ class ServiceBusReceiver:
         answer = await self._ask("peek-message", asked, repeat=True)
         return [ReceivedMessage(_message(each)) for each in listed(answer, "messages")]
 
+    @checked
     async def delete_messages(self, size: int, *, before: datetime | None = None) -> int:
         """Delete available messages, the oldest first, without receiving them; return how many were deleted.
 
@@ -341,6 +344,7 @@ class ServiceBusSession(ServiceBusReceiver):
         self._until = until
         return until
 
+    @checked
     def keep_locked(self, *, max_time: float | None = None) -> AbstractAsyncContextManager[None]:
         """Renew the lock while a block runs, as `ServiceBusDelivery.keep_locked` does.
 
@@ -363,6 +367,7 @@ class ServiceBusSession(ServiceBusReceiver):
             raise ServiceBusError(None, f"the state of a session must be binary, not {value!r:.100}")
         return value
 
+    @checked
     async def set_state(self, state: bytes | None) -> None:
         """Keep a state with the session, for its next receiver; None removes it.
 
@@ -374,8 +379,6 @@ class ServiceBusSession(ServiceBusReceiver):
 
         Cancelling: the state may be kept.
         """
-        if not isinstance(state, bytes | None):
-            raise TypeError(f"the state of a session must be bytes or None, not {type(state).__name__}: encode it")
         if not self.receiver.open:
             raise SessionLockLost(description=f"the link of the session {self.session_id!r} is over")
         await self._ask("set-session-state", {"session-state": state}, repeat=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ..._arguments import checked
 from ..._azure_rules import CORRELATED, CorrelationFilter, FalseFilter, Rule, RuleFilter, SqlFilter, TrueFilter
 from ...types import Described, Int
 from .._moments import moment
@@ -19,6 +20,7 @@ class SubscriptionRules:
     def __init__(self, node: EntityManagement) -> None:
         self._node = node
 
+    @checked
     async def add(self, rule: Rule) -> None:
         """Add a rule. A new subscription also has the rule "$Default", which passes all messages: remove that one.
 
@@ -45,6 +47,7 @@ class SubscriptionRules:
             said["sql-rule-action"] = {"expression": rule.action}
         await self._node.ask("add-rule", {"rule-name": rule.name, "rule-description": said})
 
+    @checked
     async def remove(self, name: str) -> None:
         """Remove a rule.
 

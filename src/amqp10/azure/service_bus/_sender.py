@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Final, Self
 from uuid import uuid4
 
+from ..._arguments import checked
 from ...client import Sender, Transaction
 from ...messaging import Message
 from ...types import Array, Symbol
@@ -70,6 +71,7 @@ class ServiceBusSender(NamespaceSender):
         """
         await self._send(message, transaction)
 
+    @checked
     async def send_many(self, messages: Iterable[object] | AsyncIterable[object], *, window: int = 1000) -> int:
         """Send messages one after the other without waiting for each outcome; return how many were sent.
 
@@ -86,6 +88,7 @@ class ServiceBusSender(NamespaceSender):
         """
         return await self.sender.send_many(messages, window=window)
 
+    @checked
     def batch(self, max_size: int | None = None) -> MessageBatch:
         """Make an empty batch of up to 4,500 messages, which `send` sends as a whole.
 
@@ -99,6 +102,7 @@ class ServiceBusSender(NamespaceSender):
         largest = self._batch_limit(max_size, self.sender.remote.properties.get(_LARGEST_BATCH))
         return MessageBatch(largest, _MOST_IN_BATCH, self.sender.prepared)
 
+    @checked
     async def schedule(self, message: object, at: datetime, *, transaction: Transaction | None = None) -> int:
         """Schedule a message; return its sequence number, which `cancel_scheduled` takes.
 
@@ -115,6 +119,7 @@ class ServiceBusSender(NamespaceSender):
         [number] = await self.schedule_many([message], at, transaction=transaction)
         return number
 
+    @checked
     async def schedule_many(
         self, messages: Iterable[object], at: datetime, *, transaction: Transaction | None = None
     ) -> list[int]:

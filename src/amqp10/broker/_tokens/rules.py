@@ -13,6 +13,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from urllib.parse import quote, unquote, unquote_plus, urlsplit
 
+from ..._arguments import checked
 from ..._json import parse_json
 from ...tokens import SAS_PREFIX, sas_signature
 from .._users.users import Action
@@ -42,6 +43,7 @@ class TokenInvalid(Exception):
     """A token is invalid; the message says why, and quotes nothing of the token."""
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class SasRule:
     """An authorization rule as in Azure Service Bus: whoever knows its key may sign tokens with its rights.
@@ -71,6 +73,7 @@ class SasRule:
             raise ValueError("a SAS rule needs a name and a key, and one of them is empty")
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class JwtKey:
     """A key to verify JSON Web Tokens with.
@@ -203,6 +206,7 @@ class Grant:
         return any(scope.allows(action, name, host) for scope in self.scopes)
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class TokenRules:
     """The tokens that a broker accepts: `Broker(tokens=TokenRules(sas=[SasRule("policy", key)]))`.

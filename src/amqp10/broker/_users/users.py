@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from ..._arguments import checked
 from ..._json import parse_json
 from ...sasl import StoredKeys
 from .._errors import Refused
@@ -26,6 +27,7 @@ DEFAULT_EXCHANGE: Final = "amq.default"
 """The name that permissions use for the default exchange."""
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Permissions:
     """What a user may do in one virtual host: for each action a regular expression of names.
@@ -62,6 +64,7 @@ class Permissions:
         return bool(pattern) and not name.endswith("\n") and name_pattern(pattern).matches(name)
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class User:
     """A user of a broker, by the name that `Broker(users=...)` gives it.
@@ -205,6 +208,7 @@ def may_the_same(
 # Users in a file
 
 
+@checked
 def read_users(path: str | PathLike[str]) -> dict[str, User]:
     """Return the users in a JSON file: an object with "users", which maps each name to an object.
 

@@ -10,6 +10,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from os import PathLike, fspath
 from typing import Any, Final, Self
 
+from ..._arguments import check_type
 from ..._azure_rules import CorrelationFilter, Rule, RuleFilter, SqlFilter
 from ..._json import parse_json
 from ._service_bus.rules import ActiveRule
@@ -43,12 +44,12 @@ class EntityConfig:
     def __post_init__(self) -> None:
         _check_name(f"the name of a {self._kind}", self.name)
         _check_idle(self.auto_delete_on_idle)
+        check_type("lock_duration", self.lock_duration, float)
         if not 0 < self.lock_duration <= _LONGEST_LOCK:
             raise ValueError(
                 f"lock_duration must be more than 0 and at most {_LONGEST_LOCK:g} seconds, not {self.lock_duration}"
             )
-        if self.max_delivery_count < 1:
-            raise ValueError(f"max_delivery_count must be 1 or more, not {self.max_delivery_count}")
+        _check_count("max_delivery_count", self.max_delivery_count)
         _check_seconds("ttl", self.ttl)
         if self.requires_session and self.forward_to is not None:
             raise ValueError(f"the {self._kind} {self.name!r} forwards all its messages, so it cannot require sessions")
@@ -87,8 +88,8 @@ class QueueConfig(EntityConfig):
     def __post_init__(self) -> None:
         EntityConfig.__post_init__(self)
         _check_seconds("duplicate_window", self.duplicate_window)
-        if self.max_size is not None and self.max_size < 1:
-            raise ValueError(f"max_size must be 1 or more, not {self.max_size}")
+        if self.max_size is not None:
+            _check_count("max_size", self.max_size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,8 @@ class TopicConfig:
         _check_idle(self.auto_delete_on_idle)
         _check_seconds("ttl", self.ttl)
         _check_seconds("duplicate_window", self.duplicate_window)
+        if self.max_size is not None:
+            _check_count("max_size", self.max_size)
         _check_list("subscriptions", self.subscriptions)
         subscriptions = tuple(
             SubscriptionConfig(each) if isinstance(each, str) else each for each in self.subscriptions
@@ -185,6 +188,7 @@ class EventHubConfig:
         _check_name("the name of an event hub", self.name)
         if "/" in self.name:
             raise ValueError(f"the name of an event hub must not have a '/': {self.name!r}")
+        check_type("partitions", self.partitions, int)
         if not 1 <= self.partitions <= _MOST_PARTITIONS:
             raise ValueError(f"partitions must be 1 to {_MOST_PARTITIONS}, not {self.partitions}")
         _check_list("consumer_groups", self.consumer_groups)
@@ -564,12 +568,20 @@ def _ttl(place: _Place) -> float | None:
     return seconds if seconds < _FOR_EVER else None
 
 
+def _check_count(what: str, count: int) -> None:
+    check_type(what, count, int)
+    if count < 1:
+        raise ValueError(f"{what} must be 1 or more, not {count}")
+
+
 def _check_seconds(what: str, seconds: float | None) -> None:
+    check_type(what, seconds, float | None)
     if seconds is not None and not 0 < seconds < math.inf:
         raise ValueError(f"{what} must be more than 0 seconds, or None, not {seconds}")
 
 
 def _check_idle(seconds: float | None) -> None:
+    check_type("auto_delete_on_idle", seconds, float | None)
     if seconds is not None and not _SHORTEST_IDLE <= seconds < math.inf:
         raise ValueError(f"auto_delete_on_idle must be at least {_SHORTEST_IDLE:g} seconds, or None, not {seconds}")
 

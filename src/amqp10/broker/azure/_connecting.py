@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..._arguments import checked
 from .._tokens.rules import SasRule
 
 EMULATOR_RULE: Final = SasRule("RootManageSharedAccessKey", "SAS_KEY_VALUE")
 """The rule in the documentation of Microsoft's emulator."""
 
 
+@checked
 def connection_string(url: str, rule: SasRule = EMULATOR_RULE, entity: str | None = None) -> str:
     """Return a connection string for SDKs and a broker that listens at this URL; without TLS unless the URL says so.
 

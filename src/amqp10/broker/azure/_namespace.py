@@ -92,14 +92,9 @@ class Namespace:
 
     Raises:
         Refused: another node has the name of an entity.
-        TypeError: the configuration has another type.
     """
 
     def __init__(self, config: AzureConfig, router: Router) -> None:
-        if not isinstance(config, AzureConfig):
-            raise TypeError(
-                f"azure must be an AzureConfig, such as AzureConfig.read('Config.json'), not {type(config).__name__}"
-            )
         self._entities: dict[str, Entity] = {}
         self._declared: dict[str, Declared] = {}  # queues and topics, by names in lowercase
         self._subscriptions: dict[Entity, Subscription] = {}

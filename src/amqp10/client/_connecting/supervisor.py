@@ -14,10 +14,9 @@ import logging
 import math
 import os
 import random
-import ssl
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -120,7 +119,6 @@ class TransportSupervisor:
         before_write: Callable[[], Awaitable[None]] | None = None,
         token_login: Callable[[Endpoint], Awaitable[tuple[Mechanism, ...] | None]] | None = None,
     ) -> None:
-        check_login(sasl, tls)
         if settings is not None and not isinstance(settings, Reconnect):
             raise TypeError(f"reconnect must be a Reconnect() or None, not {settings!r:.200}")
         self._ask = address if callable(address) else None
@@ -454,28 +452,8 @@ class TransportSupervisor:
         (endpoint,) = endpoints(details.url)
         tls = details.tls if details.tls is not None else self._tls
         sasl = details.sasl if details.sasl is not None else self._sasl
-        check_login(sasl, tls)
         self._route.check(endpoint, tls)
         return endpoint, sasl, tls
-
-
-def check_login(sasl: Any, tls: Any) -> None:
-    """Refuse settings of another type; what they are is not repeated, for it may be a secret.
-
-    Raises:
-        TypeError: so it is.
-    """
-    if tls is not None and not isinstance(tls, TLS | ssl.SSLContext):
-        kind = type(tls).__name__
-        raise TypeError(f"tls must be an amqp10.TLS or an ssl.SSLContext, not a {kind}; or write amqps:// in the URL")
-    if sasl is None or sasl is False or isinstance(sasl, Mechanism):
-        return
-    if not isinstance(sasl, Sequence) or not all(isinstance(each, Mechanism) for each in sasl):
-        raise TypeError(
-            "sasl must be a mechanism, such as amqp10.Plain(USER, PASSWORD), or a sequence of them, not a "
-            f"{type(sasl).__name__} "
-            "of something else; False for no SASL layer"
-        )
 
 
 def mechanisms(sasl: SASLSettings, endpoint: Endpoint) -> tuple[Mechanism, ...] | None:

@@ -28,9 +28,20 @@ class AcquiringCore(LinkCore):
 
 
 class TransactionFace:
-    """A transaction, as users hold it; `core_of` returns the part that its links use."""
+    """A transaction, as users hold it; `work_of` returns the part that its links use."""
 
     _core: TransactionCore
+
+
+def work_of(transaction: TransactionFace) -> TransactionCore:
+    """Return the part of a transaction that its links use.
+
+    Raises:
+        TypeError: the argument `transaction` of a call is something else.
+    """
+    if not isinstance(transaction, TransactionFace):
+        raise TypeError(f"transaction must be a Transaction, not {transaction!r:.200}")
+    return transaction._core
 
 
 class TransactionCore(ABC):

@@ -38,7 +38,7 @@ from ...messaging import (
 )
 from ...messaging._message import Message, decoded
 from .._core.body_files import BodyTarget, save
-from .._core.faces import core_of
+from .._core.transaction_work import work_of
 from .delivery_face import Delivery
 
 if TYPE_CHECKING:
@@ -271,8 +271,8 @@ class ReceiverDelivery(IncomingDelivery, Delivery):
         if transaction is None:
             self._settle(outcome)
         else:
-            self._settle(core_of(transaction).state_for_outcome(self, outcome))
-            core_of(transaction).outcome_written(self)
+            self._settle(work_of(transaction).state_for_outcome(self, outcome))
+            work_of(transaction).outcome_written(self)
 
     def _has(self, outcome: Outcome) -> bool:
         """Return whether the dialect has that outcome."""

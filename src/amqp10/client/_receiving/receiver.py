@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Self
 
 import anyio
 
+from ..._arguments import checked
 from ...messaging import Message
-from .._core.faces import core_of
+from .._core.transaction_work import TransactionFace as Transaction
+from .._core.transaction_work import work_of
 from .._links.link import Link
 from .consumer import YIELD_AFTER_MESSAGES
 from .core import ReceiverCore
@@ -21,8 +23,6 @@ from .delivery_face import Delivery
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
-
-    from .._core.transaction_work import TransactionFace as Transaction
 
 
 class Receiver(Link):
@@ -103,6 +103,7 @@ class Receiver(Link):
 
     # Credit
 
+    @checked
     def add_credit(self, credit: int, *, transaction: Transaction | None = None) -> None:
         """Let the peer send `credit` more deliveries (§2.6.7). For receivers with `credit=0`; never blocks.
 
@@ -120,8 +121,9 @@ class Receiver(Link):
         """
         if credit < 0:
             raise ValueError(f"credit must not be negative, not {credit}: drain() takes back all of it")
-        self._core.add_credit(credit, None if transaction is None else core_of(transaction))
+        self._core.add_credit(credit, None if transaction is None else work_of(transaction))
 
+    @checked
     async def drain(self) -> None:
         """Ask the peer to use the credit now or give it back, and wait until it has (§2.6.7).
 
@@ -172,6 +174,7 @@ class Receiver(Link):
 
     __anext__ = receive
 
+    @checked
     async def receive_batch(self, size: int, *, max_wait: float | None = None) -> list[Delivery]:
         """Receive several deliveries at once, in order of arrival: 1 to `size` of them, [] only when `max_wait` passed.
 

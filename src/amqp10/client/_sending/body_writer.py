@@ -17,7 +17,7 @@ import anyio.lowlevel
 
 from ...errors import LocalProtocolError
 from ...messaging import Accepted, Message, data_head
-from .._core.faces import core_of
+from .._core.transaction_work import work_of
 from .delivery import known_outcome, not_accepted
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class BodyWriter:
         self._link = link = await self._sender.queue.wait_sendable()
         transaction = self._transaction
         try:
-            state = core_of(transaction).post(self._sender) if transaction is not None else None
+            state = work_of(transaction).post(self._sender) if transaction is not None else None
             self._delivery = link.send(
                 head, settled=self._settled, message_format=self._message_format, state=state, more=True
             )
@@ -95,7 +95,7 @@ class BodyWriter:
             self._sender.queue.pass_on()
             raise
         if transaction is not None:
-            core_of(transaction).streams[self] = self._abort
+            work_of(transaction).streams[self] = self._abort
         self._over = ""
         self._sender.begin_stream(self._delivery)
         return self
@@ -229,7 +229,7 @@ class BodyWriter:
         self._put(last, more=False)
         self._ended("the stream has ended")
         if self._transaction is not None:
-            core_of(self._transaction).add(self._delivery)  # type: ignore[arg-type]
+            work_of(self._transaction).add(self._delivery)  # type: ignore[arg-type]
         self._sender.end_stream()
 
     def _abort(self, why: str) -> None:
@@ -248,4 +248,4 @@ class BodyWriter:
     def _ended(self, why: str) -> None:
         self._over = why
         if self._transaction is not None:
-            core_of(self._transaction).streams.pop(self, None)
+            work_of(self._transaction).streams.pop(self, None)

@@ -17,7 +17,7 @@ from ...engine import LinkTerms, OutcomeCounter, OutgoingDelivery, SenderLink
 from ...errors import AmqpError, LocalProtocolError, TransactionRolledBack
 from ...messaging import Accepted, Target
 from ...net import Signal, signal_type
-from .._core.faces import core_of
+from .._core.transaction_work import work_of
 from .._errors import fresh
 from .._links.link import ClientLink
 from .delivery import SenderDelivery, Waiter, not_accepted, outcome_of
@@ -176,7 +176,7 @@ class SenderCore(ClientLink):
                 if self.store is not None:
                     self.store.submitted(delivery)
             else:
-                work = core_of(transaction)
+                work = work_of(transaction)
                 state = work.post(self)
                 delivery = link.send(payload, settled=settled, tag=tag, message_format=message_format, state=state)
                 work.add(delivery)

@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Awaitable, Iterable
 from contextlib import aclosing
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
+from ..._arguments import checked
 from ...errors import Unsupported
 from ...messaging import Message, Target
 from .._core.body_files import CHUNK, BodySource, chunks, size_of
+from .._core.transaction_work import TransactionFace as Transaction
 from .._errors import fresh
 from .._links.link import Link
 from .body_writer import BodyWriter
@@ -24,9 +26,6 @@ from .delivery import unknown
 from .delivery_face import SentDelivery
 from .encoding import encoded_body
 from .send_many import Pipeline, check_messages
-
-if TYPE_CHECKING:
-    from .._core.transaction_work import TransactionFace as Transaction
 
 
 class Sender(Link):
@@ -165,6 +164,7 @@ class Sender(Link):
             )
         await core.send(payload, settled, transaction, message_format)
 
+    @checked
     async def send_many(
         self,
         messages: Iterable[object] | AsyncIterable[object],
@@ -217,6 +217,7 @@ class Sender(Link):
         """
         return message
 
+    @checked
     def stream(
         self,
         message: Message | None = None,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 import anyio.to_thread
 
+from ..._arguments import checked
 from ..._sqlite import Database, Format
 from ...errors import DecodeError, StoreError
 from ...types import decode_composite, encode
@@ -36,6 +37,7 @@ _FORMAT: Final = Format(
 )
 
 
+@checked
 class SQLiteDeliveryStore(MemoryDeliveryStore):
     """Keeps deliveries in an SQLite file; on the return of `commit` they are on the disk.
 

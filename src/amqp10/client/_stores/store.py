@@ -13,10 +13,13 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
+from ..._arguments import checked
+
 if TYPE_CHECKING:
     from ...messaging import Outcome
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class LinkKey:
     """What names one end of a link in all its attachments (§2.6.1).

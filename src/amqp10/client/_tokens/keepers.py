@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._settings import CbsTokens, LoginTokens
+from .._settings import LoginTokens
 from .cbs import CbsKeeper
 from .login import LoginKeeper
 
@@ -14,15 +14,9 @@ if TYPE_CHECKING:
 
 
 def token_keeper(connection: ConnectionCore, tokens: Tokens | None) -> TokenKeeper | None:
-    """Return what renews the tokens of a connection; None where it has none.
-
-    Raises:
-        ValueError: `tokens` is something else.
-    """
+    """Return what renews the tokens of a connection; None where it has none."""
     if tokens is None:
         return None
     if isinstance(tokens, LoginTokens):
         return LoginKeeper(connection, tokens)
-    if isinstance(tokens, CbsTokens):
-        return CbsKeeper(connection, tokens)
-    raise ValueError(f"tokens must be LoginTokens(source) or CbsTokens(source), not a {type(tokens).__name__}")
+    return CbsKeeper(connection, tokens)

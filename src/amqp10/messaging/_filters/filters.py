@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final, Self
 
+from ..._arguments import checked
 from ...types import Described, Symbol, ULong
 
 # Symbolic descriptors by numeric ones: a peer may answer a symbol with the number.
@@ -135,6 +136,7 @@ class NoLocal(Filter):
         return "NoLocal()"
 
 
+@checked
 class DirectBinding(Filter):
     """A filter for messages with exactly this subject (`apache.org:legacy-amqp-direct-binding:string`).
 
@@ -150,6 +152,7 @@ class DirectBinding(Filter):
         super().__init__(subject)
 
 
+@checked
 class TopicBinding(Filter):
     """A filter by a pattern of words between dots for the subject (`apache.org:legacy-amqp-topic-binding:string`).
 
@@ -165,6 +168,7 @@ class TopicBinding(Filter):
         super().__init__(pattern)
 
 
+@checked
 class HeadersBinding(Filter):
     """A filter by application properties (`apache.org:legacy-amqp-headers-binding:map`).
 

@@ -13,10 +13,12 @@ from datetime import datetime
 from typing import Any, ClassVar, Final, TypedDict, Unpack
 from uuid import UUID
 
+from ..._arguments import checked
 from ...types import Symbol, Timestamp, UInt, ULong
 from .filters import Filter
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class StartsWith:
     """In a property filter: matches a string that begins with `text`, case-sensitively."""
@@ -24,6 +26,7 @@ class StartsWith:
     text: str
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class EndsWith:
     """In a property filter: matches a string that ends with `text`, case-sensitively."""
@@ -75,6 +78,7 @@ class PropertiesFilter(Filter):
         )
 
 
+@checked
 class ApplicationPropertiesFilter(Filter):
     """A filter by application properties, which must all match (`amqp:application-properties-filter`).
 

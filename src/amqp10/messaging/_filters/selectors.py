@@ -12,6 +12,7 @@ import re
 from datetime import datetime
 from typing import Any, ClassVar, Final, Self
 
+from ..._arguments import checked
 from ...types import Symbol
 from .filters import Filter
 
@@ -87,6 +88,7 @@ def bind(expression: str, values: dict[str, Any]) -> str:
     return bound
 
 
+@checked
 class Selector(Filter):
     """A filter by a message selector of Jakarta Messaging 3.8.1 (`apache.org:selector-filter:string`).
 
@@ -114,6 +116,7 @@ class Selector(Filter):
         super().__init__(bind(expression, values))
 
 
+@checked
 class SqlFilter(Filter):
     """A filter by an SQL condition of the AMQP filter expressions (`amqp:sql-filter`).
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
 
+from ..._arguments import check_range, checked
 from ...types import Described, Symbol, ULong
 from .filters import Filter
 
@@ -18,6 +19,7 @@ _WORDS: Final = ("first", "last", "next")
 _INTERVAL: Final = re.compile(r"\d+[YMDhms]")
 
 
+@checked
 class StreamOffset(Filter):
     """The position in a stream at which to begin (`rabbitmq:stream-offset-spec`); without it, at the next message.
 
@@ -49,15 +51,13 @@ class StreamOffset(Filter):
                 raise ValueError(
                     f"{where!r} is not a position in a stream: use first, last, next, or an interval such as 10m"
                 )
-        elif isinstance(where, bool) or not isinstance(where, int):
-            raise TypeError(f"a position in a stream cannot be a {type(where).__name__}")
-        elif where < 0:
-            raise ValueError(f"an offset must not be negative, not {where}")
         else:
+            check_range("where", where, 0)
             where = ULong(where)
         super().__init__(where)
 
 
+@checked
 class StreamFilter(Filter):
     """A filter for messages published with one of `values` (`rabbitmq:stream-filter`).
 
@@ -82,6 +82,7 @@ class StreamFilter(Filter):
         super().__init__(list(values))
 
 
+@checked
 class StreamMatchUnfiltered(Filter):
     """Added to a `StreamFilter`: also pass messages without a filter value (`rabbitmq:stream-match-unfiltered`)."""
 

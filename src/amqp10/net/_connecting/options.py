@@ -8,15 +8,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
+from ..._arguments import checked
+from .._streams.base import TLSSettings
 from .._url import check_host
 
 if TYPE_CHECKING:
-    from .._streams.base import TLSSettings
     from .._url import Endpoint
 
 _PROXY_PORTS: Final = {"http": 80, "https": 443}
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class WebSocket:
     """Settings of the HTTP request of a WebSocket, for `ws://` and `wss://` URLs.
@@ -34,6 +36,7 @@ class WebSocket:
         check_headers({**self.headers, "Sec-WebSocket-Protocol": self.subprotocol})
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Proxy:
     """An HTTP proxy that opens tunnels by CONNECT, and looks up the peer's name.

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from ..._arguments import checked
 from .._url import check_host
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class TLS:
     """TLS settings of a client or server.

@@ -1,0 +1,177 @@
+"""What a program is told that passes an argument of the wrong type, or a number that is out of range."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Literal
+
+import pytest
+
+from amqp10 import Connection, ConnectionSettings, Reconnect, Retries, StreamOffset, Worker, bridge
+from amqp10._arguments import SECRETS, check_type, checked, hints_of
+from amqp10.broker import Broker
+
+PACKAGES = (
+    *("", ".azure", ".bridging", ".broker", ".broker.azure", ".rabbitmq", ".sasl", ".testing", ".worker"),
+    *(".native.amqp_0_9_1", ".native.amqp_0_10", ".native.fast"),
+)
+
+
+class Wrong:
+    """A value of a type that no argument has."""
+
+    def __repr__(self) -> str:
+        return "<hunter2>"
+
+
+def public_calls() -> Iterator[Callable[..., Any]]:
+    """Yield the checked constructors, methods and functions of the public packages."""
+    for name in PACKAGES:
+        package = importlib.import_module(f"amqp10{name}")
+        for public in [getattr(package, each) for each in getattr(package, "__all__", ["Native"])]:
+            members = [getattr(public, each, None) for each in dir(public)] if inspect.isclass(public) else []
+            for member in [public, *members]:
+                function = getattr(member, "__func__", member)
+                if inspect.isfunction(function) and function.__code__.co_filename == checked.__code__.co_filename:
+                    yield function
+
+
+CALLS = sorted(set(public_calls()), key=lambda call: (call.__module__, call.__qualname__))
+
+
+def test_calls_are_found() -> None:
+    """The checked calls are those that a program begins with, and some hundred others."""
+    names = {f"{call.__module__}.{call.__qualname__}" for call in CALLS}
+    assert {"amqp10.worker._worker.Worker.__init__", "amqp10.client._factory.LinkFactory.receiver"} <= names
+    assert len(CALLS) >= 100
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__qualname__)
+def test_wrong_types(call: Callable[..., Any]) -> None:
+    """Each argument of a public call that has the wrong type is refused by an error with its name, rule and value."""
+    for name, hint in hints_of(inspect.unwrap(call)).items():
+        parameter = inspect.signature(call).parameters[name]
+        if hint in (Any, object) or parameter.kind is parameter.VAR_POSITIONAL:
+            continue
+        with pytest.raises(TypeError) as raised:
+            finish(call(**{name: Wrong()}))
+        shown = "a Wrong" if name in SECRETS else "<hunter2>"
+        assert re.match(rf"{name} must be (?!object).+, not {shown}(; .+)?$", str(raised.value)), raised.value
+
+
+def finish(result: Any) -> None:
+    """Run a coroutine until it first waits or ends."""
+    if inspect.iscoroutine(result):
+        try:
+            result.send(None)
+        finally:
+            result.close()
+
+
+@pytest.mark.parametrize("name", sorted(ConnectionSettings.__annotations__))
+def test_settings_of_a_connection(name: str) -> None:
+    """Each setting of a connection is checked when the connection is made, not when it connects."""
+    settings: Any = {name: Wrong()}
+    with pytest.raises(TypeError, match=f"^{name} must be"):
+        Connection("amqp://localhost", **settings)
+
+
+FITTING = [
+    (int, 3),
+    (float, 3),
+    (float, math.inf),
+    (bool, True),
+    (int | None, None),
+    (str | Sequence[str], "a"),
+    (Sequence[str], ["a", "b"]),
+    (Iterable[str], iter("ab")),
+    (Mapping[str, int], {"a": 1}),
+    (Mapping[Any, Any], {1: object()}),
+    (tuple[int, ...], (1, 2)),
+    (tuple[int, str], (1, "a")),
+    (Literal["on", "off"], "on"),
+    (Callable[[], float], len),
+    (type[Exception], ValueError),
+    (Any, object()),
+]
+
+
+@pytest.mark.parametrize(("hint", "value"), FITTING)
+def test_fitting(hint: Any, value: Any) -> None:
+    """A value that fits the annotation passes."""
+    check_type("size", value, hint)
+
+
+UNFIT: list[tuple[Any, Any, type[Exception], str]] = [
+    (int, "20", TypeError, "size must be an int, not '20'"),
+    (int, True, TypeError, "size must be an int, not True"),
+    (int, 3.5, TypeError, "size must be an int, not 3.5"),
+    (float, math.nan, ValueError, "size must be a number, not nan"),
+    (
+        float,
+        timedelta(seconds=1),
+        TypeError,
+        "size must be a number, not datetime.timedelta(seconds=1); timedelta.total",
+    ),
+    (bool, 1, TypeError, "size must be True or False, not 1"),
+    (int | None, "a", TypeError, "size must be an int or None, not 'a'"),
+    (Sequence[str], "ab", TypeError, "size must be a sequence of str, not 'ab'"),
+    (Sequence[str], ["a", 3], TypeError, "size must be a sequence of str, not ['a', 3]"),
+    (Iterable[str], 3, TypeError, "size must be a sequence of str, not 3"),
+    (Mapping[str, int], [("a", 1)], TypeError, "size must be a mapping, not [('a', 1)]"),
+    (Mapping[str, int], {"a": "b"}, TypeError, "size must be a mapping, not {'a': 'b'}"),
+    (tuple[int, str], (1, 2), TypeError, "size must be a tuple of an int, a str, not (1, 2)"),
+    (Callable[[], float], 3.0, TypeError, "size must be a function, not 3.0"),
+    (Literal["on", "off"], "of", ValueError, "size must be one of on, off, not 'of'"),
+    (Sequence[Literal["on", "off"]], ["of"], ValueError, "size must be some of on, off, not ['of']"),
+    (Literal["on", "off"], 3, TypeError, "size must be one of on, off, not 3"),
+    (Retries | None, 3, TypeError, "size must be a Retries or None, not 3"),
+]
+
+
+@pytest.mark.parametrize(("hint", "value", "kind", "text"), UNFIT)
+def test_unfit(hint: Any, value: Any, kind: type[Exception], text: str) -> None:
+    """A value that does not fit is refused, with the rule in words."""
+    with pytest.raises(kind, match=f"^{re.escape(text)}"):
+        check_type("size", value, hint)
+
+
+def test_secrets() -> None:
+    """An error does not show the value of an argument that may hold a secret."""
+    for name in SECRETS:
+        with pytest.raises(TypeError) as raised:
+            check_type(name, b"hunter2", str)
+        assert "hunter2" not in str(raised.value)
+    with pytest.raises(TypeError, match=r"^url must be a str, not a NoneType; if an environment variable"):
+        check_type("url", None, str)
+
+
+CONNECTION = Connection("amqp://localhost")
+
+RANGES: list[tuple[Callable[[], Any], str]] = [
+    (lambda: Reconnect(attempts=0), "attempts must be at least 1, not 0"),
+    (lambda: Reconnect(first_max_time=0), "first_max_time must be more than 0, not 0"),
+    (lambda: Reconnect(multiplier=0.5), "multiplier must be at least 1, not 0.5"),
+    (lambda: Reconnect(jitter=2), "jitter must be in 0..1, not 2"),
+    (lambda: Reconnect(resume_timeout=-1), "resume_timeout must be in 0..4294967295, not -1"),
+    (lambda: Retries(attempts=0), "attempts must be at least 1, not 0"),
+    (lambda: Worker(CONNECTION, "q", print, concurrency=0), "concurrency must be at least 1, not 0"),
+    (lambda: Worker(CONNECTION, "q", print, drain_timeout=-1), "drain_timeout must be at least 0, not -1"),
+    (lambda: CONNECTION.browser("q", credit=0), "credit must be at least 1, not 0"),
+    (lambda: bridge((CONNECTION, "a"), (CONNECTION, "b"), rate=0), "rate must be more than 0 and at most 1.79"),
+    (lambda: Broker(port=-1), "port must be in 0..65535, not -1"),
+    (lambda: Broker(close_timeout=-1), "close_timeout must be at least 0, not -1"),
+    (lambda: StreamOffset(-1), "where must be at least 0, not -1"),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), RANGES)
+def test_out_of_range(call: Callable[[], Any], text: str) -> None:
+    """A number out of range is refused by an error with the argument's name, the rule and the value."""
+    with pytest.raises(ValueError, match=f"^{re.escape(text)}"):
+        call()
