@@ -211,6 +211,24 @@ def test_gone_nodes(router: Router) -> None:
     assert reached(topology, "amq.fanout") == []
 
 
+@pytest.mark.parametrize("what", ["the queue", "its binding", "the last exchange"])
+def test_a_long_chain_that_goes(router: Router, what: str) -> None:
+    """A chain of auto-delete exchanges goes at once, however long it is: it once ended the connection of who did it."""
+    topology, queue = router.topology, router.declare("q", "queue")
+    chain = [topology.declare(f"e{number}", "fanout", auto_delete=True) for number in range(1500)]
+    for outer, inner in itertools.pairwise(chain):
+        topology.bind(outer, inner, "")
+    topology.bind(chain[-1], queue, "")
+    if what == "the queue":
+        router.delete(queue)
+    elif what == "its binding":
+        topology.unbind(chain[-1], queue, "")
+    else:
+        topology.delete(chain[-1].name)
+    assert not any(exchange.name in topology.exchanges for exchange in chain)
+    assert topology.binding_count == 0
+
+
 def test_unbinding_the_last(router: Router) -> None:
     """An auto-delete exchange goes with the last binding that is undone, and not before; one without binding stays."""
     topology, queue = router.topology, router.declare("q", "queue")

@@ -230,6 +230,11 @@ class Topology:
         )
 
     def _end(self, exchange: Exchange) -> None:
+        self._drop(exchange)
+        self.forget(exchange)
+
+    def _drop(self, exchange: Exchange) -> None:
+        """Remove an exchange with its bindings, except those to it."""
         del self.exchanges[exchange.name]
         if exchange.account is not None:
             exchange.account.exchanges -= 1
@@ -239,7 +244,6 @@ class Topology:
         for same in list(exchange.bindings.values()):
             for binding in list(same):
                 self._remove(binding)
-        self.forget(exchange)
 
     # Bindings
 
@@ -301,7 +305,8 @@ class Topology:
             raise Refused(rules.absent, f"{destination.name!r} is not bound to {exchange.name!r} with {key!r}")
         for binding in found:
             self._remove(binding)
-        self._end_unused(exchange)
+        if self._is_unused(exchange):
+            self._end(exchange)
 
     def _check_bindable(self, *ends: Node | Exchange, rules: RequestRules) -> None:
         if self.exchanges[""] in ends:
@@ -322,15 +327,19 @@ class Topology:
             self.store.drop(binding.number)
 
     def forget(self, gone: Node | Exchange) -> None:
-        """Remove the bindings to a node or an exchange that is gone."""
-        self._weigh_no_more(gone)
-        for binding in list(self._to.get(gone, ())):
-            self._remove(binding)
-            self._end_unused(binding.exchange)
+        """Remove the bindings to a node or an exchange that is gone, and the exchanges that these were the last of."""
+        left = [gone]
+        while left:  # a loop, because a chain of auto-delete exchanges may be longer than the stack
+            gone = left.pop()
+            self._weigh_no_more(gone)
+            for binding in list(self._to.get(gone, ())):
+                self._remove(binding)
+                if self._is_unused(binding.exchange):
+                    self._drop(binding.exchange)
+                    left.append(binding.exchange)
 
-    def _end_unused(self, exchange: Exchange) -> None:
-        if exchange.auto_delete and not exchange.bindings and self.exchanges.get(exchange.name) is exchange:
-            self._end(exchange)
+    def _is_unused(self, exchange: Exchange) -> bool:
+        return exchange.auto_delete and not exchange.bindings and self.exchanges.get(exchange.name) is exchange
 
     def count_to(self, destination: Node | Exchange) -> int:
         """Return the number of bindings to a destination."""
