@@ -282,6 +282,30 @@ async def test_messages_that_are_bombs(memory_peer: MemoryPeer) -> None:
                     assert (await receiver.receive()).message.body is None
 
 
+async def test_a_streamed_message_of_zeros(memory_peer: MemoryPeer) -> None:
+    """To a streaming receiver it is a `DecodeError`: it once ended the client by RecursionError."""
+    async with anyio.create_task_group() as tasks:
+
+        async def serve() -> None:
+            await memory_peer.accept_connection()
+            await memory_peer.accept_session()
+            await memory_peer.accept_link(handle=0)
+            await memory_peer.expect(Flow)
+            await memory_peer.send(Transfer(handle=0, delivery_id=0, delivery_tag=b"0", more=True), bytes(5000))
+            await memory_peer.send(Transfer(handle=0), bytes(5000))
+            await memory_peer.send(Transfer(handle=0, delivery_id=1, delivery_tag=b"fine"), NOTHING)
+            await memory_peer.expect_any(Detach, skip=(Flow, Disposition))
+            await memory_peer.drop()
+
+        tasks.start_soon(serve)
+        with anyio.fail_after(60):
+            async with Connection(memory_peer.url, close_timeout=0.2) as connection:
+                async with connection.receiver("q", stream=True) as receiver:
+                    with pytest.raises(DecodeError):
+                        _ = (await receiver.receive()).message
+                    assert (await receiver.receive()).tag == b"fine"
+
+
 async def test_silence_from_the_start(memory_peer: MemoryPeer) -> None:
     """A server that accepts and says nothing is lost after the idle timeout, not waited for."""
     with anyio.fail_after(60), pytest.raises(ConnectionLost):

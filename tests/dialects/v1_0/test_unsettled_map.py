@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp10.dialects.v1_0.unsettled_map import ABSENT, Place, Step, cut, offset_of, place_of, sender_step
+from amqp10.dialects.v1_0.unsettled_map import ABSENT, Place, Step, cut, extent, offset_of, place_of, sender_step
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Modified, Received, Rejected, TransactionalState
 from amqp10.testing.strategies import messages
 from amqp10.types import encode
@@ -69,6 +69,25 @@ def test_places_in_anything(payload: bytes, data: st.DataObject) -> None:
     place = place_of(payload[:middle])
     place.feed(payload[middle:end])
     assert offset_of(payload, place.received) == end
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [b"", b"\0\xb3\x7f\xff\xff\xff", b"\0\x53\x77" + b"\0\x40" * 100_000],
+    ids=["zeros", "a long name", "values in values"],
+)
+def test_places_in_what_never_ends(begun: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a message that never says how long a section is, a few octets are looked at, and not all of them each time."""
+    looked_at = []
+
+    def look(head: bytes) -> int | None:
+        looked_at.append(len(head))
+        return extent(head)
+
+    monkeypatch.setattr("amqp10.dialects.v1_0.unsettled_map.extent", look)
+    payload = begun + bytes(300_000 - len(begun))
+    assert place_of(payload).received == Received(0, 300_000)
+    assert sum(looked_at) < 10_000
 
 
 def test_place_of_sections() -> None:

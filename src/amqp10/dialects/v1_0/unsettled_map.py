@@ -145,6 +145,7 @@ def well_formed(unsettled: Mapping[Any, Any] | None) -> bool:
 # Places in a message
 
 _ENDLESS: Final = 1 << 62
+_LONGEST_HEAD: Final = 600
 # Octets of a value after its constructor, by the constructor's high half; all others begin with a size (§1.2).
 _FIXED: Final = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
 
@@ -181,8 +182,8 @@ class Place:
         at = 0
         while at < len(payload):
             if not self._left:
-                # The beginning takes a few octets: 64 more show the size, or it can never be known.
-                grown = payload[at : at + 64]
+                # The beginning takes a few octets: 64 more show the size, mostly.
+                grown = payload[at : at + min(64, _LONGEST_HEAD - len(self._head))]
                 end = extent(self._head + grown)
                 if end is None:
                     self._head += grown
@@ -214,7 +215,7 @@ def offset_of(payload: bytes, state: object) -> int | None:
         return len(payload)
     at = 0
     for _ in range(int(section)):
-        end = extent(payload[at : at + 600])
+        end = extent(payload[at : at + _LONGEST_HEAD])
         if end is None or at + end > len(payload):
             return None
         at += end
@@ -222,11 +223,15 @@ def offset_of(payload: bytes, state: object) -> int | None:
 
 
 def extent(head: bytes) -> int | None:
-    """Return the size of the section that begins with `head`; None while `head` is too short to tell."""
+    """Return the size of the section that begins with `head`; None while `head` is too short to tell.
+
+    If 600 octets do not tell, the section has no end: descriptors are names or numbers, and values are not described
+    again and again.
+    """
     try:
         return _end(head, 0, described=True)
     except IndexError:
-        return None
+        return None if len(head) < _LONGEST_HEAD else _ENDLESS
     except ValueError:
         return _ENDLESS
 
@@ -236,13 +241,14 @@ def _end(data: bytes, at: int, *, described: bool = False) -> int:
 
     Raises:
         IndexError: `data` is too short to tell.
-        ValueError: no value can begin like that.
+        ValueError: no value can begin like that, or a descriptor is itself described.
     """
-    code = data[at]
-    if code == 0:
-        return _end(data, _end(data, at + 1))
-    if described:
+    if described and data[at]:
         raise ValueError("no section")
+    while not (code := data[at]):
+        if not data[at + 1]:
+            raise ValueError("no descriptor")
+        at = _end(data, at + 1)
     at += 1
     kind = code >> 4
     if kind in _FIXED:
