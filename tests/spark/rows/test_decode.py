@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from datetime import UTC, datetime, timedelta
+from struct import Struct
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -378,6 +379,16 @@ def test_properties_that_are_no_map_are_named() -> None:
         schema("body BINARY, application_properties VARIANT"),
     )
     with pytest.raises(ValueError, match="amqp: row 0 of the task: "):
+        list(Rows(Options.parse({"url": "amqp://h", "address": "a"}), "p").messages(batch))
+
+
+def test_a_variant_that_is_nested_deeply_is_named() -> None:
+    """Spark parses deeper JSON than Python can walk through."""
+    body = b"\0"
+    for _ in range(1000):  # an array of one element, with sizes of four octets (Spark's common/variant/README.md)
+        body = b"\x1f" + Struct("<III").pack(1, 0, len(body)) + body
+    batch = pa.RecordBatch.from_pylist([{"body": {"value": body, "metadata": b"\x01\0\0"}}], schema("body VARIANT"))
+    with pytest.raises(ValueError, match="amqp: row 0 of the task: its body: the VARIANT is nested too deeply"):
         list(Rows(Options.parse({"url": "amqp://h", "address": "a"}), "p").messages(batch))
 
 

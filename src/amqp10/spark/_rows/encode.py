@@ -53,7 +53,7 @@ class Rows:
         }
         for column in columns:
             if is_variant(batch.schema.field(column).type):
-                columns[column] = [None if parts is None else variant_to_amqp(parts) for parts in columns[column]]
+                columns[column] = self._of_variants(column, columns[column])
         bodies = columns.pop("body")
         body_is_variant = is_variant(batch.schema.field("body").type)
         names = list(columns)
@@ -83,6 +83,15 @@ class Rows:
                 except (ValueError, OverflowError) as error:
                     raise ValueError(f"amqp: row {self.count + index} of the task: its {name}: {error}") from None
             raise
+
+    def _of_variants(self, name: str, values: list[Any]) -> list[Any]:
+        found = []
+        for index, parts in enumerate(values):
+            try:
+                found.append(None if parts is None else variant_to_amqp(parts))
+            except ValueError as error:
+                raise ValueError(f"amqp: row {self.count + index} of the task: its {name}: {error}") from None
+        return found
 
     def _complete(self, message: Message, durable_given: bool) -> None:
         options = self._options

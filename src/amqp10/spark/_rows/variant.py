@@ -33,8 +33,15 @@ def variant_from_json(spelled: str) -> dict[str, bytes]:
 
 
 def variant_to_amqp(parts: dict[str, bytes]) -> Any:
-    """Return the value of a variant, as None, bool, int, float, str, bytes, datetime, list or dict."""
-    return _amqp(VariantUtils.to_python(parts["value"], parts["metadata"]))
+    """Return the value of a variant, as None, bool, int, float, str, bytes, datetime, list or dict.
+
+    Raises:
+        ValueError: lists and dicts are nested too deeply.
+    """
+    try:
+        return _amqp(VariantUtils.to_python(parts["value"], parts["metadata"]))
+    except RecursionError:
+        raise ValueError("the VARIANT is nested too deeply") from None
 
 
 def _amqp(value: Any) -> Any:
