@@ -200,6 +200,11 @@ SERVICE_BUS = {
             "queues.send_receive_complete bus.a_message_and_what_the_service_says_of_it",
         ),
         B(
+            "annotations",
+            "Annotations of a sender come with its message, and the lock token is beside them",
+            "queues.own_annotations java.annotations",
+        ),
+        B(
             "batch",
             "The messages of a batch arrive one by one, in order",
             "queues.batches async.send_receive_complete javascript.batch go.batch pairs.batches",
@@ -602,6 +607,16 @@ SERVICE_BUS = {
             "A second entity with the same name is refused",
             "administration.create_twice javascript.administer",
         ),
+        B(
+            "settings without effect",
+            "What has no effect here is returned as it was given, such as authorization rules",
+            "administration.settings_without_effect",
+        ),
+        B(
+            "impossible settings",
+            "Duplicate detection cannot be changed, and an entity with sessions cannot forward",
+            "administration.what_cannot_be",
+        ),
         B("nothing there", "A missing entity is not found", "administration.missing"),
         B("update a queue", "New settings apply from then on", "administration.update_queue javascript.administer"),
         B(
@@ -723,6 +738,11 @@ EVENT_HUBS = {
             "other bodies",
             "A body may be something other than octets",
             "hubs.other_bodies hub.positions javascript-hubs.event java-hubs.event",
+        ),
+        B(
+            "annotations",
+            "Delivery annotations behind the body, where the SDK for Python puts them, come with the event",
+            "hubs.own_annotations",
         ),
         B(
             "batch",

@@ -22,6 +22,9 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 from azure.servicebus.management import (
+    AccessRights,
+    ApiVersion,
+    AuthorizationRule,
     CorrelationRuleFilter,
     EntityStatus,
     FalseRuleFilter,
@@ -49,6 +52,9 @@ CONFIG = AzureConfig(
 )
 
 
+LONG = timedelta(days=1, hours=2, minutes=3, microseconds=4)
+
+
 class Emulator:
     """The SDK's clients of one emulator: that which administers, and that which sends and receives."""
 
@@ -57,11 +63,13 @@ class Emulator:
         self._ca = str(ca)
         self.bus: Callable[[], ServiceBusClient] = lambda: client_of(url)
 
-    def administration(self, policy: str = "both", key: str = KEY) -> ServiceBusAdministrationClient:
+    def administration(
+        self, policy: str = "both", key: str = KEY, version: ApiVersion = ApiVersion.V2021_05
+    ) -> ServiceBusAdministrationClient:
         text = f"Endpoint={self._url};SharedAccessKeyName={policy};SharedAccessKey={key}"
         # Reading the environment in a thread fails by chance: pytest changes it for each test.
         return ServiceBusAdministrationClient.from_connection_string(
-            text, connection_verify=self._ca, retry_total=0, use_env_settings=False
+            text, connection_verify=self._ca, retry_total=0, use_env_settings=False, api_version=version
         )
 
 
@@ -138,6 +146,56 @@ def create_queue(client: ServiceBusAdministrationClient, emulator: Emulator) -> 
             send(bus, "new/queue", ServiceBusMessage("x", message_id="twice"))
         with bus.get_queue_receiver("new/queue") as receiver:
             assert len(receiver.peek_messages(5)) == 1
+
+
+@behavior
+def settings_without_effect(client: ServiceBusAdministrationClient, emulator: Emulator) -> None:
+    """What has no effect here is returned as it was given; an older version knows nothing of the size of messages."""
+    rights: list[str | AccessRights] = [AccessRights.SEND, AccessRights.LISTEN]
+    rule = AuthorizationRule(
+        type="SharedAccessAuthorizationRule", rights=rights, key_name="app", primary_key="k1", secondary_key="k2"
+    )
+    client.create_queue(
+        "kept",
+        authorization_rules=[rule],
+        duplicate_detection_history_time_window=timedelta(minutes=12),
+        enable_express=True,
+        enable_partitioning=True,
+        max_message_size_in_kilobytes=2048,
+        user_metadata="mine",
+    )
+    queue = client.get_queue("kept")
+    assert (queue.enable_express, queue.enable_partitioning, queue.user_metadata) == (True, True, "mine")
+    assert queue.requires_duplicate_detection is False
+    assert queue.duplicate_detection_history_time_window == timedelta(minutes=12)
+    assert queue.max_message_size_in_kilobytes == 2048
+    assert queue.authorization_rules is not None
+    [told] = queue.authorization_rules
+    assert (told.type, told.key_name, told.rights) == (rule.type, "app", rights)
+    assert (told.primary_key, told.secondary_key) == ("k1", "k2")
+    queue.duplicate_detection_history_time_window = timedelta(minutes=13)
+    client.update_queue(queue)
+    queue = client.get_queue("kept")
+    assert queue.duplicate_detection_history_time_window == timedelta(minutes=13)
+    assert queue.authorization_rules is not None
+    assert [each.key_name for each in queue.authorization_rules] == ["app"]
+    older = emulator.administration(version=ApiVersion.V2017_04)
+    assert older.get_queue("kept").max_message_size_in_kilobytes is None
+    assert [each.max_message_size_in_kilobytes for each in older.list_queues()] == [None, None]
+    with pytest.raises(HttpResponseError, match="at most 12"):
+        client.create_queue("many", authorization_rules=[rule] * 13)
+
+
+@behavior
+def what_cannot_be(client: ServiceBusAdministrationClient, emulator: Emulator) -> None:
+    """What Service Bus does not support is refused: to detect duplicates from now on, to forward with sessions."""
+    queue = client.get_queue("orders")
+    queue.requires_duplicate_detection = True
+    with pytest.raises(HttpResponseError, match="detects duplicates cannot be changed"):
+        client.update_queue(queue)
+    assert client.get_queue("orders").requires_duplicate_detection is False
+    with pytest.raises(HttpResponseError, match="forward"):
+        client.create_queue("both", requires_session=True, forward_to="orders")
 
 
 @behavior
@@ -292,10 +350,10 @@ def topics_and_subscriptions(client: ServiceBusAdministrationClient, emulator: E
 def rules(client: ServiceBusAdministrationClient, emulator: Emulator) -> None:
     """Rules of all kinds are told as they were made, and decide what comes."""
     correlation = CorrelationRuleFilter(
-        label="red", correlation_id="c", properties={"n": 1, "t": "x", "f": 1.5, "b": True, "l": 1 << 40}
+        label="red", correlation_id="c", properties={"n": 1, "t": "x", "f": 1.5, "b": True, "l": 1 << 40, "d": LONG}
     )
     sql_filter = SqlRuleFilter("n < @most", parameters={"@most": 3})
-    sql_action = SqlRuleAction("SET seen = @seen", parameters={"@seen": True})
+    sql_action = SqlRuleAction("SET seen = @seen; SET span = @span", parameters={"@seen": True, "@span": -LONG})
     client.create_rule("events", "all", "sql", filter=sql_filter, action=sql_action)
     client.create_rule("events", "all", "correlation", filter=correlation)
     client.create_rule("events", "all", "never", filter=FalseRuleFilter())
@@ -308,8 +366,8 @@ def rules(client: ServiceBusAdministrationClient, emulator: Emulator) -> None:
     sql, action = told["sql"].filter, told["sql"].action
     assert isinstance(sql, SqlRuleFilter)
     assert isinstance(action, SqlRuleAction)
-    assert (sql.sql_expression, action.sql_expression) == ("n < @most", "SET seen = @seen")
-    assert (sql.parameters, action.parameters) == ({"@most": 3}, {"@seen": True})
+    assert (sql.sql_expression, action.sql_expression) == ("n < @most", "SET seen = @seen; SET span = @span")
+    assert (sql.parameters, action.parameters) == ({"@most": 3}, {"@seen": True, "@span": -LONG})
     same = client.get_rule("events", "all", "correlation").filter
     assert isinstance(same, CorrelationRuleFilter)
     assert (same.label, same.correlation_id, same.message_id) == ("red", "c", None)
@@ -323,7 +381,8 @@ def rules(client: ServiceBusAdministrationClient, emulator: Emulator) -> None:
             sender.send_messages([ServiceBusMessage(str(n), application_properties={"n": n}) for n in (1, 2)])
         with bus.get_subscription_receiver("events", "all") as receiver:
             [message] = receive(receiver)
-            assert (str(message), message.application_properties) == ("2", {b"n": 2, b"seen": True})
+            ticks = -LONG // timedelta(microseconds=1) * 10  # the SDK leaves out that it is a `com.microsoft:timespan`
+            assert (str(message), message.application_properties) == ("2", {b"n": 2, b"seen": True, b"span": ticks})
 
 
 @behavior

@@ -165,6 +165,18 @@ def other_bodies(sdk: Sdk, clock: Clock) -> None:
     assert list(sequence.raw_amqp_message.body) == [[1, 2], [3]]
 
 
+@behavior
+def own_annotations(sdk: Sdk, clock: Clock) -> None:
+    """Delivery annotations, which this SDK puts behind the body, come with their events, alone or in a batch."""
+    sent = AmqpAnnotatedMessage(data_body=b"x", delivery_annotations={"own": "x"}, footer={"own": "y"})
+    with sdk.producer() as producer:
+        producer.send_event(sent, partition_id="0")
+        producer.send_batch([sent], partition_id="0")
+    for event in sdk.read(2):
+        raw = event.raw_amqp_message
+        assert (raw.delivery_annotations, raw.footer) == ({b"own": b"x"}, {b"own": b"y"})
+
+
 # Positions
 
 

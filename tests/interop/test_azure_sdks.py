@@ -49,7 +49,7 @@ pytestmark = [
 
 CONFIG = AzureConfig(
     [
-        *("settled", "scheduled", "unknown", "batched", "renewed", "processed", "described"),
+        *("settled", "scheduled", "unknown", "batched", "renewed", "processed", "described", "annotated"),
         *(
             f"{name}.{commits}"
             for name in ("sent", "outcomes", "later", "deferred", "from", "to")
@@ -66,6 +66,7 @@ JAVA = {
     "sessions": "a session by its id has its messages in order and its state; the next free one is another",
     "schedule": "a scheduled message is peeked, and can be cancelled",
     "described": "properties that are durations, times and URIs come as they were sent",
+    "annotations": "delivery annotations of a sender come with its message",
     "send-and-commit": "messages sent in a transaction, in a batch too, are there when it is committed, all at once",
     "send-and-roll-back": "messages sent in a transaction that is rolled back never are",
     "settle-and-commit": "four outcomes in a transaction count when it is committed, and not before",

@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusMessageState, ServiceBusReceiveMode
+from azure.servicebus.amqp import AmqpAnnotatedMessage
 from azure.servicebus.exceptions import (
     MessageLockLostError,
     MessageNotFoundError,
@@ -65,6 +66,22 @@ def send_receive_complete(client: ServiceBusClient, clock: Clock) -> None:
         receiver.complete_message(message)
         assert nothing_comes(receiver)
         assert receiver.peek_messages(sequence_number=1) == []
+
+
+@behavior
+def own_annotations(client: ServiceBusClient, clock: Clock) -> None:
+    """Annotations and the footer of a sender come with its message; the lock token is beside them."""
+    own: dict[str, Any] = {"own": "x"}
+    sent = AmqpAnnotatedMessage(data_body=b"x", delivery_annotations=own, annotations=own, footer=own)
+    with client.get_queue_sender("orders") as sender:
+        sender.send_messages(sent)
+        sender.send_messages([sent])
+    with client.get_queue_receiver("orders") as receiver:
+        for message in receive(receiver, 2):
+            raw = message.raw_amqp_message
+            assert raw.delivery_annotations == {b"own": b"x", b"x-opt-lock-token": message.lock_token}
+            assert raw.annotations is not None
+            assert (raw.annotations[b"own"], raw.footer) == (b"x", {b"own": b"x"})
 
 
 @behavior

@@ -131,7 +131,7 @@ class QueuedMessage:
     ) -> QueuedMessage:
         """Return the entry for a message from a sender; `now` is the broker's clock, `wall` the time of day.
 
-        With `kept` the broker had the message before, and its delivery annotations are the broker's own.
+        With `kept` its delivery annotations are kept. Otherwise they are left out, as they were for the broker.
 
         Raises:
             DecodeError: the sections that the broker has to read are malformed.

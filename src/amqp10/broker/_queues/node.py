@@ -187,6 +187,7 @@ class Node(ABC):
         largest: the most octets of a message; None: the broker's limit.
         takes_runs: whether it takes messages many at a time (`take_run`).
         keeps_records: whether a store keeps records of it in place of a queue.
+        keeps_annotations: whether messages come with the delivery annotations of their senders.
         counted: set by the router: octets that it counted for the node; None: it no longer counts them.
         charges: octets of its memory, by the user who sent the messages.
     """
@@ -197,6 +198,7 @@ class Node(ABC):
     for_replies = False
     settles_at_once = False
     keeps_records = False
+    keeps_annotations = False
     largest: int | None = None
     takes_runs: bool = False
     journal: QueueJournal | None = None

@@ -397,8 +397,8 @@ class _Place:
         return seconds if seconds is not None else _FOR_EVER
 
 
-def read_duration(text: object) -> float | None:
-    """Return the seconds of an ISO 8601 duration of days, hours, minutes and seconds; None: no end.
+def seconds_in(text: object) -> float:
+    """Return the seconds of an ISO 8601 duration of days, hours, minutes and seconds.
 
     Raises:
         ValueError: `text` is not a duration, or has no number in it.
@@ -407,7 +407,16 @@ def read_duration(text: object) -> float | None:
     if said is None or not any(said.groups()):
         raise ValueError(f'must be a duration such as "PT1M" or "P14DT12H", not {text!r:.200}')
     days, hours, minutes, seconds = (float(part or 0) for part in said.groups())
-    total = days * 86_400 + hours * 3600 + minutes * 60 + seconds
+    return days * 86_400 + hours * 3600 + minutes * 60 + seconds
+
+
+def read_duration(text: object) -> float | None:
+    """Return the seconds of an ISO 8601 duration that is longer than 0; None: no end.
+
+    Raises:
+        ValueError: `text` is not such a duration.
+    """
+    total = seconds_in(text)
     if total <= 0:
         raise ValueError(f"must be longer than 0 seconds, not {text!r:.200}")
     return total if total < _FOR_EVER else None

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 from ...errors import DecodeError, EncodeError
 from ...messaging import Data, Message, bare_message, read_annotations, read_header
-from ...messaging.sections import DELIVERY_ANNOTATIONS, PROPERTIES, section_at
+from ...messaging.sections import DELIVERY_ANNOTATIONS, HEADER, PROPERTIES, section_at
 from ...types import Described, Int, Symbol, Timestamp, UByte, UInt, ULong, decode, encode
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _OURS: Final = frozenset(
 _STORED: Final = (
     *("bare", "durable", "priority", "ttl", "annotations", "message_id", "kept_beside", "scheduled_for"),
     *("session_id", "attempts", "sequence", "origin_sequence", "state", "enqueued", "expires", "dead_letter_source"),
-    *("hops", "size", "sent"),
+    *("hops", "size", "sent", "delivery_annotations"),
 )
 _MADE: Final = 8
 """How many of `_STORED`, from the first, are arguments of `EntityMessage`; the others are set afterwards."""
@@ -45,8 +45,10 @@ _LONGEST_TTL: Final = 0xFFFF_FFFF
 _HEADER: Final = ULong(0x70)
 _ANNOTATIONS: Final = ULong(0x72)
 _PROPERTIES: Final = ULong(PROPERTIES)
-_LOCK_TOKEN: Final = encode(Described(ULong(DELIVERY_ANNOTATIONS), {Symbol("x-opt-lock-token"): UUID(int=0)}))[:-16]
-"""The encoded delivery annotations, up to the octets of the lock token."""
+_DELIVERY_ANNOTATIONS: Final = ULong(DELIVERY_ANNOTATIONS)
+_LOCK_TOKEN: Final = Symbol("x-opt-lock-token")
+_ONLY_A_TOKEN: Final = encode(Described(_DELIVERY_ANNOTATIONS, {_LOCK_TOKEN: UUID(int=0)}))[:-16]
+"""The encoded delivery annotations with nothing but a lock token, up to its octets."""
 
 
 @dataclass(eq=False, slots=True)
@@ -57,6 +59,7 @@ class EntityMessage:
         bare: the encoded message without header and annotations.
         durable, priority, ttl: those of its header; `ttl` in milliseconds.
         annotations: message annotations as they came, without those that the service gives.
+        delivery_annotations: those of the sender, without a lock token.
         message_id: identifies it for duplicate detection; made by the service if its sender gave none.
         kept_beside: octets of its header and annotations as they came.
         scheduled_for: when it becomes available; None: at once. All times are seconds since 1970.
@@ -90,6 +93,7 @@ class EntityMessage:
     account: Account | None = None
     dead_letter_source: str | None = None
     hops: int = 0
+    delivery_annotations: dict[Any, Any] = field(default_factory=dict)
     size: int = field(init=False)
     sent: int = field(init=False)
 
@@ -122,6 +126,9 @@ class EntityMessage:
             beside,
             None if due is None else _seconds(due),
             message.group_id,
+            delivery_annotations={
+                name: value for name, value in message.delivery_annotations.items() if name != _LOCK_TOKEN
+            },
         )
 
     def outgoing(self, locked_until: float | None = None, token: UUID | None = None) -> bytes:
@@ -141,7 +148,10 @@ class EntityMessage:
             said[Symbol("x-opt-locked-until")] = timestamp(locked_until)
         if self.dead_letter_source is not None:
             said[Symbol("x-opt-deadletter-source")] = self.dead_letter_source
-        lock = b"" if token is None else _LOCK_TOKEN + token.bytes
+        lock = b"" if token is None else _ONLY_A_TOKEN + token.bytes
+        if self.delivery_annotations:
+            first = self.delivery_annotations | ({} if token is None else {_LOCK_TOKEN: token})
+            lock = encode(Described(_DELIVERY_ANNOTATIONS, first))
         header_section = encode(Described(_HEADER, [*header, UInt(self.attempts)]))
         return b"".join((header_section, lock, encode(Described(_ANNOTATIONS, said)), self.bare))
 
@@ -162,9 +172,10 @@ class EntityMessage:
             DecodeError, TypeError, ValueError: `content` is something else.
         """
         found = decode(content)
-        if not isinstance(found, list) or len(found) != len(_STORED) + 2:
+        # Before delivery annotations were kept, there was one value less.
+        if not isinstance(found, list) or len(found) not in (len(_STORED) + 1, len(_STORED) + 2):
             raise ValueError("this is not a message of an entity")
-        said, (token, until) = dict(zip(_STORED, found, strict=False)), found[-2:]
+        said, (token, until) = dict(zip(_STORED, found[:-2], strict=False)), found[-2:]
         made = {name: said.pop(name) for name in _STORED[:_MADE]}
         message = cls(**made)
         for name, value in said.items():
@@ -236,8 +247,7 @@ def _identified(bare: bytes, message_id: str) -> bytes:
 def checked(payload: bytes) -> tuple[bytes, Message]:
     """Return a fully decoded message, and its octets in the order of §3.2.
 
-    azure-servicebus and azure-eventhub put delivery annotations behind the body. These are left out: they are for the
-    service, which has no use for them.
+    azure-servicebus and azure-eventhub put delivery annotations behind the body.
 
     Raises:
         DecodeError: it is not a message.
@@ -246,22 +256,23 @@ def checked(payload: bytes) -> tuple[bytes, Message]:
     try:
         message.check()
     except DecodeError:
-        before = _before_late_annotations(payload)
-        if before is None:
-            raise
-        message = Message.decode(before)
+        payload = _with_annotations_first(payload)
+        message = Message.decode(payload)
         message.check()
-        return before, message
     return payload, message
 
 
-def _before_late_annotations(payload: bytes) -> bytes | None:
-    """Return the part before delivery annotations at the end of a message; None: it does not end with any."""
+def _with_annotations_first(payload: bytes) -> bytes:
+    """Return a message with the delivery annotations at its end, if there are any, moved to their place."""
+    first, _, header_end = section_at(payload, 0)
     at = last_at = code = 0
     while at < len(payload):
         last_at = at
         code, _, at = section_at(payload, at)
-    return payload[:last_at] if code == DELIVERY_ANNOTATIONS else None
+    if code != DELIVERY_ANNOTATIONS:
+        return payload
+    front = header_end if first == HEADER else 0
+    return payload[:front] + payload[last_at:] + payload[front:last_at]
 
 
 def messages_in(payload: bytes, message_format: int) -> list[EntityMessage]:

@@ -88,15 +88,18 @@ class TestMessages:
         assert bench.queue.depth == 0
 
     def test_delivery_annotations_behind_the_body(self, bench: Bench) -> None:
-        """Microsoft's SDK for Python puts them there; they are for the service, and go no further."""
-        annotations = encode(Described(ULong(0x71), {Symbol("for-the-service"): 1}))
-        payload = Message(b"x", message_id="a").encode() + annotations
+        """Microsoft's SDK for Python puts them there; they come with the message, before its other sections."""
+        annotations = encode(Described(ULong(0x71), {Symbol("own"): 1, Symbol("x-opt-lock-token"): 2}))
+        payload = Message(b"x", message_id="a", durable=True).encode() + annotations
         for octets, message_format in ((payload, 0), (Message(Data(payload, payload)).encode(), BATCH_FORMAT)):
             bench.queue.take(QueuedMessage.read(octets, message_format, 0.0))
         bench.router.flush()
-        assert [(each.body, each.message_id) for _, each in bench.take(3)] == [(b"x", "a")] * 3
-        for _, message in bench.take(3):
-            assert message.delivery_annotations == {}
+        taken = bench.take(3)
+        assert [(each.body, each.message_id) for _, each in taken] == [(b"x", "a")] * 3
+        for token, message in taken:
+            assert message.delivery_annotations == {"own": 1, "x-opt-lock-token": token}
+        for peeked in bench.queue.peek(1, 3):
+            assert Message.decode(peeked.outgoing()).delivery_annotations == {"own": 1}
         with pytest.raises(NotTaken, match="comes after"):
             bench.queue.take(QueuedMessage.read(payload + annotations, 0, 0.0))
 

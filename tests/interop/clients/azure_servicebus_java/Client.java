@@ -131,6 +131,16 @@ public class Client {
     }
   }
 
+  static void annotations() {
+    String queue = "annotated";
+    try (ServiceBusSenderClient sender = sender(queue); ServiceBusReceiverClient receiver = receiver(queue)) {
+      ServiceBusMessage message = new ServiceBusMessage("x");
+      message.getRawAmqpMessage().getDeliveryAnnotations().put("own", "x");
+      sender.sendMessage(message);
+      check(receive(receiver, 1).get(0).getRawAmqpMessage().getDeliveryAnnotations().get("own"), "x");
+    }
+  }
+
   static void sentIn(boolean commits) {
     String queue = "sent." + commits;
     try (ServiceBusSenderClient sender = sender(queue)) {
@@ -273,6 +283,7 @@ public class Client {
         case "sessions" -> Client::sessions;
         case "schedule" -> Client::schedule;
         case "described" -> Client::described;
+        case "annotations" -> Client::annotations;
         case "send-and-commit" -> () -> sentIn(true);
         case "send-and-roll-back" -> () -> sentIn(false);
         case "settle-and-commit" -> () -> settledIn(true);

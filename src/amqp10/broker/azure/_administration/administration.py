@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _MOST_LISTED: Final = 100
 _STATUS: Final = {ALREADY_EXISTS: 409, NOT_FOUND: 404, NOT_ALLOWED: 400}
+_OLDER: Final = "2017-04"
 _ATOM: Final = {"Content-Type": "application/atom+xml;type=entry;charset=utf-8"}
 _PATH: Final = re.compile(
     r"(?P<entity>.+?)/subscriptions(?:/(?P<subscription>[^/]+)(?:/(?P<rules>rules)(?:/(?P<rule>[^/]+))?)?)?",
@@ -137,7 +138,7 @@ class Administration:
     def _entry(self, asked: _Asked, declared: Declared) -> Element:
         subscriptions = [self._namespace.subscription(each.entity) for each in declared.subscriptions.values()]
         rules = [active.rule for each in subscriptions if each is not None for active in each.rules]
-        description = atom.describe(declared, asked.host, rules)
+        description = atom.describe(declared, asked.host, rules, older=asked.version == _OLDER)
         config = declared.config
         url = f"{asked.base}/{declared.entity.name}"
         return atom.entry(url, config.name, description, declared.created, declared.updated, asked.host)
@@ -245,6 +246,7 @@ class _Asked:
         host: the host of the namespace, as the request names it.
         path: the path of the resource, without slashes around it.
         base, url: the URLs of the namespace and of the resource.
+        version: the version of the API that the answer is for.
 
     Raises:
         ValueError: the target is malformed.
@@ -261,6 +263,7 @@ class _Asked:
         self.base = f"{'https' if request.secure else 'http'}://{self.host}"
         self.url = f"{self.base}/{self.path}"
         self._query = parse_qs(split.query, max_num_fields=20)
+        self.version = self._query.get("api-version", [""])[0]
 
     def page(self, found: list[Any]) -> tuple[list[Any], str | None]:
         """Return the part of a list that the query asks for, and the URL of the next part, or None.

@@ -12,7 +12,8 @@ from xml.etree.ElementTree import Element, SubElement, TreeBuilder
 from xml.parsers.expat import ExpatError, ParserCreate
 
 from ...._azure_rules import CORRELATED, CorrelationFilter, FalseFilter, Rule, RuleFilter, SqlFilter, TrueFilter
-from .._config import QueueConfig, SubscriptionConfig, TopicConfig, read_duration
+from ....types import Described, Symbol
+from .._config import QueueConfig, SubscriptionConfig, TopicConfig, read_duration, seconds_in
 from .._service_bus.terms import Status
 
 if TYPE_CHECKING:
@@ -165,14 +166,34 @@ _KEPT: Final = (
     *("MaxMessageSizeInKilobytes", "SupportOrdering", "UserMetadata"),
 )
 """Settings that have no effect here, and are returned as they were given."""
+_NEWER: Final = "MaxMessageSizeInKilobytes"
+"""A setting that the version of 2017 does not have."""
+_WINDOW: Final = "DuplicateDetectionHistoryTimeWindow"
+_KEYS: Final = "AuthorizationRules"
+_MOST_KEYS: Final = 12
+_TIMESPAN: Final = Symbol("com.microsoft:timespan")
+"""Describes a duration, in ticks of 0.1 microseconds, as SDKs send it in properties of messages."""
+_TICKS: Final = 10_000_000
 
 
 _FILTERS_FIRST: Final = "FilteringMessagesBeforePublishing"
 
 
 def kept(said: Said) -> dict[str, str]:
-    """Return the given settings that have no effect here."""
-    return {name: said.text(name) for name in _KEPT if name in said}
+    """Return the given settings that have no effect here.
+
+    Raises:
+        ValueError: there are too many authorization rules.
+    """
+    found = {name: said.text(name) for name in _KEPT if name in said}
+    if _WINDOW in said and not said.flag("RequiresDuplicateDetection"):
+        found[_WINDOW] = said.text(_WINDOW)
+    rules = said.elements.get(_KEYS)
+    if rules is not None and len(rules):
+        if len(rules) > _MOST_KEYS:
+            raise ValueError(f"{_KEYS} must be at most {_MOST_KEYS}, not {len(rules)}")
+        found[_KEYS] = "".join(_written(rules, ""))
+    return found
 
 
 def status_of(said: Said) -> Status:
@@ -225,10 +246,10 @@ def config_of(config: Config, said: Said, host: str) -> Config:
         detects = (
             said.flag("RequiresDuplicateDetection") if "RequiresDuplicateDetection" in said else window is not None
         )
-        if "DuplicateDetectionHistoryTimeWindow" in said:
-            window = said.seconds("DuplicateDetectionHistoryTimeWindow") or _LAST
+        if _WINDOW in said:
+            window = said.seconds(_WINDOW) or _LAST
             if window > _LONGEST_WINDOW:
-                text = said.text("DuplicateDetectionHistoryTimeWindow")
+                text = said.text(_WINDOW)
                 raise ValueError(f"DuplicateDetectionHistoryTimeWindow must be P7D or less, not {text}")
         changes["duplicate_window"] = (window or 600.0) if detects else None
         if "MaxSizeInMegabytes" in said and said.number("MaxSizeInMegabytes") != _megabytes(config.max_size):
@@ -318,6 +339,11 @@ def _value(element: Element, what: str) -> Any:
             return {"true": True, "false": False}[text.casefold()]
         if kind == "dateTime":
             return datetime.fromisoformat(text)
+        if kind == "duration":
+            ticks = round(seconds_in(text.removeprefix("-")) * _TICKS)
+            if ticks >= 1 << 63:
+                raise ValueError
+            return Described(_TIMESPAN, -ticks if text.startswith("-") else ticks)
     except (ValueError, KeyError):
         raise ValueError(f"{what} is not a {kind}: {text!r:.100}") from None
     return text
@@ -400,11 +426,12 @@ def namespace_info(name: str, created: float) -> Element:
     return _described("NamespaceInfo", said.items())
 
 
-def describe(declared: Declared, host: str, rules: Collection[Rule] = ()) -> Element:
+def describe(declared: Declared, host: str, rules: Collection[Rule] = (), *, older: bool = False) -> Element:
     """Describe an entity: its settings, and counts of its messages.
 
     Args:
         rules: those of all subscriptions of a topic.
+        older: whether to leave out what the version of 2017 does not have.
     """
     config, entity = declared.config, declared.entity
     said: list[tuple[str, str | Element]] = [
@@ -430,7 +457,6 @@ def describe(declared: Declared, host: str, rules: Collection[Rule] = ()) -> Ele
         said += [
             ("MaxSizeInMegabytes", str(_megabytes(config.max_size))),
             ("RequiresDuplicateDetection", _flag(config.duplicate_window is not None)),
-            ("DuplicateDetectionHistoryTimeWindow", _duration(config.duplicate_window or 600.0)),
             ("SizeInBytes", str(entity.bytes)),
             ("IsAnonymousAccessible", "false"),
         ]
@@ -457,6 +483,12 @@ def describe(declared: Declared, host: str, rules: Collection[Rule] = ()) -> Ele
     usual = {"EnableBatchedOperations": "true", "SupportOrdering": "true"}
     if not isinstance(config, SubscriptionConfig):
         usual |= {"EnablePartitioning": "false", "EnableExpress": "false"}
+        usual[_WINDOW] = _duration(config.duplicate_window or 600.0)
+    rest: dict[str, str | Element] = {**usual, **declared.said}
+    if _KEYS in declared.said:
+        rest[_KEYS] = read_xml(declared.said[_KEYS].encode())
+    if older:
+        rest.pop(_NEWER, None)
     said += [
         ("MessageCount", str(entity.depth + dead + transferred)),
         ("CountDetails", counts),
@@ -465,7 +497,7 @@ def describe(declared: Declared, host: str, rules: Collection[Rule] = ()) -> Ele
         ("UpdatedAt", _moment(declared.updated)),
         ("AccessedAt", _moment(entity.accessed)),
         ("EntityAvailabilityStatus", "Available"),
-        *(usual | dict(declared.said)).items(),
+        *rest.items(),
     ]
     kind = type(config).__name__.removesuffix("Config")
     return _described(f"{kind}Description", said)
@@ -520,6 +552,8 @@ def _typed(value: Any) -> tuple[str, str]:
         return "double", str(value)
     if isinstance(value, datetime):
         return "dateTime", value.isoformat()
+    if isinstance(value, Described) and value.descriptor == _TIMESPAN:
+        return "duration", "-" * (value.value < 0) + _duration(abs(value.value) / _TICKS)
     return "string", str(value)
 
 
@@ -571,4 +605,4 @@ def _duration(seconds: float | None) -> str:
     parts = [(days, "D"), (hours, "H"), (minutes, "M"), (rest, "S")]
     date, *times = ["" if not number else f"{number:.6f}".rstrip("0").rstrip(".") + letter for number, letter in parts]
     time = "".join(times)
-    return f"P{date}" + (f"T{time}" if time else "")
+    return f"P{date}" + (f"T{time}" if time else "") if date or time else "PT0S"

@@ -179,9 +179,10 @@ class Hub(AzureNode):
 
     def _event(self, payload: bytes, key: str | None, batch: QueuedMessage) -> QueuedMessage:
         """Return one event of a batch, with the key of the batch in place of its own."""
-        payload, message = checked(payload)
+        ordered, message = checked(payload)
         own = _key_in(message)
-        event = QueuedMessage.read(payload, 0, self._router.clock())
+        # Event Hubs keeps delivery annotations behind the body, and no others: azure-sdk-for-go#19154.
+        event = QueuedMessage.read(ordered, 0, self._router.clock(), kept=ordered is not payload)
         event.origin, event.account = batch.origin, batch.account
         if key is not None and own != key:
             event.annotate({_KEY: key})

@@ -78,6 +78,7 @@ class Entity(AzureNode):
         undelivered: the entity for messages that could not be passed on; None: the dead letters.
     """
 
+    keeps_annotations = True
     duplicates: int
     enqueued: int
 
