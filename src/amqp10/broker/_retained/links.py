@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from .._deadlines import Deadlines
 from .._log import attempt
 from .._queues.topic import Owner
+from .left import LeftBehind
 from .subscriptions import EXPIRES, ExpiryTrigger, Lifetime
 
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ class ResumableLinks:
         self._deadlines: Deadlines[ResumableLink] = Deadlines()
         self._all: dict[LinkKey, ResumableLink] = {}
         self._of: dict[object, dict[LinkKey, ResumableLink]] = {}  # those that end with their connection
+        self._left_behind: LeftBehind[ResumableLink] = LeftBehind()
         self._parts = 0  # bytes of incomplete messages
 
     def is_late(self, key: LinkKey, connection: int) -> bool:
@@ -168,7 +170,8 @@ class ResumableLinks:
         self._waits_no_more(link)
         link.deliveries = []
         link.requeue = None
-        link.session = link.connection = link.deadline = None
+        self._left_behind.take(link)
+        link.deadline = None
         self._deadlines.set(link, None)
         if link.key.connection is not None:
             self._of.setdefault(link.key.connection, {})
@@ -195,7 +198,7 @@ class ResumableLinks:
                 link.deliveries = [each for each in deliveries if not parts[each]]
             else:
                 self._weigh(link, sum(parts.values()))
-        link.session, link.connection = session, connection
+        self._left_behind.leave(link, session, connection)
         if link.key.connection is None:
             waiting = self._waiting.setdefault(link.key.owner[0], {})
             waiting[link] = None
@@ -215,21 +218,17 @@ class ResumableLinks:
         self._parts += parts - link.parts
         link.parts = parts
 
-    def session_ended(self, session: object, connection: object) -> None:
+    def session_ended(self, session: object) -> None:
         """End the links that end with a session, which have been detached."""
-        for link in [each for each in self._that_end_with(connection) if each.session is session]:
+        for link in self._left_behind.of(session):
             self._left(link, "session")
 
     def connection_ended(self, connection: object) -> None:
         """End the links that end with a connection, whose sessions have ended."""
-        for link in [each for each in self._that_end_with(connection) if each.connection is connection]:
+        for link in self._left_behind.of(connection):
             self._left(link, "connection")
-            link.session = link.connection = None
+            self._left_behind.take(link)
         self._of.pop(connection, None)
-
-    def _that_end_with(self, connection: object) -> list[ResumableLink]:
-        """Return the links that may end with a session of that connection, or with the connection."""
-        return [*self._all.values(), *self._of.get(connection, {}).values()]
 
     def restore(self, link: ResumableLink, requeue: Callable[[list[Any]], None]) -> None:
         """Restore a link from the store, as detached from a lost connection."""
@@ -261,6 +260,7 @@ class ResumableLinks:
         if table.get(link.key) is not link:
             return
         del table[link.key]
+        self._left_behind.take(link)
         self._waits_no_more(link)
         self._weigh(link, 0)
         link.deadline = None

@@ -69,17 +69,21 @@ class ResumableSessions:
         self._alarm = alarm
         self._deadlines: Deadlines[Key] = Deadlines()
         self._kept: dict[Key, ResumableSession] = {}
+        self._keys: dict[Session, Key] = {}  # of the sessions in `_kept`
 
     def keep(self, peer: ResumableSessionOwner, session: Session, name: bytes, timeout: int) -> None:
         """Keep the session for `timeout` seconds after its transport is lost; with 0, reserve its name until then."""
         key = peer.engine.identity, name
         self._make_room(key)
+        if key in self._kept:
+            del self._keys[self._kept[key].session]
         self._kept[key] = ResumableSession(session, peer, timeout)
+        self._keys[session] = key
 
     def _make_room(self, new: Key) -> None:
         waiting = [key for key, kept in self._kept.items() if key[0] == new[0] and kept.deadline is not None]
         if len(waiting) >= MOST and new not in self._kept:
-            kept = self._kept.pop(waiting[0])
+            kept = self._forget(waiting[0])
             kept.peer.session_expired(kept.session)
 
     def take(self, engine: Engine, name: bytes) -> Session | None:
@@ -101,13 +105,13 @@ class ResumableSessions:
 
     def peer_of(self, session: Session) -> ResumableSessionOwner | None:
         """Return the connection that has the links of a session."""
-        return next((kept.peer for kept in self._kept.values() if kept.session is session), None)
+        key = self._keys.get(session)
+        return self._kept[key].peer if key is not None else None
 
     def moved(self, session: Session, peer: ResumableSessionOwner) -> None:
         """Record that another connection has the links of a session."""
-        for kept in self._kept.values():
-            if kept.session is session:
-                kept.peer = peer
+        if session in self._keys:
+            self._kept[self._keys[session]].peer = peer
 
     def connection_lost(self, peer: ResumableSessionOwner) -> bool:
         """Start the time of the sessions of a lost connection; return whether there are any."""
@@ -121,16 +125,20 @@ class ResumableSessions:
 
     def session_ended(self, session: Session) -> None:
         """Forget a session that has ended."""
-        for key, kept in list(self._kept.items()):
-            if kept.session is session:
-                del self._kept[key]
+        if session in self._keys:
+            self._forget(self._keys[session])
+
+    def _forget(self, key: Key) -> ResumableSession:
+        kept = self._kept.pop(key)
+        del self._keys[kept.session]
+        return kept
 
     def expire(self, now: float) -> float | None:
         """End the sessions that are due at `now`; return when the next one is due, or None."""
         for key in self._deadlines.take(now):
             kept = self._kept.get(key)
             if kept is not None and kept.deadline is not None and kept.deadline <= now:
-                del self._kept[key]
+                self._forget(key)
                 attempt("the end of a session that was kept", kept.peer.session_expired, kept.session)
         return self._deadlines.first
 

@@ -21,6 +21,7 @@ from .._deadlines import Deadlines
 from .._errors import Refused
 from .._log import attempt
 from .._queues.topic import Kind, Owner, Subscription, SubscriptionKey, Topic
+from .left import LeftBehind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -136,6 +137,7 @@ class Subscriptions:
         self._deadlines: Deadlines[RetainedSubscription] = Deadlines()
         self._longest = longest
         self._all: dict[SubscriptionKey, RetainedSubscription] = {}
+        self._left: LeftBehind[RetainedSubscription] = LeftBehind()
 
     def lifetime(self, source: Source | Target) -> Lifetime:
         """Return the lifetime that a terminus asks for, as far as it is allowed."""
@@ -189,7 +191,8 @@ class Subscriptions:
         found.lifetime = self.lifetime(source)
         # Equal to the old one except for no-local, which depends on the connection.
         found.queue.filtering = filtering
-        found.session = found.connection = found.deadline = None
+        self._left.take(found)
+        found.deadline = None
         self._deadlines.set(found, None)
         if self.store is not None:
             self.store.note_subscription(found)
@@ -227,7 +230,7 @@ class Subscriptions:
         """Remove a link that ended."""
         if lasting.links.pop(link, None) is None or lasting.links or self._all.get(lasting.key) is not lasting:
             return
-        lasting.session, lasting.connection = session, connection
+        self._left.leave(lasting, session, connection)
         # Links of a volatile subscription are closed; it ends with the last one.
         if how == "closed":
             self._end(lasting)
@@ -236,14 +239,14 @@ class Subscriptions:
 
     def session_ended(self, session: object) -> None:
         """Start the time of subscriptions that expire with a session, whose links have ended."""
-        for lasting in [each for each in self._all.values() if each.session is session and not each.links]:
+        for lasting in self._left.of(session):
             self.left(lasting, "session")
 
     def connection_ended(self, connection: object) -> None:
         """Start the time of subscriptions that expire with a connection, whose sessions have ended."""
-        for lasting in [each for each in self._all.values() if each.connection is connection and not each.links]:
+        for lasting in self._left.of(connection):
             self.left(lasting, "connection")
-            lasting.session = lasting.connection = None
+            self._left.take(lasting)
 
     def left(self, lasting: RetainedSubscription, how: ExpiryTrigger) -> None:
         """End a subscription without links now, later or never, as its expiry policy says (§3.5.6)."""
@@ -276,5 +279,6 @@ class Subscriptions:
             lasting.queue.end()
 
     def _forget(self, lasting: RetainedSubscription) -> None:
+        self._left.take(lasting)
         if self._all.get(lasting.key) is lasting:
             del self._all[lasting.key]

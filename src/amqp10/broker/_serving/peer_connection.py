@@ -263,7 +263,7 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
 
     def _on_session_unmapped(self, event: SessionUnmapped) -> None:
         self._router.subscriptions.session_ended(event.session)
-        self._router.links.session_ended(event.session, self)
+        self._router.links.session_ended(event.session)
         self._router.sessions.session_ended(event.session)
         self.links.forget_session(event.session)
         self.requests.session_ended(event.session)

@@ -1,0 +1,57 @@
+"""The end of a session or a connection costs no more if much is retained for others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from amqp10.broker._queues.node import Limits
+from amqp10.broker._router import Router
+from amqp10.messaging import Source, Target
+
+from ...kit.steps import steps
+from ..wire import Wire
+
+LASTING: dict[str, Any] = {"expiry_policy": "never", "timeout": 100}
+
+
+def subscriptions(wire: Wire, count: int) -> None:
+    """Leave durable subscriptions."""
+    for number in range(count):
+        source = Source("topic", durable="unsettled-state", capabilities=("topic",), **LASTING)
+        wire.receive_from(source, name=f"s{number}").detach(closed=False)
+    wire.turn()
+
+
+def producers(wire: Wire, count: int) -> None:
+    """Leave links that can be resumed."""
+    for number in range(count):
+        wire.send_to(Target("q", **LASTING), name=f"s{number}").detach(closed=False)
+    wire.turn()
+
+
+def session(wire: Wire) -> None:
+    wire.session.end()
+    wire.turn()
+
+
+def connection(wire: Wire) -> None:
+    wire.engine.receive_eof()
+    wire.settle_down()
+
+
+@pytest.mark.parametrize("end", [session, connection])
+@pytest.mark.parametrize("leave", [subscriptions, producers])
+def test_an_end_costs_the_same(leave: Callable[[Wire, int], None], end: Callable[[Wire], None]) -> None:
+    """With four times as much left by another connection."""
+
+    def cost(count: int) -> int:
+        router = Router(clock=lambda: 0.0, limits=Limits())
+        leave(Wire(router), count)
+        other = Wire(router)
+        return steps(lambda: end(other))
+
+    cost(1)
+    assert cost(400) < 1.1 * cost(100)
