@@ -88,9 +88,9 @@ def json_strings(text: str) -> tuple[str, ...]:
     try:
         value = parse_json(text)
     except ValueError as error:
-        raise ValueError(f'must be a JSON array of strings, such as ["queue"]: {error}') from None
+        raise ValueError(f'must be a JSON array of strings, such as ["queue"]: {error}, in {text!r:.80}') from None
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise ValueError('must be a JSON array of strings, such as ["queue"]')
+        raise ValueError(f'must be a JSON array of strings, such as ["queue"], not {text!r:.80}')
     return tuple(value)
 
 
@@ -98,9 +98,9 @@ def json_object(text: str) -> dict[str, Any]:
     try:
         value = parse_json(text)
     except ValueError as error:
-        raise ValueError(f"must be a JSON object: {error}") from None
+        raise ValueError(f"must be a JSON object: {error}, in {text!r:.80}") from None
     if not isinstance(value, dict):
-        raise ValueError("must be a JSON object")
+        raise ValueError(f"must be a JSON object, not {text!r:.80}")
     return value
 
 
