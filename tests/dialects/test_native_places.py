@@ -188,7 +188,7 @@ TABLE: dict[str, tuple[Message, dict[str, dict[str, Any] | None]]] = {
 @pytest.mark.parametrize("name", PLACES)
 @pytest.mark.parametrize("field", TABLE)
 def test_in_its_place(field: str, name: str) -> None:
-    """What has a place of its own in the dialect is there."""
+    """A field with a place of its own in the dialect is there."""
     message, wanted = TABLE[field]
     expected = wanted[name]
     if expected is None:

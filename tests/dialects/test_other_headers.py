@@ -46,7 +46,7 @@ def test_another_protocol(spoken: Dialect, header: bytes, size: int) -> None:
 )
 @pytest.mark.parametrize("spoken", dialects(), ids=lambda spoken: spoken.name)
 def test_no_protocol_of_ours(spoken: Dialect, said: bytes, advice: str) -> None:
-    """What is no header of any is another fault, and the error says what to try."""
+    """Bytes that are no dialect's header are another fault, and the error says what to try."""
     error = answered(spoken, said, 100)
     assert isinstance(error, RemoteProtocolError)
     assert advice in str(error)

@@ -44,7 +44,7 @@ def test_octets_count_as_well() -> None:
 
 
 def test_as_much_as_may_wait_and_one_message_more() -> None:
-    """Who cannot be asked is held back by the transport; a large message alone, or as the last one, is not too much."""
+    """A peer that cannot be asked is held back by the transport; a large message alone, or as the last, is allowed."""
     reader = Reader()
     backlog = Backlog(cast("Engine", reader))
     read = []
@@ -99,7 +99,7 @@ def test_standing_still() -> None:
 
 
 def test_over() -> None:
-    """Who has said that it ends reads on, to see the peer's end, whatever waits."""
+    """A side that has announced its end reads on, to see the peer's end, whatever waits."""
     reader = Reader()
     backlog = Backlog(cast("Engine", reader))
     for _ in range(2):

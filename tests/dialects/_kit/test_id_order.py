@@ -40,7 +40,7 @@ def test_as_in_the_table(steps: list[tuple[str, int, int]]) -> None:
 
 
 def test_it_does_not_keep_what_has_left() -> None:
-    """What is noted of ids that have left the table is no more than twice what is in it."""
+    """The notes on ids that have left the table are at most twice as many as the ids in it."""
     table: dict[int, int] = {}
     order = IdOrder(table, int)
     for number in range(10_000):

@@ -43,7 +43,7 @@ class HostileClient(Broker):
         self.reader = CommandReader(1 << 20)
 
     def says(self, data: bytes) -> list[Command]:
-        """What the broker answers."""
+        """Return the broker's answer."""
         answers = []
         for octets in (data, b"", b""):
             self.reader.feed(self.take(octets))

@@ -44,7 +44,7 @@ async def test_in_order() -> None:
 
 
 async def test_given_back() -> None:
-    """What is released comes again, and so does what nobody settled when its receiver left."""
+    """A released message comes again, and so does a message that nobody settled when its receiver left."""
     async with connected() as connection, connection.sender("q") as sender:
         for body in (b"1", b"2", b"3"):
             await sender.send(Message(body))
@@ -81,7 +81,7 @@ async def test_back_pressure() -> None:
 
 
 async def test_transactions() -> None:
-    """What is sent and accepted in a transaction happens when it is committed, and only then."""
+    """Messages sent and accepted in a transaction take effect when it is committed, and only then."""
     async with (
         connected() as connection,
         connection.sender("in") as sender,
@@ -188,7 +188,7 @@ async def test_refused() -> None:
 
 
 async def test_unsupported() -> None:
-    """What the dialect has no word for raises."""
+    """A feature that the dialect lacks raises."""
     async with connected() as connection, connection.sender("q") as sender, connection.receiver("q") as receiver:
         with pytest.raises(Unsupported):
             async with connection.receiver("q", receiver_settle_mode="second"):

@@ -30,7 +30,7 @@ BOTH_WAYS = {
 
 @pytest.mark.parametrize("code", BOTH_WAYS)
 def test_both_ways(code: int) -> None:
-    """What one end says, the other understands."""
+    """Each end understands what the other sends."""
     said = Error(Symbol(BOTH_WAYS[code]), "why")
     assert code_of(said) == (code, "why")
     heard = error_of(code, "why")

@@ -42,7 +42,7 @@ Said = Iterator[tuple[Side, str, dict[str, Any]]]
 
 
 def crossed(client: bytes, server: bytes) -> Said:
-    """What each side said."""
+    """Return what each side sent."""
     sides: tuple[tuple[Side, bytes], ...] = ("client", client.removeprefix(INITIATION)), ("server", server)
     for side, data in sides:
         for name, values, _ in commands(data):

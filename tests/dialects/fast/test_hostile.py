@@ -118,7 +118,7 @@ ACTS = {
 @pytest.mark.parametrize("name", ACTS)
 @pytest.mark.parametrize("chunk", [1, None])
 def test_acts(name: str, chunk: int | None) -> None:
-    """What a client may not do ends the smallest thing concerned, with a code that says why."""
+    """An error of a client ends the smallest object concerned, with a code that says why."""
     data, expected = ACTS[name]
     served = HostileClient().begun()
     answers = []
@@ -142,7 +142,7 @@ def test_endless_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_after_a_close() -> None:
-    """What still comes for what was closed is dropped until the client has closed it, too; then its number is free."""
+    """Frames for a closed object are dropped until the client has closed it, too; then its number is free."""
     served = HostileClient().begun()
     served.says(sent(b"x"))
     assert served.says(sent(HEAD + b"x", confirm_tag=5)) == []
@@ -171,7 +171,7 @@ def test_never_taken_for_another() -> None:
 
 @pytest.mark.parametrize("data", [b"AH", b"\x80\0", b"\x81\1", b"GET / HTTP/1.1\r\n"])
 def test_another_protocol(data: bytes) -> None:
-    """Who begins with something else is closed without a word."""
+    """A connection that begins with something else is closed without an answer."""
     served = HostileClient()
     assert served.says(data) == []
     assert served.over is not None
@@ -302,7 +302,7 @@ SERVER_ACTS = {
 
 @pytest.mark.parametrize("name", SERVER_ACTS)
 def test_server_acts(name: str) -> None:
-    """What a server may not do ends the connection, with a code that says why."""
+    """An error of a server ends the connection, with a code that says why."""
     data, code = SERVER_ACTS[name]
     client = connected()
     client.receive_data(data)

@@ -54,7 +54,7 @@ def test_opens(chunk: int | None) -> None:
 
 @pytest.mark.parametrize("mechanism", [Plain("guest", "secret"), ScramSha256("guest", "secret")])
 def test_login(mechanism: Plain | ScramSha256) -> None:
-    """Who has the password is let in, and known by name; both mechanisms fit in tables."""
+    """A user with the password is let in and known by name; both mechanisms fit in tables."""
     authenticator = Authenticator({"guest": "secret"}).for_connection(secure=True)
     pair = EnginePair(dialect="fast", mechanisms=(mechanism,), authenticator=authenticator)
     pair.open()
@@ -64,7 +64,7 @@ def test_login(mechanism: Plain | ScramSha256) -> None:
 
 
 def test_login_refused() -> None:
-    """Who has not is told so by a close, and nothing else."""
+    """A user without it is told so by a close, and by nothing else."""
     authenticator = Authenticator({"guest": "secret"}).for_connection(secure=True)
     pair = EnginePair(dialect="fast", mechanisms=(Plain("guest", "wrong"),), authenticator=authenticator)
     pair.client.open()
@@ -99,7 +99,7 @@ def test_sends(chunk: int | None, sender: str) -> None:
 
 
 def test_settled() -> None:
-    """What is sent settled is settled at both ends, and nothing comes back."""
+    """A message that is sent settled is settled at both ends, and nothing comes back."""
     pair = opened()
     sending, receiving = pair.attach(credit=10)
     pair.take("client")
@@ -291,7 +291,7 @@ def test_all_in_use() -> None:
 
 
 def test_given_up() -> None:
-    """Who settles what it has sent waits for no reply: there is room for another."""
+    """A sender that settles its message waits for no reply: there is room for another."""
     pair = opened()
     sending, _ = pair.attach()
     delivery = sending.send(Message(b"x").encode())
@@ -379,7 +379,7 @@ def test_closes(by: str) -> None:
 
 
 def test_told_before_the_end() -> None:
-    """Who leaves at once hears what became of what was sent: outcomes first, then the answer to the close."""
+    """A sender that leaves at once learns the outcomes first, and then gets the answer to the close."""
     pair = opened()
     sending, receiving = pair.attach(credit=5)
     delivery = sending.send(Message(b"x").encode())

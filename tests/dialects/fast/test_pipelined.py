@@ -141,7 +141,7 @@ def test_a_temporary_queue_of_one_handle() -> None:
 
 @pytest.mark.parametrize(("heartbeat", "taken"), [(0, True), (30, True), (31, False)])
 def test_a_heartbeat_above_the_servers(heartbeat: int, taken: bool) -> None:
-    """What the client says is no more than what the server said."""
+    """The limits of the client are not above those of the server."""
     served = HostileClient()
     served.says(INITIATION)
     (tune,) = served.says(encode_command(ConnectionResponse(mechanism="ANONYMOUS")))
@@ -211,7 +211,7 @@ IN_TURN: dict[str, tuple[list[Command], list[tuple[str, int]]]] = {
 
 @pytest.mark.parametrize("case", IN_TURN)
 def test_in_turn(case: str) -> None:
-    """What follows waits for what it is about, and each is answered."""
+    """A later request waits for the one that it depends on, and each is answered."""
     commands, answers = IN_TURN[case]
     served = HostileClient().begun()
     served.says(send(1) + send(1))

@@ -112,7 +112,7 @@ def test_what_is_kept_counts() -> None:
 
 
 def test_another_message() -> None:
-    """What is kept of one message is not taken for another's: the whole head says which it is."""
+    """The kept part of one message is not taken for another's: the whole head identifies it."""
     pair, link, theirs = attached()
     delivery = link.send(Message(BODY, message_id="m").encode())  # type: ignore[attr-defined]
     pair.server.receive_data(pair.client.data_to_send()[:9000])
@@ -167,7 +167,7 @@ def test_other_content() -> None:
 
 
 def said(pair: EnginePair, data: bytes) -> list[str]:
-    """What the server answers to these octets."""
+    """Return the server's answer to these octets."""
     pair.server.receive_data(data)
     tracer = CommandTracer()
     answer = pair.server.data_to_send()
@@ -261,7 +261,7 @@ AGAIN = Message(BODY, message_id="m", ttl=timedelta(seconds=50), delivery_count=
 
 @pytest.mark.parametrize("cut", [0, 1, 900, 1100, 13_000, 25_000, 26_000])
 def test_goes_on_at_the_client(cut: int) -> None:
-    """What came of a message before the loss is not sent again, and the whole is what it was, now delivered again."""
+    """The part of a message that arrived before the loss is not sent again, and the whole message is unchanged."""
     pair, link, theirs, _ = receiving(payload=FIRST)
     data = pair.server.data_to_send()
     assert b"".join(commands(data, HandlePrepare)) == b"", "it was never delivered before"
@@ -288,7 +288,7 @@ def test_goes_on_at_the_client(cut: int) -> None:
 
 
 def commands(data: bytes, kind: type[Command]) -> list[bytes]:
-    """What was said of a kind, in octets."""
+    """Return the octets of the frames of a kind."""
     reader = CommandReader(1 << 20)
     reader.feed(data)
     found = []
@@ -299,7 +299,7 @@ def commands(data: bytes, kind: type[Command]) -> list[bytes]:
 
 
 def test_another_message_at_the_client() -> None:
-    """What is kept of one message is not taken for another's, and stays for its own."""
+    """The kept part of one message is not taken for another's, and stays for its own."""
     pair, link, _, _ = receiving(payload=FIRST)
     pair.client.receive_data(pair.server.data_to_send()[:9000])
     pair.lose()

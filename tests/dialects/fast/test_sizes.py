@@ -104,7 +104,7 @@ def test_many_that_are_not_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("by_preparing", [False, True])
 def test_many_that_are_not_whole_at_a_client(by_preparing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a server sends in part is bounded too: those that are too many end, the others go on."""
+    """Messages that a server sends in part are limited, too: surplus ones end, the others go on."""
     monkeypatch.setattr(limits, "LARGEST", 10_000)
     monkeypatch.setattr(limits, "MOST_PARTIAL", 9000)
     talk = Talk()
@@ -149,7 +149,7 @@ def test_small_parts_weigh_more(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_prepared_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes with a handle-prepare is part of a message, too."""
+    """The payload of a handle-prepare is part of a message, too."""
     monkeypatch.setattr("amqp10.dialects.fast.server.handle.MOST_PARTIAL", 3000)
     served = HostileClient().begun()
     first, second = handles(served, 2)

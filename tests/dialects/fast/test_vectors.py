@@ -55,7 +55,7 @@ def typed(fields: dict[str, Any]) -> dict[str, Any]:
 
 @named(GOOD)
 def test_decoded(vector: dict[str, Any]) -> None:
-    """What is on the wire is read as the vector says, the message with it, in portions of any size."""
+    """The bytes of a vector are read as the vector says, with the message, in portions of any size."""
     octets = bytes.fromhex(vector["hex"])
     assert octets == bytes.fromhex("".join(octets for _, octets in vector["segments"]))
     for chunk in (1, 3, len(octets)):
@@ -78,7 +78,7 @@ def test_decoded(vector: dict[str, Any]) -> None:
 
 @named(GOOD)
 def test_encoded(vector: dict[str, Any]) -> None:
-    """What the vector says is written as it is on the wire."""
+    """The values of a vector are written as its bytes."""
     content = vector.get("body", "").encode()
     if "head" in vector:
         content = MessageHead(**plain(vector["head"])).write() + content
@@ -115,7 +115,7 @@ def test_long_size() -> None:
 
 @named(BAD)
 def test_refused(vector: dict[str, Any]) -> None:
-    """What is malformed is refused by both."""
+    """Malformed bytes are refused by both."""
     octets = bytes.fromhex(vector["hex"])
     reader = CommandReader()
     reader.feed(octets)

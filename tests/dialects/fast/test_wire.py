@@ -199,7 +199,7 @@ def test_query_and_browse() -> None:
 
 
 def test_transactions() -> None:
-    """What is sent on a transacted channel counts when it is committed, and not at all when it is rolled back."""
+    """A message on a transacted channel counts when it is committed, and not at all when it is rolled back."""
     raw = Raw().opened()
     raw.said("channel-open", channel_id=2, transacted=True)
     raw.producer(handle=5, channel=2)
@@ -255,7 +255,7 @@ def test_closing() -> None:
 
 
 def test_cancel() -> None:
-    """What is cancelled delivers no more, and may be consumed from again."""
+    """A cancelled consumer delivers no more, and its queue may be consumed from again."""
     raw = Raw().opened()
     raw.producer()
     raw.consumer()

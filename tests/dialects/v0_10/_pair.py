@@ -255,7 +255,7 @@ class Line:
                 return
 
     def cut(self) -> None:
-        """What is under way is lost; both find that out, and the client comes back."""
+        """Lose the bytes under way. Both ends find that out, and the client connects again."""
         self.since = self.passed
         for one in (self.client, self.server):
             one.engine.receive_eof()

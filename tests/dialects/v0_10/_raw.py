@@ -36,7 +36,7 @@ class Raw:
         self.listen()
 
     def listen(self) -> list[Any]:
-        """What it said since the last time."""
+        """Return what it has sent since the last call."""
         data = self.engine.data_to_send()
         if not self._begun and data.startswith(PROTOCOL_HEADER):
             self._begun, data = True, data[8:]

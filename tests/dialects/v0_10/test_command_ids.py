@@ -74,7 +74,7 @@ def test_portions() -> None:
 
 
 def test_skipped() -> None:
-    """What never comes is done, so that there is one range of it all."""
+    """Commands that never come count as done, so that all of them are one range."""
     inbox = ReceivedCommands()
     for _ in range(3):
         number = inbox.take()

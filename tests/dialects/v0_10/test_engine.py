@@ -207,7 +207,7 @@ def test_closed_by_us() -> None:
 
 
 def test_no_channel_at_all() -> None:
-    """Who asks for none has none."""
+    """A client that asks for none gets none."""
     raw = a_client(channel_max=0)
     raw.open_as_server()
     with pytest.raises(LocalProtocolError, match="0 sessions"):

@@ -17,7 +17,7 @@ from ._pair import ClientApplication, ServerApplication, pair
 
 
 def conversation() -> tuple[bytes, bytes]:
-    """What a client and a server say while one message is sent and another received."""
+    """Return the bytes of a client and a server while one message is sent and another received."""
     client, server, line = pair(["stock"])
 
     def start(engine: Engine) -> None:

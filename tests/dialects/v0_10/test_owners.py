@@ -144,7 +144,7 @@ def test_why_a_session_failed() -> None:
 
 
 def test_a_session_keeps_nothing_of_subscriptions_that_are_over() -> None:
-    """Who subscribes and cancels for ever costs no more than who does so once."""
+    """A client that subscribes and cancels again and again costs no more than one that does so once."""
     raw = begun()
     links = []
     for _ in range(5):

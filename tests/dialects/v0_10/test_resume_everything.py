@@ -252,7 +252,7 @@ def run(cuts: tuple[int, ...]) -> tuple[Client, Server, Line]:
 
 
 def came_to(client: Client, server: Server) -> tuple[Any, ...]:
-    """What was done, and heard, in order where there is one."""
+    """Return the actions and the events, in order where there is one."""
     return client.log, client.told, server.got, server.taken, server.returned, server.asked
 
 

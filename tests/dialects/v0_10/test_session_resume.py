@@ -224,7 +224,7 @@ def test_stolen() -> None:
 
 
 def test_orderly_close_keeps_nothing() -> None:
-    """Who closes in order, or ends the session, has nothing kept."""
+    """Nothing is kept for a client that closes in order or ends the session."""
     client, server, line = pair()
     client.on_open = lambda engine: client.begin(timeout=100)  # type: ignore[assignment]
     line.run()

@@ -101,7 +101,7 @@ def test_vector(vector: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("vector", VECTORS["good"], ids=lambda vector: f"{vector['name']}-{vector['hex'][:4]}")
 def test_cut_vector(vector: dict[str, Any]) -> None:
-    """What ends too early, or goes on too long, is refused and nothing else happens."""
+    """A value that ends too early or is too long is refused, and nothing else happens."""
     reader = FrameReader()
     reader.feed(bytes.fromhex(vector["hex"]))
     assembly = reader.next()

@@ -58,7 +58,7 @@ def test_acks_of_two_consumers_in_one() -> None:
 
 
 def test_acks_in_another_order_count_once() -> None:
-    """What was said beyond a delivery that was open is not counted again when that is said."""
+    """Acks behind an open delivery are not counted again when that delivery is settled."""
     engine = opened(**CAN)
     link, tag = consuming(engine, 3, refills=True)
     deliver(engine, tag, 1, 2, 3)

@@ -246,7 +246,7 @@ def test_nested_without_end() -> None:
 
 
 def test_contents_of_nothing() -> None:
-    """What is within a message counts for its size, though its bodies be empty: headers are kept, too."""
+    """Messages within a message count for its size even if their bodies are empty, because headers are kept, too."""
     assembler = Assembler()
     assembler.header(header(3, 10))
     assert assembler.octets == 10

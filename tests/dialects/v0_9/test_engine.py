@@ -62,7 +62,7 @@ class Pair:
                 self.act(event)
 
     def act(self, event: Event) -> None:
-        """What the owner of the server does."""
+        """Act as the owner of the server."""
         if isinstance(event, ConnectionOpened):
             self.server.open()
         elif isinstance(event, SessionBegun):
@@ -223,7 +223,7 @@ def test_receiving_within_credit() -> None:
 
 
 def test_more_than_the_credit_waits() -> None:
-    """What a refilling owner was sent ahead comes out when it grants, in order."""
+    """Messages sent ahead to a refilling owner are handed out in order when the owner grants credit."""
     pair = opened()
     receiver = pair.client.begin().attach_receiver(LinkTerms("r", Source("q"), Target()))
     receiver.flow(2)

@@ -34,7 +34,7 @@ OPENING = (ConnectionStart(mechanisms=b"ANONYMOUS"), ConnectionTune(100, 131072,
 
 
 def frames(variant: Variant, channel: int, *methods: Method) -> bytes:
-    """What a server writes; a message follows each method that carries one."""
+    """Return the bytes that a server writes; a message follows each method that carries one."""
     out = b""
     for method in methods:
         out += variant.framing.frame(1, channel, variant.methods.encode(method))

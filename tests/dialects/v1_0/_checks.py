@@ -86,7 +86,7 @@ def _check_links(walk: Walk) -> None:
 
 
 def _check_ended(walk: Walk) -> None:
-    """What came over a link that has ended is the beginning of what was sent on it, whole and in order."""
+    """Check that the deliveries of an ended link are the first ones that were sent on it, whole and in order."""
     logs = [[s.payload for s in x.sent if s.whole and not s.aborted] for x in walk.links if x.link.is_sender]
     for one in walk.links:
         if not one.link.is_sender and one.got:

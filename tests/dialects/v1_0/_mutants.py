@@ -65,7 +65,7 @@ CONDITIONS = {
 
 
 class Witness:
-    """What one engine tells, held to the order that owners rely on."""
+    """The events of one engine, checked for the order that owners rely on."""
 
     def __init__(self) -> None:
         self.sessions: list[Any] = []
@@ -182,7 +182,7 @@ class Mutants:
         self.look()
 
     def write(self, side: int) -> None:
-        """What the engine has written becomes frames under way."""
+        """Turn the engine's output into frames under way."""
         reader = self.readers[side]
         data = self.engines[side].data_to_send()
         reader.feed(data[self.heads[side] :])

@@ -137,7 +137,7 @@ def test_receiver_without_a_count() -> None:
 
 @starts
 def test_receiver_takes_credit_back(start: int) -> None:
-    """What was on its way when credit was taken back is no fault of the sender's; what is beyond that is."""
+    """Messages on their way when credit was taken back are not an error of the sender; further ones are."""
     flow = ReceiverCredit(start)
     flow.grant(3, False)
     assert flow.received()

@@ -138,7 +138,7 @@ class Referee:
             assert not fault, f"{fault}: {item}\n{script.trace()}"
 
     def fault(self, channel: int, frame: object) -> str | None:
-        """What is wrong with writing this frame now."""
+        """Return what is wrong with writing this frame now."""
         handles = self.handles.get(channel)
         if self.closed or self.opened is isinstance(frame, Open):
             return "closed" if self.closed else "open again" if self.opened else "not open"
@@ -329,7 +329,7 @@ class Exchange:
             delivery.payload += part or b""
 
     def weigh(self) -> None:
-        """What is unread on a session was within its window, whatever happened."""
+        """Check that the unread transfers of a session were within its window."""
         for engine_links in (self.links[::2], self.links[1::2]):
             deliveries = [each for _, link in engine_links for each in (*link.incoming, *link.unsettled.values())]
             held = {id(each): len(each.stream.parts) for each in deliveries if self.streaming}

@@ -70,7 +70,7 @@ def to_server(pair: EnginePair) -> None:
 
 
 def test_flow_leaves_held_deliveries_out() -> None:
-    """What is held back whole is in no delivery-count: the receiver would count it twice (§2.6.7)."""
+    """A delivery that is held back whole is in no delivery-count: the receiver would count it twice (§2.6.7)."""
     pair = narrow()
     sender, receiver = pair.attach(credit=5)
     for number in range(3):

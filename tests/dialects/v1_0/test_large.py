@@ -27,7 +27,7 @@ FRAME = 131_072
 
 
 def everything(data: bytes, portions: list[int], *, reuses: bool) -> list[Any]:
-    """What a reader makes of these bytes, fed in portions; its error last."""
+    """Return what a reader makes of these bytes, fed in portions; its error is last."""
     reader = FrameReader(1 << 12, reuses=reuses)
     found: list[Any] = []
     at = 0
@@ -58,7 +58,7 @@ def test_frames_in_pieces(data: bytes, portions: list[int], large: int) -> None:
 @settings(deadline=None)
 @given(streams(), st.sampled_from([1, 50, 150, 10_000]), st.sampled_from([0, 20]), st.sampled_from([0, 100]))
 def test_deliveries_in_pieces(data: bytes, portion: int, credit: int, limit: int) -> None:
-    """What becomes of an engine to which all frames are large is what becomes of one to which none are."""
+    """An engine for which all frames are large ends in the same state as one for which none are."""
     terms = (30, (100, credit), limit, False)
     usual = became(data, portion, *terms)
     with pytest.MonkeyPatch.context() as patch:
@@ -85,7 +85,7 @@ def test_a_frame_that_dribbles_in_is_joined() -> None:
 
 
 def portions(buffers: list[bytes | memoryview], size: int) -> list[bytes]:
-    """What a socket would give of these, read by so many bytes."""
+    """Return the portions of these bytes that a socket would give."""
     data = b"".join(buffers)
     return [data[at : at + size] for at in range(0, len(data), size)]
 

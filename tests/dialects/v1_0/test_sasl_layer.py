@@ -340,7 +340,7 @@ def clients() -> ClientSasl:
 def test_any_order(
     make: Callable[[], ClientSasl | ServerSasl], first: str, table: dict[tuple[str, str], str], names: list[str]
 ) -> None:
-    """What is in order moves the layer; what is not ends it with an error, and after the end nothing is said."""
+    """A valid frame moves the layer. An invalid one ends it with an error, and nothing is sent after the end."""
     layer, state = make(), first
     said(layer)
     for name in names:

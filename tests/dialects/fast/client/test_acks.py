@@ -59,7 +59,7 @@ class Receiving(RuleBasedStateMachine):
             self.to_client(1000)
 
     def serve(self) -> None:
-        """What the server's owner does: outcomes into the queue, messages out of it."""
+        """Act as the server's owner: put outcomes into the queue, and take messages out of it."""
         for event in self.pair.server.events():
             if isinstance(event, OutcomesReceived):
                 for delivery in event.deliveries:

@@ -134,7 +134,7 @@ def test_a_message_larger_than_all_that() -> None:
 
 
 def test_a_commit_waits_too() -> None:
-    """What was sent in a transaction goes when there is room."""
+    """A message of a transaction goes when there is room."""
     talk = Talk()
     sender = talk.sender("q")
     talk.served.router.blocked = "no memory"
@@ -219,7 +219,7 @@ def standing() -> tuple[EnginePair, ReceiverLink]:
 
 
 def ended(pair: EnginePair) -> list[ConnectionEnded]:
-    """What the client has heard of the end."""
+    """Return what the client has learned of the end."""
     return [event for event in pair.take("client") if isinstance(event, ConnectionEnded)]
 
 
@@ -300,7 +300,7 @@ def committing() -> tuple[EnginePair, ReceiverLink, ReceiverLink, OutgoingDelive
 
 
 def test_a_commit_counts() -> None:
-    """What is being committed is on its way, too: nothing else is sent beside so much of it."""
+    """Messages being committed are in flight, too: no further ones are sent beside a full window of them."""
     talk = Talk()
     sender = talk.sender("q")
     coordinator = talk.session.attach_sender(LinkTerms("t", Source(), Coordinator()))
@@ -331,7 +331,7 @@ def test_a_link_that_ends_while_its_messages_are_committed() -> None:
 
 
 def test_one_commit_after_the_other() -> None:
-    """What is committed while another commit is under way waits for its end."""
+    """A commit waits for the end of another commit that is under way."""
     pair, held, theirs, _ = committing()
     handle = next(each for each in pair.server.handles.values() if each.producer is held)  # type: ignore[attr-defined]
     content = MessageHead(body_size=1).write() + b"x"

@@ -37,7 +37,7 @@ def there_and_back(message: Message) -> Message:
 
 
 def end_to_end(message: Message) -> dict[str, Any]:
-    """What is to come back; `priority` 4 and `ttl` in whole ms said or not."""
+    """Return the message that should come back, with `priority` 4 and `ttl` in whole ms given or not."""
     return {name: value for name, value in exact_message(message).items() if name not in HOP}
 
 
@@ -50,7 +50,7 @@ def test_any_message(message: Message) -> None:
 
 
 def test_readable() -> None:
-    """What has a place is in its place, for a peer that knows nothing of AMQP 1.0."""
+    """A field with a place is in its place, for a peer that knows nothing of AMQP 1.0."""
     moment = datetime(2024, 5, 1, 12, 0, tzinfo=UTC)
     message = Message(
         b"hello",
@@ -120,7 +120,7 @@ def test_changed_on_the_way() -> None:
 
 
 def test_time_to_live() -> None:
-    """What is left of it counts from now, in ms until a second went by; a moment that is past leaves 0."""
+    """The remaining time counts from now, in ms until a second has passed; a time in the past leaves 0."""
     head, body = to_fast(Message(b"", ttl=timedelta(seconds=10)).encode(), NOW)
     for later, left in ((0, 10_000), (5.5, 5250), (60, 0)):
         assert Message.decode(from_fast(head, body, NOW + later)[0]).ttl == timedelta(milliseconds=left)
@@ -148,7 +148,7 @@ def test_of_the_handle() -> None:
 
 @pytest.mark.parametrize("payload", [b"", b"nonsense", Message(b"x").encode() + b"more"])
 def test_no_message(payload: bytes) -> None:
-    """What is no message of AMQP 1.0 goes as it is, with its message-format."""
+    """A payload that is not an AMQP 1.0 message goes unchanged, with its message-format."""
     head, body = to_fast(payload, NOW)
     assert (head.mime_type, body) == (WHOLE, payload)
     assert from_fast(head, body, NOW) == (payload, 0)
@@ -177,7 +177,7 @@ def test_large_head() -> None:
     st.binary(max_size=20),
 )
 def test_any_head(head: MessageHead, body: bytes) -> None:
-    """What AMQP/Fast has and AMQP 1.0 does not comes back whole in AMQP/Fast."""
+    """Fields that AMQP/Fast has and AMQP 1.0 lacks come back whole in AMQP/Fast."""
     head.body_size = len(body)
     payload, number = from_fast(head, body, NOW)
     if head.mime_type in (WHOLE, SECTIONS) or HOP_HEADERS & head.headers.keys():

@@ -87,7 +87,7 @@ def test_nothing_is_sent_to_a_link_that_leaves() -> None:
 
 
 def test_settled_by_the_server() -> None:
-    """What the server's owner settles by itself is waited for no more: there is room for another."""
+    """A delivery that the server's owner settles by itself is not waited for: there is room for another."""
     pair = EnginePair(dialect="fast")
     pair.open()
     sending, _ = pair.attach(credit=1, sender="server")
@@ -204,7 +204,7 @@ def test_a_client_across_the_wrap(settled: int) -> None:
 
 
 def test_a_browsers_numbers_begin_anew() -> None:
-    """Who looks again and again on one handle never comes to the end of the numbers."""
+    """A client that browses again and again on one handle never uses up the numbers."""
     served = HostileClient().begun()
     served.says(send(1, BODY) * 2)
     handle = served.engine.handles[2]  # type: ignore[attr-defined]

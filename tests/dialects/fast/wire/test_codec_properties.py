@@ -208,7 +208,7 @@ def test_deep_tables() -> None:
     ],
 )
 def test_cannot_be_said(record: Command, reason: str) -> None:
-    """What a command cannot say is refused before anything is written, and named."""
+    """A value that a command cannot carry is refused before anything is written, and the error names it."""
     with pytest.raises(EncodeError, match=reason):
         record.write()
 

@@ -73,7 +73,7 @@ def test_tokens() -> None:
 
 
 def test_nonsense() -> None:
-    """What is none of this protocol is said to be so, and counted from there on."""
+    """Bytes that are not of this protocol are reported as such, and counted from there on."""
     tracer = DIALECT.tracer(False)
     (line,) = tracer.received(b"\0\3\x0e\1\0")
     assert line.startswith("< no commands from here on: ")

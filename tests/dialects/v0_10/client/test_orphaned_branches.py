@@ -157,7 +157,7 @@ def test_refused_for_another_reason() -> None:
 
 
 def test_lost_again() -> None:
-    """What one connection did not come to is the next one's; what it did is not done again."""
+    """The next connection does the work that one connection did not do, and repeats none of it."""
     branch = Branch("committing")
     raw = come_back(branch.raw)
     raw = come_back(raw)
@@ -197,7 +197,7 @@ def test_a_session_alone() -> None:
 @pytest.mark.parametrize("far", ["working", "committing"])
 @pytest.mark.parametrize("whole", [True, False])
 def test_leaving(far: str, whole: bool) -> None:
-    """Who ends the session, or the connection, leaves nothing: no branch that is not being committed, no witness."""
+    """The end of the session or connection leaves no branch that is not being committed, and no witness."""
     branch = Branch(far)
     if whole:
         branch.raw.engine.close()

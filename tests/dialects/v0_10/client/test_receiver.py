@@ -65,7 +65,7 @@ class Subscribed:
 
 
 def test_drained() -> None:
-    """What is left of the credit when the flush is done is given back."""
+    """The rest of the credit is given back when the flush is done."""
     server = Subscribed()
     server.link.flow(5, drain=True)
     assert server.heard() == [BYTES, (0, 5), MessageFlush]
@@ -92,7 +92,7 @@ def test_asked_again() -> None:
 
 
 def test_more_while_a_flush_is_under_way() -> None:
-    """What is added meanwhile is no part of it: it is granted after it, and drained only when that was asked for."""
+    """Credit added meanwhile is not part of the drain: it is granted afterwards, and drained only on request."""
     server = Subscribed()
     server.link.flow(5, drain=True)
     server.link.flow(9, drain=True)

@@ -47,7 +47,7 @@ FIELDS = (
 def there(
     message: Message, address: Address | None = QUEUE, *, to_qpid: bool = False
 ) -> tuple[DeliveryProperties, MessageProperties, bytes]:
-    """What a transfer carries for it."""
+    """Return what a transfer carries for it."""
     written = write_message(message.encode(), address, to_qpid=to_qpid)
     delivery, properties = decode_header(written.header)
     assert isinstance(delivery, DeliveryProperties)
@@ -56,7 +56,7 @@ def there(
 
 
 def back(delivery: DeliveryProperties, properties: MessageProperties, body: bytes) -> Message:
-    """What is received of that."""
+    """Return what is received of that."""
     header = delivery.encode_struct32() + properties.encode_struct32()
     return Message.decode(read_message("", header, body).payload)
 
@@ -224,7 +224,7 @@ def test_nothing_said() -> None:
 
 
 def test_from_strangers() -> None:
-    """What other clients of 0-10 send: text, maps, moments in seconds, and what AMQP 1.0 has no word for."""
+    """The properties of other 0-10 clients are read: text, maps, times in seconds, and ones that AMQP 1.0 lacks."""
     headers = {"int": UInt(3), "map": {"a": [1, "b"]}, "raw": Raw(0x20, b"1234"), "x-map": {"y": 1}}
     came = back(
         DeliveryProperties(

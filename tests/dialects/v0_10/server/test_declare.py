@@ -62,7 +62,7 @@ def test_rejected_with_a_word(raw: Raw) -> None:
 
 @pytest.mark.parametrize("shows", [True, False])
 def test_only_what_was_shown_is_acquired(raw: Raw, shows: bool) -> None:
-    """What a subscription has acquired as it came is not the owner's to give once more."""
+    """A message that a subscription acquired on arrival cannot be given out again by the owner."""
     link = outlet_on(raw, acquire_mode=int(shows))
     raw.do(MessageFlow("d", 1, 0xFFFF_FFFF))
     raw.do(MessageFlow("d", 0, 1))
@@ -121,7 +121,7 @@ def asked(request: Request[Any], results: Mapping[type[Command], Any]) -> list[C
     ],
 )
 def test_seen_before(request_: DeleteQueue, queue: QueueQueryResult) -> None:
-    """What would end the session is seen before it is asked for, and only where it was asked for."""
+    """A request that would end the session is refused before it is sent, and only such a request."""
     with pytest.raises(RequestFailed):
         asked(request_, {QueueQuery: queue})
     assert len(asked(DeleteQueue("q"), {QueueQuery: queue})) == 2
@@ -129,7 +129,7 @@ def test_seen_before(request_: DeleteQueue, queue: QueueQueryResult) -> None:
 
 @pytest.mark.parametrize("bound", [True, False])
 def test_no_such_binding(bound: bool) -> None:
-    """What is not bound with that key is not unbound."""
+    """A queue that is not bound with that key is not unbound."""
     answers: dict[type[Command], Any] = {
         QueueQuery: QueueQueryResult("q"),
         ExchangeQuery: ExchangeQueryResult("topic"),

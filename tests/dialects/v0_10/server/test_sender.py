@@ -78,7 +78,7 @@ def test_credit_in_messages_and_octets() -> None:
 
 
 def test_stopped_while_a_message_waits() -> None:
-    """What waits for credit in octets is for others when the credit is gone, and is not sent on octets alone."""
+    """A message that waits for credit in octets is released when the credit is gone; octets alone do not send it."""
     raw = begun()
     link = outlet_on(raw)
     raw.do(MessageFlow("d", 0, 5))
@@ -97,7 +97,7 @@ def test_stopped_while_a_message_waits() -> None:
 @pytest.mark.parametrize("accept_mode", [0, 1])
 @pytest.mark.parametrize("end", [MessageStop("d"), MessageSetFlowMode("d", 0), MessageCancel("d")], ids=str)
 def test_ended_while_a_message_waits(accept_mode: int, end: Any) -> None:
-    """What waits for credit in octets is nobody's yet, also where it is accepted by being sent."""
+    """A message that waits for credit in octets belongs to nobody yet, even if sending it would accept it."""
     raw = begun()
     link = outlet_on(raw, accept_mode=accept_mode)
     raw.do(MessageFlow("d", 0, 5))
@@ -113,7 +113,7 @@ def test_ended_while_a_message_waits(accept_mode: int, end: Any) -> None:
 
 @pytest.mark.parametrize("command", [MessageCancel("d"), MessageStop("d"), MessageFlush("d")], ids=str)
 def test_in_the_same_breath(command: Any) -> None:
-    """What follows a subscription waits until it is attached, and is completed, and so is what follows that."""
+    """Commands after a subscription wait until it is attached and completed; later commands wait, too."""
     raw = begun()
     for each in (MessageSubscribe("q", "d"), command, ExecutionSync()):
         raw.do(each, sync=False)
@@ -125,7 +125,7 @@ def test_in_the_same_breath(command: Any) -> None:
 
 
 def test_window_in_octets() -> None:
-    """What is completed gives back the octets that it took."""
+    """A completed message gives back the octets that it took."""
     raw = begun()
     link = outlet_on(raw)
     raw.do(MessageFlow("d", 1, 300))
@@ -138,7 +138,7 @@ def test_window_in_octets() -> None:
 
 
 def test_window_mode() -> None:
-    """What is completed gives its credit back; so subscriptions begin."""
+    """A completed message gives its credit back; so subscriptions begin."""
     raw = begun()
     link = outlet_on(raw)
     raw.do(MessageFlow("d", 1, 0xFFFF_FFFF))
@@ -192,7 +192,7 @@ def test_a_browser_that_goes() -> None:
 
 
 def test_cancelled_with_deliveries_out() -> None:
-    """What is out when a subscription is cancelled can still be settled; the link is over after that."""
+    """A delivery that is out when a subscription is cancelled can still be settled; then the link is over."""
     raw = begun()
     link = outlet_on(raw)
     raw.do(MessageFlow("d", 1, 0xFFFF_FFFF))

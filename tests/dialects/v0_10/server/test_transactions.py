@@ -155,7 +155,7 @@ def test_what_failed(owner: Owner, last: Command) -> None:
 
 
 def test_rolled_back(owner: Owner) -> None:
-    """Who asks for it has it, and that is well."""
+    """A client that asks for a rollback gets it, with status 0."""
     assert owner.do(DtxEnd(ONE), DtxRollback(ONE)) == [0, 0]
     assert owner.discharged == [True]
 

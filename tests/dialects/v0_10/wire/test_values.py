@@ -128,7 +128,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("code", "octets"), REFUSED)
 def test_refused(code: int, octets: str) -> None:
-    """What is cut off, counts more than there is, or leaves something over is refused before anything is made of it."""
+    """A value that is cut off, counts too much or leaves octets over is refused before any of it is used."""
     with pytest.raises(DecodeError):
         read_value(bytes.fromhex(octets), 0, code)
 
@@ -171,7 +171,7 @@ UNWRITABLE = [
 
 @pytest.mark.parametrize("value", UNWRITABLE, ids=lambda each: repr(each).partition(" at ")[0][:30])
 def test_unwritable(value: Any) -> None:
-    """What has no type, or does not fit it, is an error of ours; nothing is bent."""
+    """A value without a type, or that does not fit its type, is an error of this side; no value is changed to fit."""
     with pytest.raises(EncodeError):
         encode_value(value)
 

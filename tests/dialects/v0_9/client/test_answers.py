@@ -167,7 +167,7 @@ def test_confirms(answer: BasicAck | BasicNack, states: list[object]) -> None:
 
 
 def test_a_nack_says_why() -> None:
-    """What the server could not take care of is rejected by its number; of one that cannot nack it had no queue."""
+    """A message that the server could not take is rejected by its number; without nack, it had no queue."""
     for capabilities, kind, code in ((CAN, Rejected, 541), ({}, Returned, 312)):
         engine = opened(**capabilities)
         _, (delivery,) = publishing(engine, 1)
@@ -480,7 +480,7 @@ def test_nothing_is_said_on_a_channel_that_the_server_has_closed() -> None:
 
 
 def test_a_close_of_the_server_is_answered_while_a_commit_waits() -> None:
-    """What is kept back until the commit is answered does not keep back the answer to a close."""
+    """Frames kept back until the commit is answered do not delay the answer to a close."""
     engine = opened(**CAN)
     session = engine.begin()
     sender = session.attach_sender(LinkTerms("s", Source(), Target("q")))

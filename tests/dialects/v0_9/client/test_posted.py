@@ -80,7 +80,7 @@ class Publisher:
         return self.found()
 
     def found(self) -> object:
-        """What is to be seen from outside."""
+        """Return what can be seen from outside."""
         for event in self.engine.events():
             if isinstance(event, OutcomesReceived):
                 self.told += Counter((each.waiter, type(each.remote_state)) for each in event.deliveries)
@@ -197,7 +197,7 @@ def test_one_that_was_stuck() -> None:
 def steps_a_message(
     window: int, disturbed: tuple[Step, ...] = (), always: str = "acks", *, sends: int = 0, plain: bool = False
 ) -> float:
-    """What each costs with a full window, two confirms to a read, from that on which happens once."""
+    """Return the cost of each message with a full window and two confirms in each read, without what happens once."""
     publisher = Publisher(plain, window)
     publisher.do(FULL)
     first = max((first for kind, first, _ in disturbed if kind in ("ack", "nack")), default=0) + 1

@@ -88,7 +88,7 @@ def test_what_is_settled_is_said_before_the_end() -> None:
 
 
 def test_what_came_too_many_goes_back() -> None:
-    """Who does not refill gets no more than was asked for: the consumer ends, and the rest is the queue's again."""
+    """A receiver that does not refill gets no more than it asked for: the consumer ends, the rest goes back."""
     engine = opened(**CAN)
     link, tag = consuming(engine, 2)
     deliver(engine, tag, 1, 2, 3, 4)
@@ -99,7 +99,7 @@ def test_what_came_too_many_goes_back() -> None:
 
 
 def test_a_stream_goes_on_where_it_ended() -> None:
-    """What came too many of a stream is not the queue's again: the next consumer begins there."""
+    """Surplus messages of a stream do not go back: the next consumer begins with them."""
     engine = opened(**CAN)
     link, tag = consuming(engine, 2)
     deliver(engine, tag, 1, 2, 3, 4, offset=100)

@@ -96,7 +96,7 @@ def test_a_transaction_over_it(answered: bool, fail: bool) -> None:
 
 @pytest.mark.anyio
 async def test_a_reader_beside_it() -> None:
-    """Who takes and accepts while another task recovers keeps its link, and is given all of it again."""
+    """A task that takes and accepts while another one recovers keeps its link, and gets all messages again."""
     async with Broker() as broker, Connection(broker.url, dialect="0-9-1") as connection:
         async with connection.sender("q") as sender, connection.receiver("q") as receiver:
             assert await sender.send_many(map(str, range(5))) == 5

@@ -76,7 +76,7 @@ def test_a_sender_is_gone() -> None:
 
 @pytest.mark.parametrize("answered", [False, True])
 def test_a_sender_that_was_closed(answered: bool) -> None:
-    """What it sent before this side closed it is committed, as in the other dialects."""
+    """Messages sent before this side closed the link are committed, as in the other dialects."""
     engine = opened(**CAN)
     sender, _ = publishing(engine, 0)
     coordinator = coordinating(engine, sender)
@@ -128,7 +128,7 @@ def test_one_that_cannot_be_said() -> None:
 
 
 def test_what_is_rolled_back_comes_again() -> None:
-    """What a transaction was to settle is given back to the queue at its rollback, and its messages are not written."""
+    """Deliveries of a transaction go back to the queue at its rollback, and its messages are not written."""
     engine = opened(**CAN)
     receiver = receiving(engine, 2)
     coordinator = coordinating(engine, receiver)

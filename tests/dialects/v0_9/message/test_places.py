@@ -197,7 +197,7 @@ def test_what_only_the_dialect_has_comes_back_whole() -> None:
 
 
 def test_readable_fields_win_where_somebody_changed_them() -> None:
-    """What was kept aside counts only if what can be read beside it still says the same."""
+    """A value that was kept aside counts only if the readable value beside it is still the same."""
     route, body = ToBasic(TABLES).map(Message(b"x", correlation_id=5, message_id=6).encode())
     said = BasicProperties.decode(route.properties, TABLES)
     assert said.correlation_id == "5"

@@ -174,7 +174,7 @@ async def test_what_is_given_back() -> None:
 
 
 async def test_the_end_of_a_queue() -> None:
-    """Who understands a cancel is told; who did not say that it does hears nothing."""
+    """A client that understands a cancel gets one; a client that did not announce that gets none."""
     async with broker() as (_, peer):
         await consume(peer)
         await peer.send(1, QueueDelete(queue="q"))
@@ -207,7 +207,7 @@ async def test_the_queue_of_another_connection() -> None:
 
 
 async def test_confirms_count_from_their_beginning() -> None:
-    """What was published before confirms were asked for has no number."""
+    """A message that was published before confirms were requested has no number."""
     async with broker() as (_, peer):
         await publish(peer, "q")
         await peer.send(1, ConfirmSelect())
@@ -277,7 +277,7 @@ async def test_either_confirms_or_transactions() -> None:
 
 @pytest.mark.parametrize("commits", [True, False])
 async def test_returns_come_with_the_commit(commits: bool) -> None:
-    """What no queue takes comes back before tx.commit-ok; of what is rolled back nothing is said."""
+    """A message that no queue takes comes back before tx.commit-ok; a rolled back one does not come back."""
     async with broker() as (_, peer):
         await peer.send(1, TxSelect())
         await peer.expect(TxSelectOk)

@@ -44,7 +44,7 @@ def serving() -> tuple[Engine, Any]:
 
 @pytest.mark.parametrize("cause", ["fault", "end", "refused", "closed by the client"])
 def test_confirms_come_before_the_close(cause: str) -> None:
-    """What was taken is confirmed before this side closes the channel; nothing is said on it afterwards."""
+    """Messages taken so far are confirmed before this side closes the channel; nothing is sent on it afterwards."""
     engine, session = serving()
     events: list[Any] = hear(engine, 1, ConfirmSelect(), BasicPublish(routing_key="q"))
     link: Any

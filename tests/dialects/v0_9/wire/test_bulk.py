@@ -96,7 +96,7 @@ def properties_of(which: int, number: int, variant: Variant) -> bytes:
 
 
 def stream(variant: Variant, runs: list[Like], room: int = 4096) -> bytes:
-    """What a server sends: runs of messages, and another method after each."""
+    """Return the bytes that a server sends: runs of messages, and another method after each."""
     out, number = b"", 0
     for count, redelivered, key, which, size in runs:
         for _ in range(count):
@@ -153,7 +153,7 @@ def agree(
 
 
 def left_behind(link: ReceiverLink) -> list[Any]:
-    """What is known of the last message, and counted."""
+    """Return what the link knows of the last message, and its counts."""
     known = vars(link)
     counted = [known[name] for name in ("_last", "_out", "_prefetch", "_route")]
     counted.append(channel_of(link).properties_octets)
@@ -272,7 +272,7 @@ def test_the_place_after_a_run(count: int) -> None:
 
 @pytest.mark.parametrize("more", [0, 5])
 def test_the_place_of_what_goes_back(more: int) -> None:
-    """What is left of a run when the credit is used up is given back: the next consumer begins with its first."""
+    """The rest of a run is given back when the credit is used up: the next consumer begins with its first message."""
     engine, link = receiver(*DIALECTS[0], 20, "mixed")
     link.refills = False
     octets = stream(V0_9_1, [(20, False, "q", PLACES, 5), (15, False, "q", PLACES, 5)])

@@ -104,7 +104,7 @@ def test_no_worse_than_one_by_one(monkeypatch: pytest.MonkeyPatch, mix: Mix, pla
 
 
 def test_credit_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What came beyond the credit is handed out with each credit of one, without a copy of all the others."""
+    """Messages beyond the credit are handed out with each credit of one, without copying all the others."""
     lengths: list[int] = []
     begin = ContentRun.__init__
 

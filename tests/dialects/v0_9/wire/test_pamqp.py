@@ -58,7 +58,7 @@ TABLES_MADE = st.dictionaries(NAMES, TABLE_VALUES, max_size=5)
 
 
 def values_of(field: Field) -> st.SearchStrategy[Any]:
-    """What a field may be."""
+    """Return the values that a field may have."""
     if field.name in ("exchange", "queue", "destination", "source"):
         return st.from_regex(r"\A[a-zA-Z0-9-_.:@#,/ ]{0,60}\Z")  # as pamqp demands of names
     made: dict[str, st.SearchStrategy[Any]] = {

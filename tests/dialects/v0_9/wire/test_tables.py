@@ -62,7 +62,7 @@ def test_types_on_the_wire(value: Any, octets: str) -> None:
     ],
 )
 def test_types_that_are_only_read(octets: str, value: Any) -> None:
-    """What other peers write, and we do not."""
+    """Values that other peers write, and this package does not."""
     if value is None:
         octets, value = octets[:-1], "hi"
     body = bytes.fromhex("016e" + octets)

@@ -45,7 +45,7 @@ def test_methods_of_0_9(name: str) -> None:
 
 @pytest.mark.parametrize("name", TABLES["0-8"])
 def test_methods_of_the_draft(name: str) -> None:
-    """What 0-8 has otherwise than 0-9: other codes, fewer fields, a class for tests."""
+    """The differences of 0-8 from 0-9: other codes, fewer fields, a class for tests."""
     number, index, fields = TABLES["0-8"][name]
     method = next(each for each in V0_9_DRAFT.methods if each.name == name)
     assert V0_9_DRAFT.methods.code(method) == (number, index)

@@ -29,7 +29,7 @@ FIRST = 0xFFFF_FFF8  # of the delivery-ids: they soon pass the end of their numb
 
 
 class Other(IncomingDelivery):
-    """What an owner may ask for from now on."""
+    """The requests that an owner may make from now on."""
 
     __slots__ = ()
 
@@ -312,7 +312,7 @@ def test_settled_while_it_waits() -> None:
 
 @pytest.mark.parametrize("mode", ["first", "second"])
 def test_outcomes_by_turns(mode: str) -> None:
-    """What is said of neighbors goes out in ranges, those of two links together if both settle."""
+    """Outcomes of neighbors go out in ranges, those of two links together if both settle."""
     owner = Owner(True, mode)
     owner.come(0, 4, 1, False, 0)
     owner.come(1, 4, 1, False, 0)

@@ -207,7 +207,7 @@ def test_others_become_objects(state: Any) -> None:
 
 
 def test_runs_of_others_are_left_alone() -> None:
-    """What is said of deliveries that somebody holds makes no objects of what was posted on another link."""
+    """Outcomes of deliveries that somebody holds create no objects for messages posted on another link."""
     owner = Owner(True, 100, 100)
     owner.send(0, "a", 10, False)
     owner.hold(1)
@@ -265,7 +265,7 @@ def test_a_range_over_many_turns(looks: list[Run]) -> None:
 @pytest.mark.parametrize("count", [1, 4])
 @pytest.mark.parametrize("state", [ACCEPTED, RELEASED])
 def test_objects_beside_many_runs(looks: list[Run], state: Any, count: int) -> None:
-    """What is said of objects alone looks at one run at most each time, in whatever order it comes."""
+    """Outcomes of objects alone look at one run at most each time, in any order."""
     owner = Owner(True, 1000, 1000)
     session: Any = owner.links[0].session
     for number in range(100):

@@ -16,7 +16,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 1), SIZES), max_size=8)
 
 
 def state(link: SenderLink, session: Any) -> Any:
-    """What is to be known of a link and its session."""
+    """Return the state of a link and its session."""
     unsettled = [
         (tag, each.tag, each.delivery_id, each.payload, each.on_wire, each.begun, each.local_settled, each.waiter)
         for tag, each in link.unsettled.items()

@@ -31,7 +31,7 @@ def by(request: pytest.FixtureRequest) -> str:
 
 
 def test_held_by_both(by: str) -> None:
-    """What both hold is resumed without its payload, is not received twice, and can be settled as ever."""
+    """A delivery that both hold is resumed without its payload, is not received twice, and can be settled as usual."""
     ends = Ends(by=by)
     sent = ends.sender.send(BODY)
     (delivery,) = ends.came()
@@ -63,7 +63,7 @@ def test_outcome_in_the_map(by: str) -> None:
 
 
 def test_settlement_lost(by: str) -> None:
-    """What the sender had settled is missing in its map: the receiver forgets it, too."""
+    """A delivery that the sender had settled is missing in its map, so the receiver forgets it, too."""
     ends = Ends("second", by=by)
     ends.sender.send(BODY)
     (delivery,) = ends.came()
@@ -79,7 +79,7 @@ def test_settlement_lost(by: str) -> None:
 
 @pytest.mark.parametrize("mode", ["first", "second"])
 def test_never_arrived(by: str, mode: str) -> None:
-    """What the receiver has nothing of is sent again where that is sure, else the owner is asked."""
+    """A delivery of which the receiver surely has nothing is sent again; in other cases the owner is asked."""
     ends = Ends(mode, by=by)  # type: ignore[arg-type]
     sent = ends.sender.send(BODY)
     ends.pair.client.data_to_send(), ends.pair.server.data_to_send()
@@ -95,7 +95,7 @@ def test_never_arrived(by: str, mode: str) -> None:
 
 
 def test_never_left(by: str) -> None:
-    """What never left is sent again without asking, before anything newer, even if the peer does not resume."""
+    """A delivery that was never written is sent without asking, before newer ones, even if the peer does not resume."""
     ends = Ends(by=by)
     sent = ends.sender.send(BODY)
     waiting = []
@@ -173,7 +173,7 @@ def test_settle_while_it_waits() -> None:
 
 
 def test_waits_before_newer() -> None:
-    """What is resumed takes credit, and comes before anything newer."""
+    """A resumed delivery takes credit, and comes before newer ones."""
     ends = Ends("second")
     for _ in range(3):
         ends.sender.send(BODY)
@@ -317,7 +317,7 @@ def test_beyond(by: str) -> None:
 
 
 def test_tags_are_not_made_again(by: str) -> None:
-    """What is sent after a resume has a tag of its own, even when those before are settled in the same breath."""
+    """A delivery sent after a resume has a tag of its own, even if earlier ones are settled at the same time."""
     ends = Ends("second", by=by)
     ends.sender.send(BODY)
     (old,) = ends.came()
@@ -353,7 +353,7 @@ def test_resumed_transfers_use_up_credit(by: str, how: str) -> None:
 
 
 def test_a_late_word_on_the_session_before(by: str) -> None:
-    """Who lost the link to another attachment, and does not know it yet, settles nothing of what that one holds now."""
+    """An end that has lost the link to another attachment settles none of the deliveries which that one holds now."""
     ends = Ends("second", by=by)
     sent = ends.sender.send(BODY)
     (came,) = ends.came()
@@ -367,7 +367,7 @@ def test_a_late_word_on_the_session_before(by: str) -> None:
 
 
 def test_a_late_word_on_the_same_connection() -> None:
-    """Who attaches a link again before the peer knows that it was detached takes what the peer said last on it."""
+    """An end that attaches a link again before the peer knows of the detach applies the peer's last frames on it."""
     ends = Ends("first", by="sender")
     sent = ends.sender.send(BODY)
     (came,) = ends.came()
@@ -397,7 +397,7 @@ def test_incomplete_is_told_last(by: str) -> None:
 
 
 def test_unread_parts_hold_the_window(by: str) -> None:
-    """What a reader has not read of a stream when its link is lost counts against the window of the next session."""
+    """The unread part of a stream counts against the window of the next session if the link is lost."""
     ends = Ends(by=by, frame_size=512, streaming=True, window=8)
     ends.sender.send(LARGE)
     ends.pair.run()

@@ -92,7 +92,7 @@ class Ends:
         return [each for event in events for each in getattr(event, "deliveries", [getattr(event, "link", None)])]
 
     def came(self) -> list[IncomingDelivery]:
-        """What came to the receiver, taken."""
+        """Return the deliveries that came to the receiver, and take them."""
         self.pair.run()
         deliveries = list(self.receiver.incoming)
         self.receiver.incoming.clear()

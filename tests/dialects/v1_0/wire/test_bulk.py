@@ -245,7 +245,7 @@ def test_those_of_links_by_turns_are_received_together() -> None:
 
 
 def test_where_two_look_alike_a_run_begins() -> None:
-    """What is read by turns ends there, and before a frame that is not whole, of another channel or too large."""
+    """Reading by turns ends there, and before a frame that is incomplete, of another channel or too large."""
     start = by_turns(3, 2)
     alike = [transfer(n, 0, b"same", False, 0, 5, False) for n in (3, 4)]
     other_channel = TransferTemplate(4, 1).head(FIRST + 4, b"othr", False, 5) + b"ppppp"

@@ -97,7 +97,7 @@ def test_headers() -> None:
 
 
 def test_read() -> None:
-    """What was written is read: type, channel, performative, payload."""
+    """A written frame is read with its type, channel, performative and payload."""
     assert read_all(STREAM) == FRAMES
 
 
@@ -185,7 +185,7 @@ def test_header() -> None:
 
 @pytest.mark.parametrize("portions", [[b"G"], [b"AM", b"XY"], [b"A", b"B"], [b"HTTP/1.1 400 Bad Request"]])
 def test_header_that_cannot_be(portions: list[bytes]) -> None:
-    """What cannot become a header is given as soon as that is plain."""
+    """Bytes that cannot become a header are returned as soon as that is certain."""
     reader = FrameReader()
     for portion in portions:
         assert reader.header() is None
@@ -336,7 +336,7 @@ def test_body_cut_short(performative: Composite) -> None:
 
 @pytest.mark.spec("2.3.2", "only a transfer has a payload")
 def test_octets_after_the_performative() -> None:
-    """What follows another performative than a transfer is refused."""
+    """A payload after another performative than a transfer is refused."""
     for kind, performative in ((FRAME_AMQP, Close()), (FRAME_SASL, SaslInit("PLAIN"))):
         with pytest.raises(DecodeError, match="1 octets follow"):
             read_all(framed(performative.encode() + b"x", kind=kind))

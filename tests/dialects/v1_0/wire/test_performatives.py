@@ -153,7 +153,7 @@ MANDATORY = [(kind, number) for kind in KINDS for number, each in enumerate(kind
 
 @pytest.mark.parametrize(("kind", "number"), MANDATORY)
 def test_mandatory(kind: type[Composite], number: int) -> None:
-    """What is mandatory can neither be left out when written nor when read; the error names it."""
+    """A mandatory field can be left out neither when written nor when read; the error names it."""
     values = {each.name: ("x",) if each.multiple else SAMPLES[each.type] for each in kind.fields if each.mandatory}
     missing = kind.fields[number]
     whole = kind(**values)

@@ -131,7 +131,7 @@ def test_what_is_not_to_be_told() -> None:
 
 
 def test_garbage() -> None:
-    """What is not frames is said once and counted from there on; nothing raises, nothing is kept."""
+    """Bytes that are not frames are reported once and counted from there on; nothing raises, nothing is kept."""
     tracer = FrameTracer()
     lines = tracer.received(b"\x00\x00\x00\x09\x01\x00\x00\x00\xff")
     assert lines[0].startswith("< no frames from here on: ")

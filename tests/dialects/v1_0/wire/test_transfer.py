@@ -164,7 +164,7 @@ USUAL = [
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("fields", USUAL)
 def test_usual_frames_are_fast(fields: list[bytes], wide: bool) -> None:
-    """What clients and brokers send for a message does take the fast way."""
+    """The transfers that clients and brokers send for a message take the fast way."""
     assert agree(listed(fields, wide) + b"payload") is not None
 
 
@@ -180,7 +180,7 @@ def test_usual_frames_are_fast(fields: list[bytes], wide: bool) -> None:
     ],
 )
 def test_rare_frames(transfer: Transfer) -> None:
-    """What the fast way leaves to the generic one is read in full."""
+    """A transfer that the fast way leaves to the generic one is read in full."""
     reader = FrameReader(1000)
     reader.feed(encode_frame(3, transfer, b"payload"))
     frame = reader.next()
@@ -447,7 +447,7 @@ def test_flows_that_cannot_be(number: Any) -> None:
 
 
 def everything(data: bytes, *, reuses: bool) -> list[Any]:
-    """What a reader makes of these bytes, each frame looked at before the next is asked for; its error last."""
+    """Return what a reader makes of these bytes if each frame is read before the next; its error is last."""
     reader = FrameReader(1 << 16, reuses=reuses)
     reader.feed(data)
     found: list[Any] = []
