@@ -107,7 +107,7 @@ nightly: $(VENV)/.interop  ## 10,000 random walks of engines and of resumed link
 	AMQP10_WALKS=10000 AMQP10_CONVERSATIONS=50000 AMQP10_SEEDS=10 AMQP10_KILLS=5 AMQP10_MESSAGES=300000 \
 		$(BIN)/python -m pytest -q -n 2 -o timeout=0 tests/messaging/test_shapes.py \
 		tests/broker/retained/test_resume_model.py tests/dialects/v1_0/test_engine_walk.py tests/hostile/test_conversations.py \
-		tests/hostile/test_servers.py tests/hostile/test_azure.py tests/faults tests/interop/test_killed.py tests/interop/test_spark_killed.py
+		tests/hostile/test_servers.py tests/hostile/test_azure.py tests/hostile/test_azure_transactions.py tests/faults tests/interop/test_killed.py tests/interop/test_spark_killed.py
 	AMQP10_WORK=50000 AMQP10_KILLS=5 $(BIN)/python -m pytest -q -o timeout=0 tests/interop/test_worker_killed.py
 	AMQP10_FUZZ=200000 $(BIN)/python -m pytest -q -n 2 -o timeout=0 tests/fuzz/test_fuzz_frames.py tests/fuzz/test_fuzz_values.py
 	AMQP10_KILLS=5 $(BIN)/python -m pytest -q -o timeout=0 tests/azure/processor/test_killed.py

@@ -25,7 +25,8 @@ from amqp10.types import Array, Decimal32, Decimal64, Decimal128, Described, Map
 
 from ..broker.wire import Wire, queue_of
 from ..kit.token_rig import KEY
-from .test_azure import ODD, Bus
+from .azure_bus import Bus
+from .test_azure import ODD
 
 COUNT = min(3000, int(os.environ.get("AMQP10_CONVERSATIONS", "60")))
 """Conversations; `make nightly` has more."""

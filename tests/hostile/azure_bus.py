@@ -1,0 +1,102 @@
+"""A peer of the emulated Service Bus that has its management node."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import Any
+from uuid import UUID, uuid4
+
+from amqp10.broker._limits import BrokerLimits
+from amqp10.broker._queues.node import Limits
+from amqp10.broker._router import Router
+from amqp10.broker.azure import AzureConfig, QueueConfig
+from amqp10.broker.azure._links import NamespaceLinks
+from amqp10.broker.azure._namespace import Namespace
+from amqp10.broker.azure._service_bus.entity import Entity
+from amqp10.engine import ReceiverLink, SenderLink
+from amqp10.messaging import AmqpValue, Message, Rejected
+from amqp10.types import Symbol, Timestamp
+
+from ..broker.wire import Wire
+
+COUNT = min(3000, int(os.environ.get("AMQP10_CONVERSATIONS", "200")))
+"""Requests; `make nightly` has more."""
+NOON = 1_790_000_000.0
+WHEN = Symbol("x-opt-scheduled-enqueue-time")
+SESSION = Symbol("com.microsoft:session-filter")
+LATER = Timestamp(int(NOON + 3600) * 1000)
+
+
+class Bus(Wire):
+    """A peer of a broker with the queue "orders"."""
+
+    def __init__(self, *, users: bool = False, peers: BrokerLimits | None = None, **settings: Any) -> None:
+        config = QueueConfig("orders", max_delivery_count=3, dead_letter_expired=True, duplicate_window=60.0)
+        limits = Limits(**settings)
+        router = Router(clock=lambda: 0.0, limits=limits, check_user_id=users, peers=peers or BrokerLimits())
+        namespace = Namespace(AzureConfig([config, "open"], event_hubs=["telemetry"], clock=lambda: NOON), router)
+        super().__init__(router, service=partial(NamespaceLinks, namespace, 1_000_000))
+        found = namespace.find("orders")
+        assert found is not None
+        self.orders: Entity = found
+
+    def pair(self, credit: int = 10_000) -> tuple[SenderLink, ReceiverLink]:
+        """Links to the management node, and back."""
+        responses = self.receive_from("orders/$management", credit=credit, name="answers")
+        return self.send_to("orders/$management"), responses
+
+    def ask(self, links: tuple[SenderLink, ReceiverLink], payload: bytes) -> Message | Rejected:
+        """The answer to a request, or why there is none."""
+        requests, responses = links
+        delivery = requests.send(payload)
+        self.turn()
+        assert not self.over
+        if responses.incoming:
+            return Message.decode(responses.incoming.popleft().payload)
+        assert isinstance(delivery.remote_state, Rejected)
+        return delivery.remote_state
+
+    def do(self, operation: str, body: Any) -> Message:
+        """The answer to one request on links of its own."""
+        links = self.pair()
+        answer = self.ask(links, request(operation, body))
+        for link in links:
+            link.detach(closed=True)
+        self.turn()
+        assert isinstance(answer, Message)
+        return answer
+
+    def send(self, message: Message | bytes, message_format: int = 0) -> Any:
+        """The outcome of a message for the queue."""
+        link = self.send_to("orders", name=f"sender-{uuid4()}")
+        payload = message if isinstance(message, bytes) else message.encode()
+        delivery = link.send(payload, message_format=message_format)
+        self.turn()
+        link.detach(closed=True)
+        self.turn()
+        return delivery.remote_state
+
+    def received(self, count: int = 1) -> list[Any]:
+        """What is received, and stays locked."""
+        link = self.receive_from("orders", credit=count, name=f"receiver-{uuid4()}")
+        taken = list(link.incoming)
+        link.detach(closed=True)
+        self.turn()
+        return taken
+
+
+def request(operation: str, body: Any, **said: Any) -> bytes:
+    properties = {"operation": f"com.microsoft:{operation}", **said}
+    return Message(AmqpValue(body), message_id=1, application_properties=properties).encode()
+
+
+def status(answer: Message) -> int:
+    code = answer.application_properties["statusCode"]
+    assert isinstance(code, int)
+    assert answer.application_properties["statusDescription"]
+    return int(code)
+
+
+def token_of(delivery: Any) -> UUID:
+    return UUID(bytes_le=delivery.tag)
