@@ -106,12 +106,7 @@ def show(plan: BridgePlan, as_json: bool) -> None:
 @click.option(
     "--stream", is_flag=True, help="pass each message on while it arrives, for messages larger than the memory"
 )
-@click.option(
-    "--window",
-    type=click.IntRange(1, 1_000_000),
-    default=1000,
-    help="maximum number of messages in flight",
-)
+@click.option("--window", type=click.IntRange(1, 1_000_000), default=1000, help="maximum number of messages in flight")
 @click.option(
     "--max-bytes",
     type=click.IntRange(1),
@@ -133,12 +128,7 @@ def show(plan: BridgePlan, as_json: bool) -> None:
 )
 @click.option("--name", help="with --exactly-once: name of the links; made from the addresses by default")
 @click.option("--no-reconnect", is_flag=True, help="stop when a connection is lost")
-@click.option(
-    "--close-timeout",
-    type=SECONDS,
-    default=5.0,
-    help="seconds to wait for outcomes at the end",
-)
+@click.option("--close-timeout", type=SECONDS, default=5.0, help="seconds to wait for outcomes at the end")
 @click.option("--json", "as_json", is_flag=True, help="print the counts as a JSON object every second, and at the end")
 @click.option("--dry-run", is_flag=True, help="show what would be moved, and move nothing")
 def bridge(

@@ -118,12 +118,7 @@ def spans_to(exporter: str) -> Iterator[None]:
     help="file of settings (TOML or JSON); options override it",
 )
 @click.option("--host", default="127.0.0.1", help="the address to listen on")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=5672,
-    help="the port to listen on; 0 picks a free one",
-)
+@click.option("--port", type=click.IntRange(0, 65535), default=5672, help="the port to listen on; 0 picks a free one")
 @click.option("--user", "users", multiple=True, metavar="NAME:PASSWORD", help="a user who may connect; repeatable")
 @click.option(
     "--users-file",

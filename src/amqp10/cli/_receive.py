@@ -197,12 +197,7 @@ with_format = click.option(
     help="stop when no message has arrived for this long; 0: when the broker has no more",
 )
 @with_format
-@click.option(
-    "--credit",
-    type=click.IntRange(1),
-    default=100,
-    help="how many messages the broker may send ahead",
-)
+@click.option("--credit", type=click.IntRange(1), default=100, help="how many messages the broker may send ahead")
 @with_selector
 def receive(
     peer: Peer, address: str, count: int | None, wait: float | None, form: str, credit: int, filters: list[Filter]
@@ -236,12 +231,7 @@ def receive(
 @click.argument("address")
 @click.option("-n", "--count", type=click.IntRange(1), default=1000, help="maximum number of messages to show")
 @with_format
-@click.option(
-    "--wait",
-    type=SECONDS,
-    default=10.0,
-    help="how long to wait for the broker",
-)
+@click.option("--wait", type=SECONDS, default=10.0, help="how long to wait for the broker")
 @with_selector
 def browse(peer: Peer, address: str, count: int, form: str, wait: float, filters: list[Filter]) -> None:
     """Show messages and leave them in the queue.

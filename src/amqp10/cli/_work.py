@@ -101,12 +101,7 @@ RESUME_TIMEOUT = 10
 @click.argument("handler", metavar="MODULE:HANDLER", callback=handler_named)
 @with_peer()
 @click.argument("address")
-@click.option(
-    "--concurrency",
-    type=click.IntRange(1),
-    default=10,
-    help="number of messages to handle at the same time",
-)
+@click.option("--concurrency", type=click.IntRange(1), default=10, help="number of messages to handle at the same time")
 @click.option(
     "--prefetch",
     type=click.IntRange(1),
@@ -118,18 +113,8 @@ RESUME_TIMEOUT = 10
     default=5,
     help="number of attempts before a message becomes a dead letter",
 )
-@click.option(
-    "--delay",
-    type=SECONDS,
-    default=1.0,
-    help="delay before the second attempt; doubles each time",
-)
-@click.option(
-    "--max-delay",
-    type=SECONDS,
-    default=300.0,
-    help="the longest delay",
-)
+@click.option("--delay", type=SECONDS, default=1.0, help="delay before the second attempt; doubles each time")
+@click.option("--max-delay", type=SECONDS, default=300.0, help="the longest delay")
 @click.option(
     "--delay-by",
     type=click.Choice(["memory", "broker"]),
@@ -162,12 +147,7 @@ RESUME_TIMEOUT = 10
     metavar="COUNT",
     help="handle sessions of Azure Service Bus, COUNT at a time, the messages of each in order",
 )
-@click.option(
-    "--idle-time",
-    type=SECONDS,
-    default=1.0,
-    help="hand a session back when it had no message for this long",
-)
+@click.option("--idle-time", type=SECONDS, default=1.0, help="hand a session back when it had no message for this long")
 @click.option(
     "--session-time",
     type=SECONDS,
