@@ -15,7 +15,6 @@ from ._deliveries import IncomingStream as IncomingStream
 from ._deliveries import OutgoingDelivery as OutgoingDelivery
 from ._deliveries import RoutedDelivery as RoutedDelivery
 from ._deliveries import deliveries as deliveries
-from ._deliveries import sent_deliveries as sent_deliveries
 from ._dialect import LINK_PAIR as LINK_PAIR
 from ._dialect import MANAGEMENT as MANAGEMENT
 from ._dialect import OTHER_PROTOCOLS as OTHER_PROTOCOLS
@@ -48,6 +47,7 @@ from ._events import PeerBlocked as PeerBlocked
 from ._events import PostsAccepted as PostsAccepted
 from ._events import RequestAnswered as RequestAnswered
 from ._events import RequestReceived as RequestReceived
+from ._events import RunAccepted as RunAccepted
 from ._events import SessionBegun as SessionBegun
 from ._events import SessionResumed as SessionResumed
 from ._events import SessionUnmapped as SessionUnmapped
@@ -174,6 +174,7 @@ __all__ = (
     "RequestSession",
     "Role",
     "RoutedDelivery",
+    "RunAccepted",
     "SenderLink",
     "SenderSettleMode",
     "Session",
@@ -198,6 +199,5 @@ __all__ = (
     "parse_address",
     "register_dialect",
     "route_address",
-    "sent_deliveries",
     "takes_tokens",
 )

@@ -10,7 +10,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from ..messaging import DeliveryState
     from ..messaging.payloads import Pieces, Unmapped
@@ -80,40 +80,6 @@ class OutgoingDelivery:
     def streamed(self) -> bool:
         """Return whether it was sent in parts that are not kept (`more=True`), so that it cannot be sent again."""
         return self.past & 4 > 0
-
-
-def sent_deliveries(
-    kind: type[OutgoingDelivery],
-    link: OutgoingLink,
-    numbers: Sequence[int],
-    tags: Sequence[bytes],
-    payloads: Sequence[bytes],
-    waiters: Sequence[object],
-    settled: bool,
-) -> list[OutgoingDelivery]:
-    """Make a delivery of `kind` for each payload, which is on the wire, without a call for each."""
-    simple = kind.__init__ is OutgoingDelivery.__init__
-    new = kind.__new__
-    made = []
-    for number, tag, payload, waiter in zip(numbers, tags, payloads, waiters, strict=True):
-        if simple:
-            delivery = new(kind)
-            delivery.link = link
-            delivery.tag = tag
-            delivery.payload = payload
-            delivery.local_settled = settled
-            delivery.message_format = 0
-            delivery.state = None
-            delivery.remote_state = None
-            delivery.remote_settled = False
-            delivery.past = 0
-        else:
-            delivery = kind(link, tag, payload, settled)
-        delivery.delivery_id = number
-        delivery.on_wire = True
-        delivery.waiter = waiter
-        made.append(delivery)
-    return made
 
 
 class IncomingDelivery:

@@ -29,6 +29,7 @@ from ._events import (
     PostsAccepted,
     RequestAnswered,
     RequestReceived,
+    RunAccepted,
     SessionBegun,
     SessionResumed,
     SessionUnmapped,
@@ -115,6 +116,9 @@ class EngineOwner:
     def _on_posts_accepted(self, event: PostsAccepted) -> None:
         event.link.owner.on_accepted(event.waiter, event.count)
 
+    def _on_run_accepted(self, event: RunAccepted) -> None:
+        event.link.owner.on_run_accepted(event.waiters)
+
     def _on_deliveries_received(self, event: DeliveriesReceived) -> None:
         if not event.link.retired:
             event.link.owner.on_deliveries()
@@ -158,6 +162,7 @@ _METHODS: Final = {
     CreditChanged: "_on_credit_changed",
     OutcomesReceived: "_on_outcomes_received",
     PostsAccepted: "_on_posts_accepted",
+    RunAccepted: "_on_run_accepted",
     DeliveriesReceived: "_on_deliveries_received",
     PartsReceived: "_on_parts_received",
     SettlementsReceived: "_on_settlements_received",

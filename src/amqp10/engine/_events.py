@@ -179,6 +179,14 @@ class PostsAccepted(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class RunAccepted(Event):
+    """The receiver accepted and settled messages that were sent by `SenderLink.send_run`, with these waiters."""
+
+    link: SenderLink
+    waiters: Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
 class SettlementsReceived(Event):
     """The sender settled `deliveries` before we did (receiver-settle-mode "second", or of its own accord)."""
 

@@ -4,7 +4,7 @@ Each member has a default that is right for every dialect. An engine without a f
 owner that does not use one never sees it.
 
     send without objects          SenderLink.post              an accepted and settled message never becomes a delivery
-    send many at once             SenderLink.send_run          one call, and one look at credit and window
+    send many at once             SenderLink.send_run          one call, and no deliveries where all are accepted
     the owner's own deliveries    delivery_type                the user holds the engine's object
     receive without objects       by_portions, waiting, bring  deliveries are made as they are taken
     accept many at once           next_run, accept_run         accepted deliveries are never made
@@ -68,11 +68,12 @@ class SenderFastLane:
     def send_run(self: _Sends, payloads: Sequence[bytes], waiters: Sequence[object], *, settled: bool = False) -> None:
         """Send messages as `send` does one after the other.
 
-        Rule: `run_room` of them at most, of `largest_in_run` octets at most, and all of message-format 0.
+        Rule: `run_room` of them at most, of `largest_in_run` octets at most, and all of message-format 0. The messages
+        become deliveries in `unsettled` as those of `post` do.
 
         Args:
             payloads: the encoded messages.
-            waiters: what becomes the `waiter` of each delivery.
+            waiters: what becomes the `waiter` of each delivery, or is told by `RunAccepted`.
             settled: send them settled.
 
         Raises:

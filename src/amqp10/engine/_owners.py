@@ -60,6 +60,9 @@ class LinkOwner:
     def on_accepted(self, waiter: OutcomeCounter, count: int) -> None:
         """Record `count` accepted messages that were posted for `waiter`; for senders."""
 
+    def on_run_accepted(self, waiters: Sequence[Any]) -> None:
+        """Act on the acceptance of messages that were sent in runs with these waiters (`RunAccepted`); for senders."""
+
     def on_deliveries(self) -> None:
         """Take the deliveries in `incoming`; for receivers."""
 

@@ -221,6 +221,9 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
             over = (message_of(each) for each in deliveries if each.local_settled and each not in self._in_transaction)
             self.acquired.difference_update(over)
 
+    def on_run_accepted(self, waiters: Sequence[Any]) -> None:
+        self._queue.accept(waiters, self)
+
     def acquire(self, delivery: OutgoingDelivery) -> bool:
         """Acquire a message that the receiver browsed; return whether that succeeded."""
         entry = message_of(delivery)

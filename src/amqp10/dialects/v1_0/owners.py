@@ -188,6 +188,10 @@ class SessionCore(Session):
         """Keep a delivery that was sent without an object, under its delivery-id."""
 
     @abstractmethod
+    def keep_run(self, link: Any, payloads: Sequence[bytes], waiters: Sequence[object], number: int, tag: int) -> None:
+        """Keep deliveries that were sent in one call without objects, from their first delivery-id on."""
+
+    @abstractmethod
     def count_posted(self, link: Any, made: Unsettled) -> Unsettled:
         """Return the numbers of a link's unsettled deliveries; `made`: those of the deliveries that are objects."""
 

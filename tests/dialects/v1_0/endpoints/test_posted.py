@@ -19,6 +19,7 @@ from amqp10.engine import (
     OutcomesReceived,
     OutgoingDelivery,
     PostsAccepted,
+    RunAccepted,
     SenderLink,
     dialect,
 )
@@ -61,7 +62,7 @@ def engine(window: int, credit: int, largest: int | None = None) -> tuple[Engine
 
 
 class Owner:
-    """Sends what nobody holds, by `post` or by `send`, and notes what is to be known of it."""
+    """Sends what nobody holds, by `post` and `send_run` or by `send`, and notes what is to be known of it."""
 
     def __init__(self, posts: bool, *terms: Any) -> None:
         self.posts = posts
@@ -82,6 +83,18 @@ class Owner:
         except LocalProtocolError as error:
             self.seen.append(str(error))
 
+    def run(self, link: int, count: int) -> None:
+        """Send messages together, if there is room for all of them."""
+        ours, waiters = self.links[link], [f"run {number}" for number in range(count)]
+        if self.posts and ours.run_room(1) >= count:
+            ours.send_run([b"run"] * count, waiters)
+            return
+        for waiter in waiters:
+            try:
+                ours.send(b"run").waiter = waiter
+            except LocalProtocolError as error:
+                self.seen.append(str(error))
+
     def hold(self, link: int, number: int | None = None) -> None:
         """Send what somebody holds; its tag is the sender's own choice, if that is a number: one that posts come to."""
         first = (0, FIRST)[link]
@@ -101,6 +114,8 @@ class Owner:
         for event in self.client.events():
             if isinstance(event, PostsAccepted):
                 self.accepted[event.waiter] += event.count
+            elif isinstance(event, RunAccepted):
+                self.accepted.update(event.waiters)
             elif isinstance(event, OutcomesReceived):
                 for delivery in event.deliveries:
                     if delivery.remote_state == ACCEPTED and delivery.remote_settled:
@@ -143,6 +158,7 @@ STEPS = st.one_of(
         st.booleans(),
     ),
     st.tuples(st.just("send"), st.just(0), st.just("a"), st.just(1), st.just(False)),
+    st.tuples(st.just("run"), st.integers(0, 1), st.integers(2, 6)),
     st.tuples(st.just("hold"), st.integers(0, 1), st.none() | st.integers(0, 8)),
     st.tuples(st.just("told"), st.integers(0, 12), st.integers(1, 8), st.booleans(), st.sampled_from(STATES)),
     st.tuples(st.just("told"), st.integers(0, 12), st.integers(1, 8), st.just(True), st.just(ACCEPTED)),
@@ -158,9 +174,11 @@ STEPS = st.one_of(
 @example([("hold", 0, 2), *[("send", 0, "a", 1, False)] * 4, ("told", 1, 2, True, RELEASED), ("look",)], (50, 50))
 @example([*[("send", 0, each, 1, False) for each in "aabb"], ("told", 0, 1, True, ACCEPTED), ("look",)], (50, 50))
 @example([*[("send", 0, "a", 1, False)] * 4, ("detach", 0, True), ("told", 0, 2, True, ACCEPTED), ("look",)], (50, 50))
+@example([("run", 0, 5), ("run", 1, 3), ("told", 1, 2, True, RELEASED), ("told", 0, 8, True, ACCEPTED)], (50, 50))
+@example([("run", 0, 5), ("send", 0, "a", 1, False), ("told", 0, 2, True, ACCEPTED), ("look",)], (50, 50))
 @given(st.lists(STEPS, max_size=40), st.sampled_from([(5, 50), (50, 5), (50, 50), (50, 50, 800)]))
 def test_makes_no_difference(steps: list[tuple[Any, ...]], terms: tuple[int, ...]) -> None:
-    """Whatever is sent and said, posting comes to what sending comes to: frames, outcomes, and what is unsettled."""
+    """Whatever is sent and said, posts and runs come to what sends come to: frames, outcomes, and what is unsettled."""
     posting, sending = Owner(True, *terms), Owner(False, *terms)
     for owner in (posting, sending):
         for name, *arguments in steps:
@@ -189,6 +207,19 @@ def test_accepted_ranges_make_no_objects() -> None:
     owner.send(0, "a", 10, False)
     owner.told(45, 1, True, ACCEPTED)
     assert owner.accepted["a"] == 16
+
+
+def test_accepted_runs_make_no_objects() -> None:
+    """Accepted in pieces, the waiters of a run are told in order."""
+    owner = Owner(True, 100, 100)
+    owner.run(0, 6)
+    owner.client.receive_data(encode_disposition(3, True, FIRST, FIRST + 1, True, ACCEPTED))
+    owner.client.receive_data(encode_disposition(3, True, FIRST + 2, FIRST + 5, True, ACCEPTED))
+    told = [event.waiters for event in owner.client.events() if isinstance(event, RunAccepted)]
+    assert told == [["run 0", "run 1"], ["run 2", "run 3", "run 4", "run 5"]]
+    session: Any = owner.links[0].session
+    assert not session.outgoing
+    assert not owner.links[0].unsettled
 
 
 @pytest.mark.parametrize("state", [RELEASED, Rejected()])

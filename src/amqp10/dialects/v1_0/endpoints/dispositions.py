@@ -6,14 +6,14 @@ from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from ....engine import OutcomesMissed, OutcomesReceived, PostsAccepted, SettlementsReceived, Unsettled
+from ....engine import OutcomesMissed, OutcomesReceived, SettlementsReceived, Unsettled
 from ....messaging import ACCEPTED, Accepted, TransactionalState
 from ....types import SERIAL_MASK, serial_diff
 from ..._kit.id_order import IdOrder
 from ..link import SessionFault
 from ..owners import SessionCore
 from ..wire.frames import encode_disposition
-from .posted import Run
+from .posted import Run, SentRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,6 +104,12 @@ class SettlingSession(SessionCore):
         run.end = number + 1 & SERIAL_MASK
         link.posted += 1
 
+    def keep_run(
+        self, link: ResumingSender, payloads: Sequence[bytes], waiters: Sequence[object], number: int, tag: int
+    ) -> None:
+        self.posted[number] = SentRun(link, payloads, waiters, number, tag)
+        link.posted += len(payloads)
+
     def count_posted(self, link: ResumingSender, made: Unsettled) -> Unsettled:
         runs = [run for run in self.posted.values() if run.link is link]
         first = [run.number for run in runs] + ([made.first] if made.first is not None else [])
@@ -131,12 +137,11 @@ class SettlingSession(SessionCore):
         while done < count and (run := self.posted.get(first + done & SERIAL_MASK)) is not None and run.link.attached:
             del self.posted[run.number]
             taken = min(count - done, len(run.payloads))
-            run.drop(taken)
+            self.engine.emit(run.accept(taken))
             if run.payloads:
                 self.posted[run.number] = run
             elif run is self._last_run:
                 self._last_run = None
-            self.engine.emit(PostsAccepted(run.link, run.waiter, taken))
             done += taken
         return done
 

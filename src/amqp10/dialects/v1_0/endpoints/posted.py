@@ -7,14 +7,15 @@ search took half of the time. benchmarks/scale.py, "send, by connections"; bench
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ....engine import PostsAccepted, RunAccepted
 from ....types import SERIAL_MASK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from ....engine import OutcomeCounter, OutgoingDelivery
+    from ....engine import Event, OutgoingDelivery
     from ..resumption.sender import ResumingSender
 
 
@@ -22,7 +23,7 @@ class Run:
     """Unsettled deliveries of one link, sent one after the other, each of them completely.
 
     Attributes:
-        link, waiter: the link and the waiter of all deliveries.
+        link, waiter: the link and the waiter of all deliveries; those of a `SentRun` have waiters of their own.
         number: the delivery-id of the first delivery that is left; the others follow, up to `end`.
         tag: the number that its delivery-tag is made of; those of the others follow.
         payloads: the payloads of the deliveries that are left.
@@ -32,9 +33,9 @@ class Run:
     end: int
     number: int
 
-    def __init__(self, link: ResumingSender, waiter: OutcomeCounter, number: int, tag: int) -> None:
+    def __init__(self, link: ResumingSender, waiter: Any, number: int, tag: int) -> None:
         self.link: ResumingSender = link
-        self.waiter: OutcomeCounter = waiter
+        self.waiter: Any = waiter
         self.number = self.end = number
         self.tag: int = tag
         self.payloads: list[bytes] = []
@@ -45,6 +46,11 @@ class Run:
         self.number = self.number + count & SERIAL_MASK
         self.tag += count
         self.link.posted -= count
+
+    def accept(self, count: int) -> Event:
+        """Drop the first `count` deliveries, which are accepted; return what tells that."""
+        self.drop(count)
+        return PostsAccepted(self.link, self.waiter, count)
 
     def overlaps(self, first: int, count: int) -> bool:
         """Return whether a delivery of the run is in the range of `count` delivery-ids from `first` on."""
@@ -57,6 +63,30 @@ class Run:
             delivery.delivery_id = self.number + offset & SERIAL_MASK
             delivery.on_wire = True
             delivery.waiter = self.waiter
+            yield delivery
+
+
+class SentRun(Run):
+    """The deliveries of one call of `send_run`, each with a waiter of its own. benchmarks/real_brokers.py"""
+
+    __slots__ = ("_waiters",)
+
+    def __init__(
+        self, link: ResumingSender, payloads: Sequence[bytes], waiters: Sequence[object], number: int, tag: int
+    ) -> None:
+        super().__init__(link, None, number, tag)
+        self.payloads: list[bytes] = list(payloads)
+        self._waiters = list(waiters)
+
+    def accept(self, count: int) -> Event:
+        accepted = self._waiters[:count]
+        del self._waiters[:count]
+        self.drop(count)
+        return RunAccepted(self.link, accepted)
+
+    def deliveries(self) -> Iterator[OutgoingDelivery]:
+        for delivery, waiter in zip(super().deliveries(), self._waiters, strict=True):
+            delivery.waiter = waiter
             yield delivery
 
 

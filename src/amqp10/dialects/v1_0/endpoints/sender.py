@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from secrets import randbits
 from typing import TYPE_CHECKING, Any
 
-from ....engine import CreditChanged, OutcomeCounter, OutgoingDelivery, Unsettled, count_unsettled, sent_deliveries
+from ....engine import CreditChanged, OutcomeCounter, OutgoingDelivery, Unsettled, count_unsettled
 from ....errors import LocalProtocolError
 from ....messaging import OUTCOMES, RELEASED, Declared, TransactionalState, outlives_connection
 from ....messaging.payloads import LARGE
@@ -224,10 +224,9 @@ class SenderEndpoint(ResumingSender):
         flow, session = self.flow_state, self.session
         window, engine = session.window, session.engine
         count, first, number = len(payloads), session.next_delivery_id, self._next_tag
-        unsettled = self.unsettled if self.posted else self._unsettled
-        numbers = range(first, first + count)
-        tags = [each.to_bytes(4, "big") for each in range(number, number + count)]
-        if settled != self._settled or not unsettled.keys().isdisjoint(tags):
+        unsettled = self._unsettled
+        in_use = unsettled and not unsettled.keys().isdisjoint(map(tag_of, range(number, number + count)))
+        if settled != self._settled or in_use:
             super().send_run(payloads, waiters, settled=settled)
             return
         self._next_tag, session.next_delivery_id = number + count, first + count
@@ -236,11 +235,9 @@ class SenderEndpoint(ResumingSender):
         window.next_outgoing_id = window.next_outgoing_id + count & SERIAL_MASK
         window.remote_incoming_window -= count
         if not settled:
-            made = sent_deliveries(self.delivery_type, self, numbers, tags, payloads, waiters, settled)
-            unsettled.update(zip(tags, made, strict=True))
-            session.outgoing.update(zip(numbers, made, strict=True))
+            session.keep_run(self, payloads, waiters, first, number)
         frames: list[bytes] = [b""] * (2 * count)
-        frames[::2] = self._template.heads(numbers, tags, settled, payloads)
+        frames[::2] = self._template.heads(first, number, settled, payloads)
         frames[1::2] = payloads
         engine.output += frames
         engine.output_size += sum(map(len, frames))

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
+from itertools import count
 from operator import itemgetter
-from struct import Struct, error
+from struct import Struct, error, iter_unpack
 from typing import Any, Final, NamedTuple
 
 from ....messaging import ACCEPTED, Accepted, Released
@@ -216,6 +217,7 @@ class TransferTemplate:
         fields = 1 + len(number) + 5 + 6 + 2
         self._prefix = frame + b"\x00\x53\x14\xc0" + bytes((fields, 5)) + number + b"\x70"
         self._pack = Struct(f">I{len(self._prefix)}sI2s4s2s").pack
+        self._pack_numbers = Struct(f">I{len(self._prefix)}sI2sI2s").pack  # the same, of a tag that is a number
         self._size = 4 + len(self._prefix) + 4 + 8
         last = b"\x00\x53\x14\xc0" + bytes((1 + len(number), 1)) + number
         more = b"\x00\x53\x14\xc0" + bytes((1 + len(number) + 5, 6)) + number + b"\x40\x40\x40\x40\x41"
@@ -244,15 +246,13 @@ class TransferTemplate:
         head = self._frame + b"\x00\x53\x14\xc0" + bytes((1 + len(fields), 6 if more else 5)) + fields
         return _U32.pack(4 + len(head) + size) + head
 
-    def heads(
-        self, numbers: Sequence[int], tags: Sequence[bytes], settled: bool, payloads: Sequence[bytes]
-    ) -> list[bytes]:
-        """Encode what `head` does for deliveries of one frame each, with tags of 4 octets."""
-        pack, size, prefix = self._pack, self._size, self._prefix
+    def heads(self, number: int, tag: int, settled: bool, payloads: Sequence[bytes]) -> list[bytes]:
+        """Encode what `head` does for deliveries of one frame each, whose ids and tags of 4 octets count up."""
+        pack, size, prefix = self._pack_numbers, self._size, self._prefix
         flags = b"\x43\x41" if settled else b"\x43\x42"
         return [
-            pack(size + len(payload), prefix, number, b"\xa0\x04", tag, flags)
-            for number, tag, payload in zip(numbers, tags, payloads, strict=True)
+            pack(size + len(payload), prefix, each, b"\xa0\x04", each_tag, flags)
+            for each, each_tag, payload in zip(count(number), count(tag), payloads)  # the counts have no end
         ]
 
     def continuation(self, size: int, more: bool) -> bytes:
@@ -465,18 +465,28 @@ def join_dispositions(merged: Disposition, data: bytes, at: int, body: int, end:
     known = data[body : body + 3] == b"\x00\x53\x15" and data[first - 1 : first + 4] == _WIDE + _U32.pack(number)
     if not known or merged.last not in (None, number):
         return end
-    before, between, after = data[at:first], b"", data[first + 4 : end]
-    if merged.last is not None:
-        if after[:5] != b"\x70" + _U32.pack(number):
-            return end
-        between, after = after[:1], after[5:]
-    while True:
-        following = _U32.pack(number + 1 & 0xFFFF_FFFF)
-        frame = before + following + (between + following if between else b"") + after
-        if not data.startswith(frame, end):
-            break
-        number = number + 1 & 0xFFFF_FFFF
-        end += len(frame)
+    before, after = data[at:first], data[first + 4 : end]
+    if merged.last is not None and after[:5] != _WIDE + _U32.pack(number):
+        return end
+    if not data.startswith(before, end):  # nothing like it follows
+        return end
+    size = end - at
+    alike = memoryview(data)[end : len(data) - (len(data) - end) % size]
+    if merged.last is None:
+        for frame in iter_unpack(f">{len(before)}sI{len(after)}s", alike):
+            following = number + 1 & 0xFFFF_FFFF
+            if frame != (before, following, after):
+                break
+            number = following
+            end += size
+    else:
+        after = after[5:]
+        for frame in iter_unpack(f">{len(before)}sIsI{len(after)}s", alike):
+            following = number + 1 & 0xFFFF_FFFF
+            if frame != (before, following, _WIDE, following, after):
+                break
+            number = following
+            end += size
     if number != merged.first:
         merged.last = number
     return end
