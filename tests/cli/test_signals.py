@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import os
 import signal
 import subprocess
 import sys
+import termios
 import time
 import uuid
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from threading import Thread
@@ -135,10 +138,13 @@ def test_receive_into_a_pipe_that_nobody_reads(run: Run, broker_url: str, addres
     fill(broker_url, address, bodies)
     process = run("receive", broker_url, address)
     printed = lines(process, 1)
-    time.sleep(0.5)  # for the pipe to be full
+    assert process.stdout is not None
+    held = array("i", [0])
+    while held[0] < 50_000:  # until the pipe is nearly full: another line does not fit
+        fcntl.ioctl(process.stdout, termios.FIONREAD, held)
+        time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 128 + signal.SIGTERM
-    assert process.stdout is not None
     *whole, last = process.stdout.read().decode().splitlines()  # the last line may be cut
     printed += [*whole, last] if last in bodies else whole
     left = [body for body, _ in rest(broker_url, address)]
