@@ -61,6 +61,10 @@ from .kit.programs import run_program
 ROOT = Path(__file__).parent.parent
 
 
+of_site = pytest.mark.xdist_group("site")
+"""Of the tests of one worker, for which the site is built once."""
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site: `zensical build --strict` finds every link, anchor and reference. It writes beside its sources."""
@@ -74,6 +78,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
+@of_site
 @pytest.mark.slow
 def test_site_builds_without_warnings(site: Path) -> None:
     """It has its first page, and the examples in their tabs."""
@@ -109,6 +114,7 @@ def found_by(path: str) -> object:
         return None
 
 
+@of_site
 @pytest.mark.slow
 def test_reference_is_complete(site: Path) -> None:
     """Each stable name is documented on one page, with all that it has a docstring for, inherited or its own."""

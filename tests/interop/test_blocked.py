@@ -15,7 +15,12 @@ from .brokers import Unavailable, mortal_rabbitmq
 from .brokers._rabbitmq import MortalRabbitMQ
 from .conftest import unavailable
 
-pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.interop,
+    pytest.mark.timeout(600),
+    pytest.mark.xdist_group("blocked"),  # of one RabbitMQ
+]
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,13 @@ from amqp10 import (
 from .brokers import ARTEMIS, Mortal, Unavailable, java, mortal, write_trust_store
 from .conftest import unavailable
 
-pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600), pytest.mark.capability("transactions")]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.interop,
+    pytest.mark.timeout(600),
+    pytest.mark.capability("transactions"),
+    pytest.mark.xdist_group("crashes"),  # of one Artemis
+]
 
 
 @pytest.fixture(scope="module")
