@@ -7,14 +7,16 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from datetime import timedelta
 from typing import Any, Literal
 
 import pytest
 
-from amqp10 import Connection, ConnectionSettings, Reconnect, Retries, StreamOffset, Worker, bridge
+from amqp10 import Connection, ConnectionSettings, OAuthBearer, Reconnect, Retries, StreamOffset, Worker, bridge
 from amqp10._arguments import SECRETS, check_type, checked, hints_of
 from amqp10.broker import Broker
+from amqp10.broker.azure import EventHubConfig, QueueConfig, SubscriptionConfig, TopicConfig
 
 PACKAGES = (
     *("", ".azure", ".bridging", ".broker", ".broker.azure", ".rabbitmq", ".sasl", ".testing", ".worker"),
@@ -79,6 +81,14 @@ def test_settings_of_a_connection(name: str) -> None:
     settings: Any = {name: Wrong()}
     with pytest.raises(TypeError, match=f"^{name} must be"):
         Connection("amqp://localhost", **settings)
+
+
+@pytest.mark.parametrize("kind", [QueueConfig, SubscriptionConfig, TopicConfig, EventHubConfig])
+def test_fields_of_entities(kind: Any) -> None:
+    """Each field of an entity of the emulator is checked when the entity is made."""
+    for each in fields(kind)[1:]:
+        with pytest.raises(TypeError, match=rf"^{each.name} must be .+, not <hunter2>"):
+            kind("name", **{each.name: Wrong()})
 
 
 FITTING = [
@@ -164,6 +174,7 @@ RANGES: list[tuple[Callable[[], Any], str]] = [
     (lambda: Worker(CONNECTION, "q", print, drain_timeout=-1), "drain_timeout must be at least 0, not -1"),
     (lambda: CONNECTION.browser("q", credit=0), "credit must be at least 1, not 0"),
     (lambda: bridge((CONNECTION, "a"), (CONNECTION, "b"), rate=0), "rate must be more than 0 and at most 1.79"),
+    (lambda: OAuthBearer("token", port=0), "port must be in 1..65535, not 0"),
     (lambda: Broker(port=-1), "port must be in 0..65535, not -1"),
     (lambda: Broker(close_timeout=-1), "close_timeout must be at least 0, not -1"),
     (lambda: StreamOffset(-1), "where must be at least 0, not -1"),

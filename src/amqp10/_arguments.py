@@ -13,6 +13,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import fields
 from datetime import timedelta
 from itertools import chain, repeat
 from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin
@@ -110,8 +111,17 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
     return hints
 
 
+def check_fields(instance: Any) -> None:
+    """Check the fields of a dataclass against their annotations, for one that has checks of its own before.
+
+    Raises:
+        TypeError, ValueError: see `check_settings`.
+    """
+    check_settings({each.name: getattr(instance, each.name) for each in fields(instance)}, type(instance))
+
+
 def check_settings(settings: Mapping[str, object], kind: type) -> None:
-    """Check settings against the annotations of `kind`, a `TypedDict`.
+    """Check settings against the annotations of `kind`, a `TypedDict` or a dataclass.
 
     Raises:
         TypeError: a setting has the wrong type.

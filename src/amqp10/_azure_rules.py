@@ -64,6 +64,11 @@ class CorrelationFilter:
     content_type: str | None = None
     properties: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for name in CORRELATED:
+            check_type(name, getattr(self, name), str | None)
+        check_type("properties", self.properties, Mapping)
+
 
 RuleFilter: TypeAlias = TrueFilter | FalseFilter | SqlFilter | CorrelationFilter
 CORRELATED: Final = tuple(each.name for each in fields(CorrelationFilter) if each.name != "properties")

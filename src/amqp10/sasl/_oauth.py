@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Callable
 
-from .._arguments import checked
+from .._arguments import check_range, checked
 from ..errors import AuthenticationFailed
 from ._mechanism import Challenge, ClientExchange, Failure, Mechanism, ServerExchange, Step, Success
 from ._prepare import encode
@@ -79,7 +79,7 @@ class OAuthBearer(Mechanism):
         host, port: the server's address, to send with the token; None for the connection's host, and no port.
 
     Raises:
-        ValueError: an argument has control characters.
+        ValueError: an argument has control characters, or the port is out of range.
     """
 
     name = "OAUTHBEARER"
@@ -95,6 +95,8 @@ class OAuthBearer(Mechanism):
         allow_insecure: bool = False,
     ) -> None:
         _check(user or "", token, host or "")
+        if port is not None:
+            check_range("port", port, 1, 65_535)
         authzid = f"a={user.replace('=', '=3D').replace(',', '=2C')}" if user else ""
         self.user = user
         self._header = encode(f"n,{authzid},\1")

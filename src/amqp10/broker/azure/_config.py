@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from os import PathLike, fspath
 from typing import Any, Final, Self
 
-from ..._arguments import check_type
+from ..._arguments import check_fields, check_type
 from ..._azure_rules import CorrelationFilter, Rule, RuleFilter, SqlFilter
 from ..._json import parse_json
 from ._service_bus.rules import ActiveRule
@@ -90,6 +90,7 @@ class QueueConfig(EntityConfig):
         _check_seconds("duplicate_window", self.duplicate_window)
         if self.max_size is not None:
             _check_count("max_size", self.max_size)
+        check_fields(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,7 @@ class SubscriptionConfig(EntityConfig):
             ActiveRule(rule)
         object.__setattr__(self, "rules", rules)
         _check_unlike("rules", (rule.name for rule in rules))
+        check_fields(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,7 @@ class TopicConfig:
             _check_kind(f"subscriptions[{index}]", each, SubscriptionConfig)
         object.__setattr__(self, "subscriptions", subscriptions)
         _check_unlike("subscriptions", (each.name for each in subscriptions))
+        check_fields(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +206,7 @@ class EventHubConfig:
         _check_unlike("consumer groups", groups)
         object.__setattr__(self, "consumer_groups", (_DEFAULT_GROUP, *groups))
         _check_seconds("retention", self.retention)
+        check_fields(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +249,7 @@ class AzureConfig:
                 _check_kind(f"{argument}[{index}]", each, kind)
         _check_seconds("idle_timeout", self.idle_timeout)
         _check_seconds("hub_idle_timeout", self.hub_idle_timeout)
+        check_fields(self)
         names = [*(each.name for each in queues), *(each.name for each in self.topics)]
         _check_unlike("entities", [*names, *(each.name for each in hubs)])
         for hub in hubs:
