@@ -59,7 +59,7 @@ COLUMNS: Final = tuple(
             "body",
             ("binary", "string", VARIANT),
             True,
-            "the body, in the form of `bodyFormat`; NULL if there is none; a `variant` keeps the types of values",
+            "the body, in the form of `bodyFormat`; NULL without a body; a `variant` keeps the types of values",
         ),
         ("address", _TEXT, False, "the address that the message was read from"),
         ("partition", _TEXT, False, "the partition of a log"),
