@@ -688,6 +688,11 @@ SERVICE_BUS = {
             "When the tokens expire, links are detached",
             "faults.tokens_ended",
         ),
+        B(
+            "failing credential",
+            "If a credential fails for a while, the token is renewed when it works again, and links stay",
+            "complaints.a_credential_that_fails_once bus.a_credential_that_fails_for_a_while",
+        ),
         B("next token", "After that, a new link sends a new token", "bus.a_token_that_the_service_ends_early"),
     ],
 }
@@ -1028,6 +1033,15 @@ DEVIATIONS = [
         "Work on a message goes on after its lock is lost, until the message is settled",
         "Its renewer runs in a thread of its own, and cannot cancel the program's work",
         "complaints.work_on_a_message_whose_lock_is_lost",
+        absent=True,
+    ),
+    Deviation(
+        "credential raises",
+        "python",
+        "Service Bus: failing credential",
+        "If the credential fails when the token is due, the next call raises its error",
+        "It asks for the token within that call, and not in the background",
+        "complaints.a_credential_that_fails_once",
         absent=True,
     ),
     Deviation(

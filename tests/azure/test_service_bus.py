@@ -39,9 +39,9 @@ from amqp10.azure import (
     TrueFilter,
 )
 from amqp10.broker import Broker, SasRule, TokenRules
-from amqp10.broker.azure import EMULATOR_RULE, connection_string
+from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, connection_string
 
-from ..kit.token_rig import wall
+from ..kit.token_rig import Source, rules, wall
 from .conftest import CONFIG, behind_a_proxy, emulated, emulating
 from .entities import HOUR, left, now, put, take, untyped
 
@@ -626,6 +626,31 @@ async def test_a_token_that_the_service_ends_early() -> None:
         await put(bus, "orders", "x")
         azure.expire_tokens()
         await put(bus, "orders", "x")
+
+
+async def test_a_credential_that_fails_for_a_while() -> None:
+    """Its token is renewed when the credential works again; the link of a receiver stays, for as many hours as it may.
+
+    With azure-sdk-for-python#23588 no token was renewed after the session of the credential was closed.
+    """
+    source = Source(lifetime=3600.0)
+
+    def behave(count: int) -> None:
+        if count in (1, 2, 4):
+            raise OSError("the session is closed")
+
+    source.behave = behave
+    config = AzureConfig(["orders"], clock=wall, idle_timeout=None)
+    async with Broker(azure=config, tokens=rules(required=True)) as broker:
+        async with (
+            ServiceBus(broker.url, source, clock=wall, reconnect=None) as bus,
+            bus.receiver("orders") as receiver,
+        ):
+            await anyio.sleep(5 * 3600)
+            await put(bus, "orders", "x")
+            async with await receiver.receive() as message:
+                assert message.body == "x"
+    assert len(source.asked) > len(source.given) > 5
 
 
 async def test_a_token_that_does_not_allow_it() -> None:

@@ -1,4 +1,8 @@
-"""What users of Microsoft's client complained of: what became of it there, and how it is here, on one emulator."""
+"""What users of Microsoft's client complained of: what became of it there, and how it is here, on one emulator.
+
+A number such as #48366 is that of an issue of azure-sdk-for-python. Partitions that move back and forth, or have nobody
+(#28338), are in tests/azure/processor/test_balancing.py, and Microsoft's processors in test_azure_processor.py.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,17 @@ import anyio
 import azure.servicebus._common.message as sdk_messages
 import pytest
 from anyio import to_thread
+from azure.core.credentials import AccessToken
 from azure.servicebus import AutoLockRenewer, ServiceBusClient, ServiceBusMessage, aio
-from azure.servicebus.exceptions import MessageLockLostError
+from azure.servicebus._pyamqp import cbs
+from azure.servicebus.exceptions import MessageLockLostError, ServiceBusError
 
 from amqp10.azure import MessageLockLost, ServiceBus
-from amqp10.broker.azure import AzureConfig, QueueConfig
+from amqp10.broker import JwtKey, TokenRules
+from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, QueueConfig
 from amqp10.testing import BackgroundServiceBus
 
+from ..kit.token_rig import SECRET, jwt
 from ._azure import RETRYING, WAIT, receive, send
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.capability("Service Bus client")]
@@ -44,7 +52,7 @@ def sdk(emulator: BackgroundServiceBus) -> Iterator[ServiceBusClient]:
 async def test_a_lock_that_looks_expired(
     emulator: BackgroundServiceBus, sdk: ServiceBusClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a clock that is 70 s fast theirs refuses to complete what is locked for 60 s; ours asks the service."""
+    """By a clock 70 s fast theirs does not complete what is locked for 60 s (#34270, #40156); ours asks Azure."""
     ahead = datetime.now(UTC) + timedelta(seconds=70)
 
     def refused() -> None:
@@ -65,7 +73,7 @@ async def test_a_lock_that_looks_expired(
 
 
 async def test_closing_gives_back_what_was_fetched(emulator: BackgroundServiceBus, sdk: ServiceBusClient) -> None:
-    """Both do so now."""
+    """Both do so now (#42917, #35591)."""
     await to_thread.run_sync(lambda: send(sdk, "closing", *map(str, range(10))))
 
     def fetch() -> None:
@@ -84,7 +92,7 @@ async def test_closing_gives_back_what_was_fetched(emulator: BackgroundServiceBu
 
 
 async def test_a_receiver_that_was_idle(emulator: BackgroundServiceBus, sdk: ServiceBusClient) -> None:
-    """Both settle what they hold when the service has detached the link; ours receives on it, too."""
+    """Both settle what they hold when the link was detached (#37298, #10127); ours receives on it, too."""
     await to_thread.run_sync(lambda: send(sdk, "idle", "theirs", "ours", "next"))
 
     def hold() -> None:
@@ -104,7 +112,7 @@ async def test_a_receiver_that_was_idle(emulator: BackgroundServiceBus, sdk: Ser
 
 
 async def test_waiting_on_a_link_that_is_detached(emulator: BackgroundServiceBus, sdk: ServiceBusClient) -> None:
-    """Both go on waiting, and get what comes then; 7.15.0 attaches the link again by itself."""
+    """Both go on waiting, and get what comes then (#38973); 7.15.0 attaches the link again by itself."""
     found: list[str] = []
 
     def theirs() -> None:
@@ -135,7 +143,7 @@ async def test_waiting_on_a_link_that_is_detached(emulator: BackgroundServiceBus
 
 
 async def test_several_messages_of_one_session(emulator: BackgroundServiceBus, sdk: ServiceBusClient) -> None:
-    """Both give several at once, to be completed in any order: the limit of one is that of the host of Functions."""
+    """Both give several at once, to be completed in any order (#40455): the limit of one is that of Functions."""
     sent = [ServiceBusMessage(str(number), session_id="a") for number in range(6)]
     await to_thread.run_sync(lambda: send(sdk, "session", *sent))
 
@@ -180,7 +188,10 @@ async def test_work_on_a_message_whose_lock_is_lost(emulator: BackgroundServiceB
 
 
 def test_a_renewer_keeps_what_is_done(emulator: BackgroundServiceBus, sdk: ServiceBusClient) -> None:
-    """Theirs has an entry for each message that it ever renewed, until it is closed; ours has a block for each."""
+    """Theirs has an entry for each message that it ever renewed, until it is closed (#48366).
+
+    Ours keeps nothing: test_keeping_locks_keeps_nothing_else in tests/azure/test_service_bus.py.
+    """
     send(sdk, "renewed", *map(str, range(3)))
 
     async def theirs() -> None:
@@ -195,8 +206,41 @@ def test_a_renewer_keeps_what_is_done(emulator: BackgroundServiceBus, sdk: Servi
     anyio.run(theirs, backend="asyncio")
 
 
+class FailingOnce:
+    """A credential whose session is closed when the second token is asked for."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def get_token(self, *scopes: str, **_: object) -> AccessToken:
+        self.asked += 1
+        if self.asked == 2:
+            raise OSError("the session is closed")
+        end = int(time.time()) + 3600
+        return AccessToken(jwt({"exp": end, "scope": "read:*/* write:*/* configure:*/*"}), end)
+
+
+def test_a_credential_that_fails_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With theirs the next call raises what the credential did (#23588).
+
+    Ours tries again: test_a_credential_that_fails_for_a_while in tests/azure/test_service_bus.py.
+    """
+    tokens = TokenRules([EMULATOR_RULE], [JwtKey(SECRET)], required=True)
+    with BackgroundServiceBus(AzureConfig(["orders"]), tokens=tokens) as emulator:
+        text, credential = emulator.connection_string, FailingOnce()
+        with ServiceBusClient.from_connection_string(text, retry_total=0, keep_alive=0) as client:
+            client._credential = credential  # otherwise the SDK requires TLS
+            with client.get_queue_receiver("orders") as receiver:
+                receiver.peek_messages()
+                assert credential.asked == 1
+                late = datetime.now(UTC) + timedelta(minutes=56)
+                monkeypatch.setattr(cbs, "utc_now", lambda: late)
+                with pytest.raises(ServiceBusError, match="the session is closed"):
+                    receiver.peek_messages()
+
+
 async def test_properties_have_the_types_that_were_sent(emulator: BackgroundServiceBus, sdk: ServiceBusClient) -> None:
-    """With theirs names and strings come as bytes; with ours they are strings."""
+    """With theirs names and strings come as bytes (#48078); with ours they are strings."""
     sent = [ServiceBusMessage("x", application_properties={"color": "red", "size": 1}) for _ in range(2)]
     await to_thread.run_sync(lambda: send(sdk, "typed", *sent))
 
