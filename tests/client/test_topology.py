@@ -88,6 +88,22 @@ async def test_what_was_unbound(dialect: str) -> None:
         assert [key[:2] for key in made.topology._made] == [("queue", "q"), ("binding", "amq.direct")]
 
 
+async def test_a_long_chain_that_goes() -> None:
+    """A chain of auto-delete exchanges is forgotten with the queue at its end, however long it is."""
+    async with strict() as broker, connected(broker.url, "0-9-1") as (_, connection):
+        native = connection.native
+        await native.declare_queue("q")
+        for number in range(500):
+            await native.declare_exchange(f"e{number}", "fanout", auto_delete=True)
+            if number:
+                await native.bind_exchange(f"e{number}", f"e{number - 1}")
+        await native.bind("q", "e499")
+        await native.delete_queue("q")
+        made = connection._core.recovery
+        assert made is not None
+        assert not made.topology._made
+
+
 async def test_what_is_refused_is_not_waited_for(dialect: str) -> None:
     """A queue that is another one now is not declared again, and used; when it is gone, nobody waits for it."""
     async with strict() as broker, connected(broker.url, dialect) as (proxy, connection):

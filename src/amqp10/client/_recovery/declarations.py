@@ -80,7 +80,8 @@ class Declarations:
         elif isinstance(request, DeleteExchange):
             self._gone("exchange", request.name)
         elif isinstance(request, Unbind):
-            self._unbound(_binding(request))
+            for kind, name in self._unbound(_binding(request)):
+                self._gone(kind, name)
 
     def left(self, link: LinkCore) -> None:
         """Forget the queue of a link that is over, if it goes with its last consumer and that was it."""
@@ -93,21 +94,25 @@ class Declarations:
 
     def _gone(self, kind: str, name: str) -> None:
         """Forget a node that is deleted, and its bindings with it."""
-        self._made.pop((kind, name), None)
-        for key, (_, made) in list(self._made.items()):
-            if isinstance(made, Bind):
-                routes_there = (made.kind, made.destination) == (kind, name)
-                if routes_there or (kind == "exchange" and made.exchange == name):
-                    self._unbound(key)
+        left = [(kind, name)]
+        while left:  # a loop, because a chain of auto-delete exchanges may be longer than the stack
+            kind, name = left.pop()
+            self._made.pop((kind, name), None)
+            for key, (_, made) in list(self._made.items()):
+                if isinstance(made, Bind):
+                    routes_there = (made.kind, made.destination) == (kind, name)
+                    if routes_there or (kind == "exchange" and made.exchange == name):
+                        left += self._unbound(key)
 
-    def _unbound(self, key: Key) -> None:
+    def _unbound(self, key: Key) -> list[tuple[str, str]]:
+        """Forget a binding; return the exchange that goes with its last one, if this was that."""
         _, bound = self._made.pop(key, (None, None))
         if not isinstance(bound, Bind):
-            return
+            return []
         _, source = self._made.get(("exchange", bound.exchange), (None, None))
         bound_still = any(isinstance(made, Bind) and made.exchange == bound.exchange for _, made in self._made.values())
-        if isinstance(source, DeclareExchange) and source.auto_delete and not bound_still:
-            self._gone("exchange", source.name)
+        goes = isinstance(source, DeclareExchange) and source.auto_delete and not bound_still
+        return [("exchange", bound.exchange)] if goes else []
 
     # After a loss
 
