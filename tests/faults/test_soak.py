@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
+import runpy
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,21 @@ import pytest
 from amqp10.engine import dialect_names
 
 SOAK = Path(__file__).parents[2] / "tools" / "soak.py"
+
+
+@pytest.fixture
+def soak(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs the program in this process; what it says, when it has ended well."""
+
+    def run(*options: str) -> str:
+        monkeypatch.setattr(sys, "argv", [str(SOAK), *options])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(SOAK), run_name="__main__")
+        said = capsys.readouterr()
+        assert not ended.value.code, said.out + said.err
+        return said.out
+
+    return run
 
 
 @pytest.mark.slow
@@ -23,25 +39,21 @@ SOAK = Path(__file__).parents[2] / "tools" / "soak.py"
         ("exactly-once", "asyncio", True),
     ],
 )
-def test_soak(mode: str, backend: str, store: bool) -> None:
+def test_soak(soak: Callable[..., str], mode: str, backend: str, store: bool) -> None:
     """Nothing is lost; and nothing comes twice where both ends settle second."""
-    command = [sys.executable, str(SOAK), "--messages", "1500", "--cuts", "10", "--mode", mode, "--backend", backend]
-    command += [] if store else ["--no-store"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith(f"{mode}: sent 1,500, received 1,500, duplicates ")
-    assert ", lost 0\n" in done.stdout
-    assert "10 breaks" in done.stdout
+    options = ["--messages", "1500", "--cuts", "10", "--mode", mode, "--backend", backend]
+    said = soak(*options, *([] if store else ["--no-store"]))
+    assert said.startswith(f"{mode}: sent 1,500, received 1,500, duplicates ")
+    assert ", lost 0\n" in said
+    assert "10 breaks" in said
     if mode == "exactly-once":
-        assert "duplicates 0," in done.stdout
+        assert "duplicates 0," in said
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dialect", [name for name in dialect_names() if name != "1.0"])
-def test_soak_in_older_dialects(dialect: str) -> None:
+def test_soak_in_older_dialects(soak: Callable[..., str], dialect: str) -> None:
     """Nothing is lost in them either."""
-    command = [sys.executable, str(SOAK), "--messages", "1000", "--cuts", "10", "--dialect", dialect]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith("at-least-once: sent 1,000, received 1,000, duplicates ")
-    assert ", lost 0\n" in done.stdout
+    said = soak("--messages", "1000", "--cuts", "10", "--dialect", dialect)
+    assert said.startswith("at-least-once: sent 1,000, received 1,000, duplicates ")
+    assert ", lost 0\n" in said
