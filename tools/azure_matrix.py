@@ -673,9 +673,13 @@ SERVICE_BUS = {
             "faults.session_lost bus.a_session_that_is_lost",
         ),
         B("busy", "A test can make the service refuse as busy, any number of times", "faults.busy bus.refused"),
-        B("restart", "After a restart, all messages are as before", "kept.all_of_them kept.what_was_told_is_there"),
-        B("locks and a restart", "A lock survives a restart", "kept.locks"),
-        B("sessions and a restart", "The state of a session survives a restart", "kept.state"),
+        B(
+            "restart",
+            "After a restart, all messages are as before",
+            "queues.restart kept.all_of_them kept.what_was_told_is_there",
+        ),
+        B("locks and a restart", "A lock survives a restart", "queues.restart kept.locks"),
+        B("sessions and a restart", "The state of a session survives a restart", "queues.restart kept.state"),
         B("rules and a restart", "Added and removed rules survive a restart", "kept.rules"),
         B(
             "other refusals",
@@ -883,7 +887,7 @@ EVENT_HUBS = {
         B(
             "restart",
             "After a restart, all events keep their numbers, and the next event gets the next number",
-            "kept.events",
+            "queues.restart kept.events",
         ),
         B(
             "detached reader",

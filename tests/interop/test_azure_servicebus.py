@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from azure.eventhub import EventData, EventHubProducerClient
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusMessageState, ServiceBusReceiveMode
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 from azure.servicebus.exceptions import (
@@ -21,9 +23,11 @@ from azure.servicebus.exceptions import (
 )
 
 from amqp10.broker.azure import AzureConfig, QueueConfig
+from amqp10.testing import BackgroundServiceBus
 
 from ._azure import (
     AT_ONCE,
+    RETRYING,
     WAIT,
     Behavior,
     Behaviors,
@@ -262,6 +266,52 @@ def missing_entity(client: ServiceBusClient, clock: Clock) -> None:
         send(client, "missing", "x")
     with pytest.raises(ServiceBusAuthenticationError):
         client.get_queue_receiver("missing").receive_messages(max_wait_time=WAIT)
+
+
+def test_restart(tmp_path: Path) -> None:
+    """With a store, what the SDK had sent, locked, deferred, scheduled and buried is there after a restart."""
+    queues = [QueueConfig("orders", lock_duration=300.0), QueueConfig("steps", requires_session=True)]
+    config = AzureConfig(queues, event_hubs=["telemetry"])
+    store = str(tmp_path / "emulator.db")
+
+    def bus(emulator: BackgroundServiceBus) -> ServiceBusClient:
+        return ServiceBusClient.from_connection_string(emulator.connection_string, **RETRYING, keep_alive=0)
+
+    def hub(emulator: BackgroundServiceBus) -> EventHubProducerClient:
+        return EventHubProducerClient.from_connection_string(emulator.connection_string, eventhub_name="telemetry")
+
+    with BackgroundServiceBus(config, store=store) as emulator, bus(emulator) as client, hub(emulator) as producer:
+        producer.send_event(EventData("event"), partition_id="0")
+        send(client, "orders", "locked", "deferred", "dead", "left")
+        with client.get_queue_sender("orders") as sender:
+            sender.schedule_messages(ServiceBusMessage("later"), datetime.now(UTC) + timedelta(hours=1))
+        with client.get_queue_receiver("orders") as receiver:
+            locked, deferred, dead = receive(receiver, 3)
+            assert deferred.sequence_number == 2
+            receiver.defer_message(deferred)
+            receiver.dead_letter_message(dead, reason="bad")
+        send(client, "steps", ServiceBusMessage("step", session_id="a"))
+        with client.get_queue_receiver("steps", session_id="a") as receiver:
+            receiver.session.set_state("half")
+    with BackgroundServiceBus(config, store=store) as emulator, bus(emulator) as client, hub(emulator) as producer:
+        assert producer.get_partition_properties("0")["last_enqueued_sequence_number"] == 0
+        with client.get_queue_receiver("orders") as receiver:
+            assert [str(each) for each in receiver.peek_messages(9)] == ["locked", "deferred", "left", "later"]
+            [left] = receive(receiver)
+            assert str(left) == "left"
+            [again] = receiver.receive_deferred_messages(2)
+            assert str(again) == "deferred"
+            receiver._settle_message_via_mgmt_link("completed", [locked.lock_token])  # type: ignore[list-item]
+            for message in (left, again):
+                receiver.complete_message(message)
+            emulator.advance(3601)
+            [later] = receive(receiver)
+            assert str(later) == "later"
+        with dead_letters(client, "orders") as receiver:
+            assert receive(receiver)[0].dead_letter_reason == "bad"
+        with client.get_queue_receiver("steps", session_id="a") as receiver:
+            assert receiver.session.get_state() == b"half"
+            assert str(receive(receiver)[0]) == "step"
 
 
 @pytest.fixture(scope="module")
