@@ -22,7 +22,7 @@ FORBIDDEN = Error(Symbol("amqp:unauthorized-access"), "no access")
 
 
 class Harsh:
-    """What peers do not like.
+    """Refuse links as strict peers do.
 
     Attributes:
         bad: addresses whose links end their session, whatever else is asked for on that.

@@ -67,7 +67,7 @@ def test_any_message(message: Message, odd: dict[Any, Any]) -> None:
 
 
 def written_or_refused(write: Callable[..., object], *arguments: object, **options: object) -> object:
-    """What was written, or the words of the refusal."""
+    """Return the written message, or the text of the error."""
     try:
         return write(*arguments, **options)
     except EncodeError as refusal:

@@ -158,7 +158,7 @@ def test_outcomes_of_a_producer(state: Rejected) -> None:
 
 
 def test_acknowledges_in_order() -> None:
-    """What is accepted before what came ahead of it is told when that is settled; what is given back at once."""
+    """An acceptance out of order is sent when the earlier messages are settled; a release is sent at once."""
     pair = opened()
     sending, receiving = pair.attach(credit=10, sender="server")
     sent = [sending.send(Message(b"%d" % n).encode()) for n in range(4)]

@@ -124,7 +124,7 @@ def test_a_connection_that_is_closed_at_once() -> None:
 
 
 def test_a_temporary_queue_of_one_handle() -> None:
-    """Who opens it to send and to receive, and names it not, is told its name, and has from it what it sends there."""
+    """A client that opens an unnamed queue to send and to receive is told its name, and gets its own messages."""
     served = HostileClient().begun()
     opening = HandleOpen(
         channel_id=1, handle_id=4, service_type=1, confirm_tag=9, producer=True, consumer=True, temporary=True

@@ -418,7 +418,7 @@ def three_cut_off(first: bytes = b"") -> tuple[EnginePair, Any, ReceiverLink, li
 
 @pytest.mark.parametrize("first", [b"", BODY[::-1]])
 def test_in_their_order(first: bytes) -> None:
-    """What waits for a message that goes on comes behind it in order; one that is refused comes before what waits."""
+    """Messages behind a continued message come after it, in order; a refused one comes before those that wait."""
     pair, link, theirs, deliveries = three_cut_off(first)
     for delivery in deliveries:
         link.resend(delivery)

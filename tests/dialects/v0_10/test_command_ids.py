@@ -90,7 +90,7 @@ def test_skipped() -> None:
 
 
 def test_in_turn() -> None:
-    """What waits for all before it is done with the last of these, and not before."""
+    """A command that waits for all earlier ones is done with the last of them, and not before."""
     inbox = ReceivedCommands()
     for _ in range(4):
         inbox.take()

@@ -387,7 +387,7 @@ def test_malformed_message() -> None:
 
 
 def test_more_than_the_owner_takes() -> None:
-    """What comes beyond the owner's credit waits, and the client is asked to stop; in the end nothing more is read."""
+    """Messages beyond the owner's credit wait, and the client is asked to stop. In the end no more is read."""
     raw = a_server()
     raw.open_as_client()
     raw.engine.events()[0].session.begin()  # type: ignore[attr-defined]

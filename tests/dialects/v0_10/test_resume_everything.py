@@ -258,7 +258,7 @@ def came_to(client: Client, server: Server) -> tuple[Any, ...]:
 
 @cache
 def uncut() -> tuple[Any, int, int]:
-    """What it comes to without a cut; the frames that it takes, and after how many the session is kept."""
+    """Return the result without a cut, the number of frames, and the number after which the session is kept."""
     client, server, line = run(())
     assert client.finished
     kept = next(cut for cut in range(30) if run((cut,))[0].resumed)

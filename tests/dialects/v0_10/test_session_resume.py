@@ -172,7 +172,7 @@ def test_what_is_missing_is_long_gone() -> None:
 
 @pytest.mark.parametrize("silent", ["client", "server"])
 def test_given_up_as_silent(silent: str) -> None:
-    """Who gives up a peer that was silent says nothing: heard late, a close would end what waits to be resumed."""
+    """A side that gives up a silent peer sends nothing: a late close would end the session that waits to be resumed."""
     client, server, line = pair()
     client.on_open = lambda engine: (client.begin(timeout=100), client.sender())  # type: ignore[assignment]
     line.run()

@@ -39,7 +39,7 @@ def test_rows(ours: object, theirs: object, step: Step) -> None:
 
 
 def test_absent() -> None:
-    """What the receiver does not name is sent again where it surely never had it, and may be."""
+    """A delivery missing in the receiver's map is sent again if the receiver surely never had it."""
     assert sender_step(None, ABSENT, second=True) is Step.RESEND
     assert sender_step(None, ABSENT, handed_over=False) is Step.RESEND
     assert sender_step(None, ABSENT, second=True, streamed=True) is Step.ASK

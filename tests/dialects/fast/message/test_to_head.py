@@ -108,7 +108,7 @@ def test_bodies(body: Any, mime_type: str) -> None:
 
 
 def test_changed_on_the_way() -> None:
-    """What someone has changed who can read it counts; the whole that goes along says something else by then."""
+    """A header changed by an intermediary counts, even if the whole message that goes along has another value."""
     head, body = to_fast(Message(b"x", application_properties={"n": 1, "b": True}).encode(), NOW)
     assert REST_HEADER in head.headers
     assert Message.decode(from_fast(head, body, NOW)[0]).application_properties == {"n": 1, "b": True}

@@ -70,7 +70,7 @@ def test_no_more_than_credit_however_little_is_heard() -> None:
 
 
 def test_nothing_is_sent_to_a_link_that_leaves() -> None:
-    """What it gives back and acknowledges makes no room: it pauses first."""
+    """Messages that a leaving link gives back or acknowledges make no room: it pauses first."""
     pair = EnginePair(dialect="fast")
     pair.open()
     sending, link = pair.attach(credit=3, sender="server")
@@ -139,7 +139,7 @@ def test_given_back_by_another() -> None:
 
 
 def test_acknowledged_too_late() -> None:
-    """What a handle has left when it is closed is the queue's again: no acknowledgment of the channel is for it."""
+    """The unsettled messages of a closed handle go back to the queue: no acknowledgment of the channel is for them."""
     served = two_consumers()
     (closed,) = served.says(encode_command(HandleClose(handle_id=2)))
     assert isinstance(closed, HandleClose)

@@ -43,7 +43,7 @@ class Subscribed:
         assert self.heard() == []
 
     def heard(self) -> list[Any]:
-        """What the client says of credit since the last time: unit and value of flows, the kind of all else."""
+        """Return what the client sent since the last call: unit and value of flows, and the type of other commands."""
         said: list[Any] = []
         for each in self.raw.listen():
             if isinstance(each, MessageFlow):
@@ -75,7 +75,7 @@ def test_drained() -> None:
 
 
 def test_asked_again() -> None:
-    """Who asks again while the flush is under way gets one answer; the next drain has a flush of its own.
+    """A drain repeated while the flush is under way gets one answer; the next drain has a flush of its own.
 
     A second flush that answered nobody would end the next drain before the server had a look.
     """

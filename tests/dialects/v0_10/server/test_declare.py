@@ -101,7 +101,7 @@ def test_dead_letters_with_a_key() -> None:
 
 
 def asked(request: Request[Any], results: Mapping[type[Command], Any]) -> list[Command]:
-    """What is said for it to a server that answers so."""
+    """Return the commands sent for a request to a server with these results."""
     said: list[Command] = []
     talk = commands_of(request, False)
     result = None

@@ -285,7 +285,7 @@ def test_recover() -> None:
 
 @pytest.mark.parametrize("runs", [True, False])
 def test_recover_while_a_consumer_is_being_cancelled(runs: bool) -> None:
-    """What came beyond the credit is the peer's again by the recover: to reject it would be of numbers of nobody."""
+    """The recover gives messages beyond the credit back to the peer. To reject them would name unknown numbers."""
     engine = opened(**CAN)
     link = receiving(engine, 0)
     channel_of(link).has_runs = runs

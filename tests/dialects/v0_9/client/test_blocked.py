@@ -119,7 +119,7 @@ def test_no_more_than_the_window() -> None:
 
 
 def test_0_9_final_has_flow() -> None:
-    """What is of 0-9 final, too, holds there."""
+    """The method channel.flow exists in the final 0-9, too, and works there."""
     engine = FINAL.client(ConnectionTerms("client"), (Anonymous(),), True)
     engine.start()
     engine.open()

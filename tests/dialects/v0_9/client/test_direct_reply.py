@@ -60,7 +60,7 @@ def test_its_address_comes_in_a_message_to_itself() -> None:
 
 
 def test_credit() -> None:
-    """What comes beyond it waits here; nothing is ever acked, cancelled or asked for anew, and a drain ends so."""
+    """Replies beyond the credit wait here. Nothing is acked or cancelled, and a drain ends the same way."""
     engine = opened(**CAN)
     link = asking(engine)
     content(engine, BasicGetOk(1, False, "", "mailbox", 0), b"", reply_to=f"{REPLIES}.its-own")

@@ -148,7 +148,7 @@ def test_each_octet_of_a_confirm(change: int) -> None:
 
 
 def test_no_objects() -> None:
-    """What is posted and confirmed was none; who looks sees what it would have been."""
+    """A posted and confirmed delivery was never an object; reading it creates the object that it would have been."""
     publisher = Publisher(False)
     made: list[Any] = []
 

@@ -67,7 +67,7 @@ def deliver(engine: Engine, tag: str, *numbers: int, offset: int | None = None) 
     ],
 )
 def test_outcomes(state: DeliveryState, nack: bool, method: BasicAck | BasicNack | BasicReject) -> None:
-    """What failed comes again; what nobody here can deliver goes where dead letters go.
+    """A failed message comes again; one that cannot be delivered here becomes a dead letter.
 
     RabbitMQ 4.3 counts basic.reject as a failed attempt, and basic.nack not; not every server knows it.
     """

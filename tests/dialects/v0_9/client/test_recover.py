@@ -67,7 +67,7 @@ def test_what_comes_settled_meanwhile(runs: bool) -> None:
 @pytest.mark.parametrize("answered", [True, False])
 @pytest.mark.parametrize("fail", [True, False])
 def test_a_transaction_over_it(answered: bool, fail: bool) -> None:
-    """What it settles is the peer's again: it is rolled back, and of that nothing is said."""
+    """The peer has the deliveries of the transaction again: it is rolled back, and they are not settled."""
     engine = opened(**CAN)
     link, tag = consuming(engine, 5)
     coordinator = coordinating(engine, link)

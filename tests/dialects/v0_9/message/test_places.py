@@ -274,7 +274,7 @@ def test_expirations_that_are_moments() -> None:
 )
 @pytest.mark.parametrize("field", ["message_id", "correlation_id"])
 def test_ids_of_0_10(field: str, own: str | None, header: Any, read: Any) -> None:
-    """What the header says that this package's 0-10 puts them in counts, unless the property says something else."""
+    """An id in the header that this package's 0-10 writes counts, unless the property has another value."""
     said = BasicProperties(**{field: own}, headers={f"x-opt-amqp10-{field.replace('_', '-')}": header})
     message = Message.decode(FromBasic(TABLES).map(b"\0\0\1q", said.encode(TABLES), b""))
     assert (getattr(message, field), type(getattr(message, field))) == (read, type(read))
@@ -297,7 +297,7 @@ def test_ids_of_0_10(field: str, own: str | None, header: Any, read: Any) -> Non
     ],
 )
 def test_binding_urls(url: str, address: str) -> None:
-    """What Broker-J makes of a reply-to of 0-10 is an address; elsewhere it is what its sender called it."""
+    """A binding URL, Broker-J's form of a reply-to of 0-10, is read as an address; elsewhere it stays as it is."""
     incoming = FromBasic(TABLES)
     said = BasicProperties(reply_to=url).encode(TABLES)
     assert Message.decode(incoming.map(b"\0\0\1q", said, b"")).reply_to == url
@@ -381,7 +381,7 @@ def test_the_count_of_a_quorum_queue() -> None:
 
 @pytest.mark.parametrize("odd", [5, [1], {"headers": 5}, {"children": 5}, {"headers": {7: 7}}])
 def test_odd_annotations_in_the_rest(odd: object) -> None:
-    """What a peer puts in the place of what was kept is its own affair: the message is read all the same."""
+    """A message is read even if a peer puts odd annotations in the place of the kept ones."""
     rest = Message(message_annotations={NATIVE_ANNOTATION: odd}).encode_head()
     said = BasicProperties()
     said.app_id = "app"
@@ -407,7 +407,7 @@ ODD: list[Any] = [
 @pytest.mark.parametrize("tables", [TABLES, DRAFT_TABLES], ids=["0-9-1", "draft"])
 @pytest.mark.parametrize("odd", ODD, ids=repr)
 def test_odd_annotations_of_others(odd: Any, tables: Tables) -> None:
-    """What a peer of another dialect says in the place of what these have is no fault of who receives it."""
+    """Odd native annotations of a peer of another dialect are no error of the receiver: the message is read."""
     payload = Message(b"x", message_annotations={NATIVE_ANNOTATION: odd}).encode()
     route, body = ToBasic(tables, "", "q").map(payload)
     assert Message.decode(FromBasic(tables).map(b"\0\0\1q", route.properties, body)).body == b"x"

@@ -318,7 +318,7 @@ values = st.sampled_from(("text", b"octets", 7, Int(7), True, None, 0.5, [1, "a"
 @example(BasicProperties(headers={"a": None}), [(5, 4)], 200)
 @example(BasicProperties(cluster_id=""), [(1, 6)], 200)
 def test_what_is_sound(properties: BasicProperties, changes: list[tuple[int, int]], cut: int) -> None:
-    """What is taken for sound can be decoded; plain properties are, and map later to what they map to at once."""
+    """Properties taken as well-formed can be decoded. Plain ones are taken, and map to the same fields later."""
     octets = bytearray(properties.encode(TABLES))
     if not changes and len(octets) <= cut:
         plain = not any(isinstance(value, list | dict) for value in (properties.headers or {}).values())

@@ -148,7 +148,7 @@ def test_all_shapes() -> None:
 
 
 def heard(ready: Ready, payload: bytes) -> tuple[object, list[object], list[type]]:
-    """What a method leads to, and the content behind it: what is taken, said, and told."""
+    """Return what a method and its content lead to: what the channel takes, its output, and its events."""
     engine, channel, taken = ready
     engine.data_to_send()
     content = BasicProperties(reply_to="there").encode(V0_9_1.tables)
@@ -212,7 +212,9 @@ def changed(draw: st.DrawFn) -> tuple[int, bytes]:
 @example((2, bytes.fromhex("003c003c017800000000000000020000 0171")))
 @given(changed())
 def test_the_tables_verdict(case: tuple[int, bytes]) -> None:
-    """What the table refuses ends the connection with 502, and nothing of it is taken; else it is what the table reads:
-    one that is written anew from that leads to the same, octet by octet."""
+    """A method that the table refuses ends the connection with 502, and nothing of it is taken.
+
+    Any other method, written again from what the table reads, leads to the same, octet by octet.
+    """
     number, payload = case
     agree(CASES[number][0], payload)

@@ -50,7 +50,7 @@ def frames_of(data: bytes) -> list[bytes]:
 
 
 def payload(seen: Any) -> bytes:
-    """What tells the deliveries of one link from the other's; nothing, of an event that is of neither."""
+    """Return the payload that tells the deliveries of one link from the other's; b"" for an event of neither."""
     found: bytes = seen[2] if isinstance(seen, tuple) else b""
     return found
 

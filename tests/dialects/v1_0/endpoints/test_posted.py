@@ -313,7 +313,7 @@ def test_objects_beside_many_runs(looks: list[Run], state: Any, count: int) -> N
 
 
 def test_a_range_that_begins_within_a_run() -> None:
-    """What was posted before it stays without an outcome, what is in it has one, and nothing behind is passed over."""
+    """Deliveries before the range stay without an outcome, those in it have one, and none behind is left out."""
     owner = Owner(True, 100, 100)
     for _ in range(4):
         owner.send(0, "a", 20, False)

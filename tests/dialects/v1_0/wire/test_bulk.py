@@ -152,7 +152,7 @@ FLAGS = b"".join(transfer(n, 0, n.to_bytes(4, "big"), n < 2, 0, 5, False) for n 
 def test_many_at_a_time_or_octet_by_octet(
     data: bytes, window: int, credit: tuple[int, int], limit: int, drain: bool, fewest: int
 ) -> None:
-    """What is read in one piece, octet by octet, so that no two are here at once, and without knowing any by sight."""
+    """Frames are read alike in one piece, octet by octet, and without the layouts of known frames."""
     terms = (window, credit, limit, drain)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bulk, "FEWEST", fewest)
@@ -325,7 +325,7 @@ def test_they_are_received_together(limit: int) -> None:
 
 
 def test_those_of_ever_other_sizes_are_compared_one_by_one() -> None:
-    """What compares frames of one size octet by octet is not even made for them, small as the first ones are."""
+    """The columns for comparing frames of one size are not made for them, though the first frames are small."""
     client, links = engine(1000, (1000, 0), 0, False)
     link: Any = links[0]
     sizes = [n % 300 for n in range(200)]
