@@ -697,7 +697,11 @@ SERVICE_BUS = {
             "If a credential fails for a while, the token is renewed when it works again, and links stay",
             "complaints.a_credential_that_fails_once bus.a_credential_that_fails_for_a_while",
         ),
-        B("next token", "After that, a new link sends a new token", "bus.a_token_that_the_service_ends_early"),
+        B(
+            "next token",
+            "After that, a new link sends a new token",
+            "faults.tokens_ended bus.a_token_that_the_service_ends_early",
+        ),
     ],
 }
 EVENT_HUBS = {
