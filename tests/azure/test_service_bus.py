@@ -599,6 +599,10 @@ async def test_refused() -> None:
             azure.refuse_next("orders")
             with pytest.raises(ServerBusy):
                 await delivery.renew_lock()
+            azure.refuse_next("orders", 1, "com.microsoft:timeout")
+            with pytest.raises(ServiceBusError) as late:
+                await delivery.renew_lock()
+            assert type(late.value) is ServiceBusError  # nobody asked for a session
             await delivery.complete()
         with pytest.raises(LinkDetached):
             async with bus.receiver("sessions"):

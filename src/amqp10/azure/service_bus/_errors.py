@@ -86,7 +86,6 @@ _KINDS: Final[dict[str | None, type[ServiceBusError]]] = {
         MessageLockLost,
         SessionLockLost,
         SessionCannotBeLocked,
-        NoSession,
         MessageNotFound,
         EntityNotFound,
         RuleExists,
@@ -96,7 +95,7 @@ _KINDS: Final[dict[str | None, type[ServiceBusError]]] = {
 
 
 def error_of(condition: str | None, description: str | None) -> ServiceBusError:
-    """Return the error for a condition."""
+    """Return the error for the condition of an answer or an outcome."""
     name = None if condition is None else str(condition)
     return _KINDS.get(name, ServiceBusError)(name, description)
 
@@ -105,6 +104,8 @@ def refusal(error: AmqpError) -> ServiceBusError | None:
     """Return the error for a link that ended under a condition of Service Bus's own; None: it ended otherwise."""
     if not isinstance(error, LinkDetached) or not str(error.condition).startswith("com.microsoft:"):
         return None
+    if error.condition == NoSession.meant:  # the end of a link that asked for the next session
+        return NoSession(error.condition, error.description)
     return error_of(error.condition, error.description)
 
 
