@@ -1138,6 +1138,16 @@ DIFFERENCES = {
             "It is compiled once for all messages. A rule with another pattern is refused",
         ),
         Difference(
+            "connections stay",
+            "A connection without links stays open, and is not closed after five minutes",
+            "SDKs open another one with their next call, so a program sees no difference",
+        ),
+        Difference(
+            "footers",
+            "A footer whose keys are strings is refused. The SDK for Java sends such footers",
+            "By the specification its keys are symbols",
+        ),
+        Difference(
             "settings without effect",
             "Partitioning and express are stored and returned, but have no effect",
             "They are for scale, which a test does not need",
