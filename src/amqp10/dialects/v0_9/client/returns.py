@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
-from ....messaging import Outcome, Rejected, Returned
+from ....messaging import ACCEPTED, Outcome, Rejected, Returned, TransactionalState
 from ....types import Symbol
 from ..codes import as_error
 
@@ -56,10 +56,16 @@ class Returnable:
         for likeness in _likenesses(method.exchange, method.routing_key, properties, body):
             alike = self._alike.get(likeness)
             while alike:
-                if alike[0].remote_state is None:
+                if _may_come_back(alike[0]):
                     return alike[0]
                 alike.popleft()
         return None
+
+
+def _may_come_back(delivery: OutgoingDelivery) -> bool:
+    """Return whether a publish has not been confirmed or returned; in a transaction each is accepted at first."""
+    state = delivery.remote_state
+    return state is None or (isinstance(state, TransactionalState) and state.outcome == ACCEPTED)
 
 
 def _likenesses(exchange: str, key: str, properties: bytes, body: bytes) -> Iterator[tuple[object, ...]]:
