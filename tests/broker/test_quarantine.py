@@ -112,7 +112,7 @@ def test_release_of_a_dead_letter(router: Router) -> None:
     """It says still why it was rejected: delivery annotations of the broker's own are not a sender's."""
     queue = queue_of(router)
     odd = entry(1)
-    odd.rejected(Error(Symbol("x:odd"), "why"))
+    odd.write_rejection(Error(Symbol("x:odd"), "why"))
     queue.put(odd)
     queue.set_aside(odd, FAULT)
     router.quarantine.release(1)

@@ -25,7 +25,7 @@ from ._quarantine import Quarantine
 from ._queues.arguments import Arguments, QueueDeclaration, queue_type
 from ._queues.declared import DeclaredQueue
 from ._queues.duplicates import RecentIds
-from ._queues.message import SAYS_NOTHING, QueuedMessage
+from ._queues.message import EMPTY_MESSAGE, QueuedMessage
 from ._queues.node import Limits, Node, NotTaken
 from ._queues.queue import Queue
 from ._queues.quorum import QuorumQueue
@@ -558,7 +558,7 @@ class Router:
             ValueError: the message cannot go there.
         """
         try:
-            entry = QueuedMessage.read(message.payload, message.message_format, self.clock(), kept=True)
+            entry = QueuedMessage.read(message.payload, message.message_format, self.clock(), keep_annotations=True)
         except DecodeError:
             entry = QueuedMessage(message.payload, message.message_format)
         entry.durable = message.durable
@@ -581,7 +581,7 @@ class Router:
         self.flush()
 
     def _nodes_for(self, message: QuarantinedMessage, to: str) -> tuple[Node, ...]:
-        payload = message.payload if message.message_format == 0 else SAYS_NOTHING
+        payload = message.payload if message.message_format == 0 else EMPTY_MESSAGE
         try:
             nodes = self.route(to, payload).nodes
         except (Refused, DecodeError) as error:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp10.broker._queues.message import AT_ONCE, QueuedMessage
+from amqp10.broker._queues.message import SHORTEST_LIFE, QueuedMessage
 from amqp10.errors import DecodeError
 from amqp10.messaging import AmqpValue, Header, Message, Properties, read_header, read_properties
 from amqp10.testing.strategies import messages
@@ -51,7 +51,7 @@ def test_a_header_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
         read_sections.append(payload)
         return read_header(payload)
 
-    monkeypatch.setattr("amqp10.broker._queues.message.read_header", counted)
+    monkeypatch.setattr("amqp10.broker._queues.message.front.read_header", counted)
     for header in (b"\xc0\x03\x02\x41\x40", b"\xd0\0\0\0\x06\0\0\0\x02\x41\x40"):
         read_sections.clear()
         for number in range(3):
@@ -67,7 +67,7 @@ def test_header_is_kept_true() -> None:
     """A rewritten header says the remaining time and the attempts, and nothing else of the message changes."""
     entry = read(FULL)
     assert entry.expires == 160.0
-    entry.failed()
+    entry.count_failure()
     out = Message.decode(entry.outgoing(130.0))
     assert out == FULL.replace(ttl=timedelta(seconds=30), delivery_count=1, delivery_annotations=None)
 
@@ -76,7 +76,7 @@ def test_header_is_kept_true() -> None:
 def test_counts_on() -> None:
     """Attempts made elsewhere are not forgotten."""
     entry = read(Message(b"x", delivery_count=3))
-    entry.failed()
+    entry.count_failure()
     assert Message.decode(entry.outgoing(100.0)).delivery_count == 4
 
 
@@ -85,7 +85,7 @@ def test_first_acquirer() -> None:
     """A header that claims a first acquirer says so once only."""
     entry = read(Message(b"x", first_acquirer=True))
     assert Message.decode(entry.outgoing(100.0)).first_acquirer is True
-    entry.seen()
+    entry.mark_acquired()
     assert not Message.decode(entry.outgoing(100.0)).first_acquirer
 
 
@@ -106,8 +106,8 @@ def test_malformed_header() -> None:
 def test_other_formats_are_not_read() -> None:
     """A message format other than 0 is anything at all: it is passed on as it is, whatever happens."""
     entry = QueuedMessage.read(b"\x00\x53\x70 not AMQP", 0x80013700, 100.0)
-    entry.failed()
-    entry.seen()
+    entry.count_failure()
+    entry.mark_acquired()
     entry.annotate({Symbol("x"): 1})
     assert entry.outgoing(100.0) == b"\x00\x53\x70 not AMQP"
 
@@ -118,7 +118,7 @@ def test_what_is_malformed_goes_out_as_it_came() -> None:
     entry = QueuedMessage.read(odd_map, 0, 100.0)
     entry.annotate({Symbol("x"): 1})
     assert entry.outgoing(100.0) == odd_map
-    entry.failed()
+    entry.count_failure()
     assert entry.outgoing(100.0).endswith(odd_map)
 
 
@@ -126,7 +126,7 @@ def test_annotate_merges() -> None:
     """New annotations replace those of the same key; the rest of the message stays."""
     entry = read(FULL)
     entry.annotate({Symbol("m"): 3, Symbol("n"): 4})
-    entry.immortal()
+    entry.remove_expiry()
     out = Message.decode(entry.outgoing(100.0))
     assert out == FULL.replace(
         ttl=None, message_annotations={Symbol("m"): 3, Symbol("n"): 4}, delivery_annotations=None
@@ -168,7 +168,7 @@ def test_delivery_annotations_in_any_encoding(head: str) -> None:
 def test_leaving_frees_the_bytes() -> None:
     """What left keeps nothing in memory."""
     entry = read(FULL)
-    entry.leave()
+    entry.free()
     assert (entry.payload, entry.gone) == (b"", True)
 
 
@@ -196,7 +196,7 @@ def test_no_property_is_decoded_to_see_no_expiry(
         decoded.append(payload)
         return Properties()
 
-    monkeypatch.setattr("amqp10.broker._queues.message.read_properties", read_properties)
+    monkeypatch.setattr("amqp10.broker._queues.message.entry.read_properties", read_properties)
     assert read(message).expires is None
     assert not decoded
     message.absolute_expiry_time = WALL
@@ -227,7 +227,7 @@ def test_an_expiry_is_found(expiry: int | None, created: datetime | None, group:
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 120), st.integers(0, 255)), max_size=5),
 )
 def test_a_run_is_read_as_one_by_one(made: list[Message], changes: list[tuple[int, int, int]]) -> None:
-    """Up to the first that says more than others do, malformed or not, each entry is what it is by itself."""
+    """Up to the first that needs `read`, malformed or not, each entry is what it is by itself."""
     payloads = [message.encode() for message in made]
     for which, place, octet in changes:
         if which < len(payloads) and place < len(payloads[which]):
@@ -238,16 +238,16 @@ def test_a_run_is_read_as_one_by_one(made: list[Message], changes: list[tuple[in
     for payload, entry in zip(payloads, run, strict=False):
         alone = QueuedMessage.read(payload, 0, 100.0, WALL.timestamp)
         alone.origin = 7
-        assert {name: getattr(entry, name, None) for name in QueuedMessage.__slots__} == {
-            name: getattr(alone, name, None) for name in QueuedMessage.__slots__
+        assert {name: getattr(entry, name) for name in QueuedMessage.__slots__} == {
+            name: getattr(alone, name) for name in QueuedMessage.__slots__
         }
 
 
 def test_a_run_fills_every_slot() -> None:
-    """An entry of a run lacks no slot of the class, although `__init__` is not called; a store alone sets `stored`."""
+    """An entry of a run lacks no slot of the class, although `__init__` is not called."""
     payload = Message(b"x").encode()
     for entry in (QueuedMessage(payload), *QueuedMessage.read_run([payload], 0, None)):
-        assert [name for name in QueuedMessage.__slots__ if not hasattr(entry, name)] == ["stored"]
+        assert [name for name in QueuedMessage.__slots__ if not hasattr(entry, name)] == []
 
 
 def test_what_ends_a_run() -> None:
@@ -283,7 +283,7 @@ def said(payload: bytes) -> tuple[Any, ...] | str:
         header, properties = read_header(payload), read_properties(payload)
     except DecodeError:
         return "malformed"
-    deaths = [] if header.ttl is None else [100.0 + max(header.ttl / 1000, AT_ONCE)]
+    deaths = [] if header.ttl is None else [100.0 + max(header.ttl / 1000, SHORTEST_LIFE)]
     if (expiry := properties.absolute_expiry_time) is not None:
         moment = expiry / 1000 if isinstance(expiry, int) else expiry.timestamp()
         deaths.append(100.0 + (moment - WALL.timestamp()))

@@ -29,7 +29,7 @@ class Told(Taker):
 
     def give_up(self, entry: QueuedMessage) -> QueuedMessage | None:
         stand_in = QueuedMessage(b"")
-        stand_in.leave()
+        stand_in.free()
         self.lost.append(stand_in)
         return stand_in
 

@@ -181,7 +181,7 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
             return None
         # Another consumer may have the message soon, so this delivery gets an entry of its own, which has left.
         delivery.waiter = gone = QueuedMessage(b"")
-        gone.leave()
+        gone.free()
         if self._journal is not None and self.kept is not None:
             self._journal.settled(self.kept, [delivery.tag])
         if delivery.on_wire:

@@ -9,7 +9,7 @@ from ...engine import CopiedDelivery, ImmediateDelivery, RoutedDelivery
 from ...messaging import read_annotations, read_properties
 from .._address import exchange_in, prefixed, split_address
 from .._errors import Refused
-from .._queues.message import SAYS_NOTHING
+from .._queues.message import EMPTY_MESSAGE
 from .._queues.node import Producer
 from .._routing.routes import Route
 
@@ -207,7 +207,7 @@ class AnyDestination(Destination):
 
     def _find(self, delivery: IncomingDelivery) -> Route:
         # A message of another format cannot be read (§2.7.5): the link says where it goes.
-        payload = delivery.payload if delivery.message_format == 0 else SAYS_NOTHING
+        payload = delivery.payload if delivery.message_format == 0 else EMPTY_MESSAGE
         if isinstance(delivery, RoutedDelivery):
             if self._rights.limited:
                 self._check_all(delivery)

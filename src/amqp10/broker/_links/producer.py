@@ -118,14 +118,16 @@ class ProducerLink(LinkOwner):
         """Route the messages in `incoming` one by one."""
         now, origin, account = self._router.clock(), self._origin, self._peer.maker.account
         destination, incoming, store = self.destination, self._link.incoming, self._router.store
-        kept = destination.only is not None and destination.only.keeps_annotations
+        keeps = destination.only is not None and destination.only.keeps_annotations
         while incoming:
             delivery = incoming.popleft()
             try:
                 if self._checks_user and self._refuse_forged(delivery):
                     continue
                 route = destination.route(delivery)
-                entry = QueuedMessage.read(delivery.payload, delivery.message_format, now, time.time, kept=kept)
+                entry = QueuedMessage.read(
+                    delivery.payload, delivery.message_format, now, time.time, keep_annotations=keeps
+                )
             except Refused as error:
                 self._unresolved(delivery, error.error)
                 continue

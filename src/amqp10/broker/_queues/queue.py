@@ -215,8 +215,8 @@ class Queue(Node):
         last, once all other messages are restored.
         """
         if held:
-            entry.seen()
-            entry.failed()
+            entry.mark_acquired()
+            entry.count_failure()
         # The store has it in this state, except for that attempt.
         journal, self.journal = self.journal, None
         self.insert(entry)
@@ -234,9 +234,9 @@ class Queue(Node):
         journal, self.journal = self.journal, None
         self.insert(entry)
         self.journal = journal
-        entry.seen()
+        entry.mark_acquired()
         entry.available = False
-        entry.listed = True
+        entry.left_in_order = True
         self.unsettled += 1
 
     def lost(self, entry: QueuedMessage) -> None:
@@ -368,7 +368,7 @@ class Queue(Node):
                 self._forget([entry])
             else:  # as `_lend` does for many
                 entry.available = False
-                entry.seen()
+                entry.mark_acquired()
                 self.unsettled += 1
                 if entry.row and self.journal is not None:
                     self.journal.record_lazily(entry)
@@ -435,7 +435,7 @@ class Queue(Node):
         self.unsettled += len(entries)
         for entry in entries:
             entry.available = False
-            entry.seen()
+            entry.mark_acquired()
             if entry.row and journal is not None:
                 journal.record_lazily(entry)
 
@@ -462,7 +462,7 @@ class Queue(Node):
         waiting = self._waiting
         while (entry := waiting.next(consumer.key)) is not None:
             if not entry.available:
-                entry.listed = False
+                entry.left_in_order = False
                 continue
             if entry.expires is not None and entry.expires <= now:
                 self._expire(entry)
@@ -476,7 +476,7 @@ class Queue(Node):
             return self._next(consumer, now)
         selection = self._selections[consumer.filtering.key]
         while (entry := selection.next(consumer.key, self._looks)) is not None:
-            entry.listed = True
+            entry.left_in_order = True
             if entry.expires is None or entry.expires > now:
                 return entry
             self._expire(entry)
@@ -492,7 +492,7 @@ class Queue(Node):
         """Hold a message for a browser that acquires it; return False if it is no longer available."""
         if not entry.available or (entry.expires is not None and entry.expires <= self._clock()):
             return False
-        entry.listed = True
+        entry.left_in_order = True
         self._lend([entry])
         return True
 
@@ -559,7 +559,7 @@ class Queue(Node):
             self.journal.rewritten(entry)
 
     def _fail(self, entry: QueuedMessage) -> None:
-        entry.failed()
+        entry.count_failure()
         if not self._exhausted(entry):
             self._return(entry, failed=True)
 
@@ -603,8 +603,8 @@ class Queue(Node):
             selection.come_back(entry)
         if entry.durable and self.journal is not None:
             self.journal.came_back(entry)
-        if entry.listed:
-            entry.listed = False
+        if entry.left_in_order:
+            entry.left_in_order = False
         else:
             self._waiting.come_back(entry)
 
@@ -660,7 +660,7 @@ class Queue(Node):
             octets += entry.size
             if entry.account is not None:
                 self.charge(entry.account, -entry.size - MESSAGE_OVERHEAD)
-            entry.leave()
+            entry.free()
             if entry.row and journal is not None:
                 journal.record(entry)
         self.depth -= len(entries)

@@ -81,7 +81,7 @@ class WaitingMessages:
             octets -= entry.size
             if octets < 0 or entry.size > largest or entry.message_format or entry.expires is not None:
                 break
-            if not (entry.available and entry.as_it_came):
+            if not (entry.available and entry.header_is_current):
                 break
             run.append(entry)
         return run

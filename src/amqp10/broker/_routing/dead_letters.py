@@ -15,7 +15,7 @@ from ...errors import DecodeError
 from ...messaging import read_annotations, read_header
 from ...types import Symbol
 from .._errors import Refused
-from .._queues.message import SAYS_NOTHING
+from .._queues.message import EMPTY_MESSAGE
 from .._queues.node import Node, NotTaken
 from .._queues.topic import Subscription
 
@@ -66,18 +66,18 @@ class DeadLetters:
             return False
         dead = _moved(entry, reason)
         if reason == "rejected":
-            dead.failed()  # a rejection counts as an attempt, too (§3.4.3); others were counted before
+            dead.count_failure()  # a rejection counts as an attempt, too (§3.4.3); others were counted before
         reasons: dict[Symbol, Any] = {
             Symbol("x-opt-dead-letter-reason"): reason,
             Symbol("x-opt-dead-letter-source"): queue.topic.name if isinstance(queue, Subscription) else queue.name,
         }
         if error is not None:
-            dead.rejected(error)
+            dead.write_rejection(error)
             reasons[Symbol("x-opt-dead-letter-condition")] = str(error.condition)
             if error.description is not None:
                 reasons[Symbol("x-opt-dead-letter-description")] = error.description
         dead.annotate(reasons)
-        dead.immortal()
+        dead.remove_expiry()
         return _put(node, dead)
 
     def _publish(
@@ -114,14 +114,14 @@ class DeadLetters:
             marks[Symbol(f"x-{which}-death-queue")] = queue.name
             marks[Symbol(f"x-{which}-death-exchange")] = came_to or ""
         if error is not None:
-            dead.rejected(error)
+            dead.write_rejection(error)
         dead.annotate(marks)
-        dead.immortal()
+        dead.remove_expiry()
         try:
-            nodes = self._nodes(exchange, keys, dead.payload if dead.message_format == 0 else SAYS_NOTHING)
+            nodes = self._nodes(exchange, keys, dead.payload if dead.message_format == 0 else EMPTY_MESSAGE)
         except DecodeError:
             # Unreadable headers count as missing.
-            nodes = self._nodes(exchange, keys, SAYS_NOTHING)
+            nodes = self._nodes(exchange, keys, EMPTY_MESSAGE)
         except Refused:  # too many binding keys to search
             return False
         dead.hops *= max(1, len(nodes))

@@ -105,7 +105,6 @@ class StoredQueue(QueueJournal):
         recorder = self._recorder
         if not entry.row:
             entry.row = recorder.number()
-            entry.stored = False
         recorder.changes.messages[entry] = self
         recorder.note()
 
@@ -114,7 +113,6 @@ class StoredQueue(QueueJournal):
         for entry in entries:
             if not entry.row:
                 entry.row = recorder.number()
-                entry.stored = False
         recorder.changes.messages.update(dict.fromkeys(entries, self))
         if entries:
             recorder.note()

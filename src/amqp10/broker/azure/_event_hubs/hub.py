@@ -182,7 +182,7 @@ class Hub(AzureNode):
         ordered, message = checked(payload)
         own = _key_in(message)
         # Event Hubs keeps delivery annotations behind the body, and no others: azure-sdk-for-go#19154.
-        event = QueuedMessage.read(ordered, 0, self._router.clock(), kept=ordered is not payload)
+        event = QueuedMessage.read(ordered, 0, self._router.clock(), keep_annotations=ordered is not payload)
         event.origin, event.account = batch.origin, batch.account
         if key is not None and own != key:
             event.annotate({_KEY: key})

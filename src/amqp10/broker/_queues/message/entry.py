@@ -1,0 +1,299 @@
+"""A message at rest in a queue: its bytes as they came, and the few facts that the broker needs.
+
+Bytes are passed on unchanged where the specification allows it (§3.2: the bare message is immutable, the header belongs
+to intermediaries). A header is only rewritten if it would be wrong: after a failed attempt, to reduce the ttl, or if it
+claims a first acquirer that is not the first any more. Delivery annotations are for the next node, which is the broker:
+they end here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from ....errors import DecodeError, EncodeError
+from ....messaging import Error, patch_header, read_properties
+from ....types import Symbol
+from .front import (
+    APPLICATION_PROPERTIES,
+    DESCRIPTOR_SIZE,
+    PLAIN,
+    Front,
+    front_behind,
+    front_of,
+    header_and_next_section,
+    header_of,
+    is_plain_behind,
+)
+
+if TYPE_CHECKING:
+    from ....engine import OutgoingDelivery
+    from ..._limits import Account
+
+Clock = Callable[[], float]
+
+SHORTEST_LIFE: Final = 0.01
+"""The seconds that a ttl of 0 gives a message: enough for a consumer that waits for it."""
+
+EMPTY_MESSAGE: Final = b"\x00\x53\x75\xa0\x00"
+"""It is used in place of a message that cannot be read, by code that looks at sections."""
+
+# The delivery annotation of a message that was rejected (§3.2.2).
+_REJECTED = Symbol("rejected")
+
+
+class QueuedMessage:
+    """One message in one queue.
+
+    Attributes:
+        payload: the encoded message.
+        message_format: 0 for a standard AMQP message (§3.2); others are passed on unread.
+        position: its place in the queue, to which it returns whenever it comes back.
+        failures: failed delivery attempts so far, including those of earlier intermediaries (§3.2.1).
+        expires: when it expires, in seconds on the broker's clock; None: never.
+        excluded: keys of consumers that said "undeliverable-here" (§3.4.5), or None.
+        acquired: whether a consumer ever held it.
+        available: whether it waits in the queue; False while a consumer holds it.
+        left_in_order: whether the queue's order still has it though it is not available.
+        origin: the number of the connection that it came by, or 0.
+        account: that of the user who sent it; None: there is no user.
+        hops: how often the broker has moved it by itself, as a dead letter, since somebody sent or rejected it.
+        gone: whether it has left the queue, whatever still refers to it.
+        durable: whether a store must keep it (§3.2.1); messages of other formats count as durable.
+        row: its number in the store; 0: it has none.
+        stored: whether the store has it.
+        arrived: when it came to a stream, as time of day in seconds; None elsewhere.
+        header_is_current: whether the payload can be sent without a new header.
+    """
+
+    __slots__ = (
+        "_claims_first",
+        "_has_ttl",
+        "account",
+        "acquired",
+        "arrived",
+        "available",
+        "durable",
+        "excluded",
+        "expires",
+        "failures",
+        "gone",
+        "header_is_current",
+        "hops",
+        "left_in_order",
+        "message_format",
+        "origin",
+        "payload",
+        "position",
+        "row",
+        "size",
+        "stored",
+    )
+
+    failures: int
+
+    def __init__(self, payload: bytes, message_format: int = 0) -> None:
+        self.payload: bytes = payload
+        self.message_format: int = message_format
+        self.size: int = len(payload)
+        self.position: int = -1
+        self.failures = 0
+        self.expires: float | None = None
+        self.excluded: set[int] | None = None
+        self.acquired: bool = False
+        self.available: bool = False
+        self.gone: bool = False
+        self.hops: int = 0
+        self.left_in_order: bool = False
+        self.origin: int = 0
+        self.account: Account | None = None
+        self.durable: bool = message_format != 0
+        self.row: int = 0
+        self.stored: bool = False
+        self.arrived: float | None = None
+        self.header_is_current: bool = True
+        self._claims_first = False
+        self._has_ttl = False
+
+    @classmethod
+    def read(
+        cls, payload: bytes, message_format: int, now: float, wall: Clock = time.time, *, keep_annotations: bool = False
+    ) -> QueuedMessage:
+        """Return the entry for a message from a sender; `now` is the broker's clock, `wall` the time of day.
+
+        Without `keep_annotations` its delivery annotations are left out, because they were meant for the broker.
+
+        Raises:
+            DecodeError: the sections that the broker has to read are malformed.
+        """
+        entry = cls(payload, message_format)
+        if message_format == 0 and (front := front_of(payload)) is not PLAIN:
+            entry._read_sections(front, now, wall)
+            if front.annotated and not keep_annotations:
+                entry._replace_payload(patch_header(payload, delivery_annotations=None))
+        return entry
+
+    def _read_sections(self, front: Front, now: float, wall: Clock) -> None:
+        payload = self.payload
+        if not payload:
+            raise DecodeError("an empty payload is not a message, for a message has a body")
+        header = header_of(payload, front.header_end)
+        if header.ttl is not None:
+            # "a message expiration time will be computed based on the time of arrival at an intermediary" (§3.2.1)
+            self.expires = now + max(header.ttl / 1000, SHORTEST_LIFE)
+            self._has_ttl = True
+            self.header_is_current = False
+        expiry = read_properties(payload).absolute_expiry_time if front.may_expire else None
+        if expiry is not None:
+            moment = expiry / 1000 if isinstance(expiry, int) else expiry.timestamp()
+            absolute = now + (moment - wall())
+            self.expires = absolute if self.expires is None else min(self.expires, absolute)
+        self.failures = header.delivery_count
+        self.durable = header.durable
+        self._claims_first = header.first_acquirer
+
+    @classmethod
+    def read_run(cls, payloads: Iterable[bytes], origin: int, account: Account | None) -> list[QueuedMessage]:
+        """Make entries of messages of format 0, up to the first that needs `read`.
+
+        That is one with an expiry, a time-to-live or delivery annotations, or one whose front is in an unusual
+        encoding. The header is read once for all messages that begin with the same octets. benchmarks/real_brokers.py
+        """
+        new, made = cls.__new__, []
+        start = b"\xff"  # no message begins with it
+        for payload in payloads:
+            if not payload.startswith(start):
+                if (found := header_and_next_section(payload)) is None:
+                    break
+                header, header_end, next_section = found
+                start = payload[: header_end + DESCRIPTOR_SIZE]
+                has_more = next_section < APPLICATION_PROPERTIES  # the front has more sections than the header
+                failures, durable, claims_first = header.delivery_count, header.durable, header.first_acquirer
+            if has_more and not is_plain_behind(payload, header_end):
+                _, annotated, may_expire = front_behind(payload, header_end)
+                if annotated or may_expire:
+                    break
+            entry = new(cls)
+            entry.payload = payload
+            entry.message_format = 0
+            entry.size = len(payload)
+            entry.position = -1
+            entry.failures = failures
+            entry.expires = None
+            entry.excluded = None
+            entry.acquired = False
+            entry.available = False
+            entry.gone = False
+            entry.hops = 0
+            entry.left_in_order = False
+            entry.origin = origin
+            entry.account = account
+            entry.durable = durable
+            entry.row = 0
+            entry.stored = False
+            entry.arrived = None
+            entry.header_is_current = True
+            entry._claims_first = claims_first
+            entry._has_ttl = False
+            made.append(entry)
+        return made
+
+    @classmethod
+    def stored_before(
+        cls, payload: bytes, message_format: int, failures: int, expires: float | None, now: float
+    ) -> QueuedMessage:
+        """Return the entry of a message from a store.
+
+        Raises:
+            DecodeError: the broker would never have taken such a message.
+        """
+        entry = cls(payload, message_format)
+        if message_format == 0 and (front := front_of(payload)) is not PLAIN:
+            entry._read_sections(front, now, time.time)
+        entry.durable = True
+        if failures != entry.failures:
+            entry.failures = failures
+            entry.header_is_current = message_format != 0
+        entry.expires = expires
+        entry._has_ttl = entry._has_ttl and expires is not None
+        return entry
+
+    def copy(self) -> QueuedMessage:
+        """Return a copy of the message for another queue; they share the bytes."""
+        copy = QueuedMessage(self.payload, self.message_format)
+        copy.failures = self.failures
+        copy.expires = self.expires
+        copy.origin = self.origin
+        copy.account = self.account
+        copy.hops = self.hops
+        copy.durable = self.durable
+        copy.header_is_current = self.header_is_current
+        copy._claims_first = self._claims_first
+        copy._has_ttl = self._has_ttl
+        return copy
+
+    def outgoing(self, now: float) -> bytes:
+        """Return the bytes to send now, with an updated header; a malformed message is sent as it came."""
+        if self.header_is_current:
+            return self.payload
+        changes: dict[str, Any] = {"delivery_count": self.failures}
+        if self._has_ttl and self.expires is not None:
+            # "the transmitted message's header SHOULD contain a ttl that is computed as the difference" (§3.2.1)
+            changes["ttl"] = timedelta(seconds=max(0.0, self.expires - now))
+        if self._claims_first and self.acquired:
+            changes["first_acquirer"] = False
+        return self._changed(**changes)
+
+    def count_failure(self) -> None:
+        """Count a failed attempt."""
+        self.failures += 1
+        self.header_is_current = self.message_format != 0
+
+    def mark_acquired(self) -> None:
+        """Record that a consumer has held it, so that no later one counts as the first (§3.2.1 "first-acquirer")."""
+        self.acquired = True
+        if self._claims_first:
+            self.header_is_current = False
+
+    def annotate(self, annotations: Mapping[Any, Any]) -> None:
+        """Merge message annotations into it, replacing those with the same key (§3.4.5)."""
+        if self.message_format == 0 and annotations:
+            self._replace_payload(self._changed(message_annotations=annotations))
+
+    def write_rejection(self, error: Error) -> None:
+        """Write the error of a rejection into its delivery annotations (§3.4.3)."""
+        if self.message_format == 0:
+            self._replace_payload(self._changed(delivery_annotations={_REJECTED: error}))
+
+    def remove_expiry(self) -> None:
+        """Remove its expiry, so that it does not expire again in the queue of dead letters."""
+        self.expires = None
+        if self._has_ttl:
+            self._has_ttl = False
+            self._replace_payload(self._changed(ttl=None))
+
+    def _replace_payload(self, payload: bytes) -> None:
+        self.payload = payload
+        self.size = len(payload)
+
+    def _changed(self, **changes: Any) -> bytes:
+        try:
+            return patch_header(self.payload, **changes)
+        except (DecodeError, EncodeError):
+            # Sections that the broker did not read may be malformed, or annotations of a consumer not encodable. The
+            # message then stays as it is, because the queue must go on.
+            return self.payload
+
+    def free(self) -> None:
+        """Free the bytes of a message that has left its queue, because its object may stay for a while."""
+        self.gone = True
+        self.available = False
+        self.payload = b""
+
+
+def message_of(delivery: OutgoingDelivery) -> QueuedMessage:
+    """Return the message that a delivery carries, which waits for the outcome."""
+    assert isinstance(delivery.waiter, QueuedMessage)
+    return delivery.waiter
