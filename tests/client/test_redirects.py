@@ -17,6 +17,7 @@ from amqp10 import (
     Connection,
     ConnectionClosed,
     ConnectionDetails,
+    ConnectionGivenUp,
     ConnectionInterrupted,
     ConnectionLost,
     ConnectionRestored,
@@ -103,6 +104,49 @@ async def test_a_balancer_that_redirects_each_time(monkeypatch: pytest.MonkeyPat
                 await hosts.cut()
                 await restored(events)
                 assert (connection.open, connection.url) == (True, "amqp://b:5672")
+
+
+@pytest.mark.parametrize("limited", [replace(QUICK, attempts=3), replace(QUICK, max_time=0.05)])
+async def test_peers_that_redirect_in_a_circle(monkeypatch: pytest.MonkeyPatch, limited: Reconnect) -> None:
+    """`attempts` and `max_time` also end a circle in which each peer opens the connection before it redirects."""
+    async with hosting(monkeypatch) as hosts, anyio.create_task_group() as tasks:
+
+        def prepare(peer: Any) -> None:
+            there = {Symbol("network-host"): "b" if hosts.asked[-1] == "a" else "a"}
+
+            async def redirect() -> None:
+                await anyio.sleep(0.001)
+                peer.engine.close(Error(Symbol("amqp:connection:redirect"), "go", there))
+                peer.pump.wake()
+
+            def on_event(event: Event) -> bool:
+                if isinstance(event, ConnectionOpened):
+                    tasks.start_soon(redirect)
+                return False
+
+            peer.on_event = on_event
+
+        async with connecting(reconnect=limited) as connection:
+            hosts.prepare = prepare
+            events = connection.events()
+            await hosts.cut()
+            ended = [each.cause async for each in events if isinstance(each, ConnectionGivenUp)]
+        assert len(hosts.asked) > 11
+        assert isinstance(ended[0], ConnectionClosed)
+        assert ended[0].condition == "amqp:connection:redirect"
+
+
+async def test_redirects_of_connections_that_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Redirects are no longer in a row if a connection lasted between them: each is followed at once."""
+    async with hosting(monkeypatch) as hosts, connecting() as connection:
+        for number in range(13):
+            await anyio.sleep(2 * QUICK.max_delay)
+            events = connection.events()
+            info = {Symbol("network-host"): f"host{number}"}
+            hosts.peer.engine.close(Error(Symbol("amqp:connection:redirect"), "go", info))
+            hosts.peer.pump.wake()
+            await restored(events)
+        assert hosts.asked == ["a", *(f"host{number}" for number in range(13))]
 
 
 @pytest.mark.spec(

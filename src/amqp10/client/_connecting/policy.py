@@ -68,6 +68,12 @@ def is_transient(error: AmqpError | None, *, credentials_anew: bool = False) -> 
     return isinstance(error, ConnectionLost)
 
 
+def is_redirect(error: Exception | None) -> bool:
+    """Return whether the peer has redirected the connection, also if that is not followed."""
+    redirected = isinstance(error, ConnectionClosed) and error.condition == "amqp:connection:redirect"
+    return redirected or isinstance(error, RedirectRefused)
+
+
 def redirect(error: Exception | None, came_from: Endpoint, check: Callable[[Endpoint], None]) -> Endpoint | None:
     """Return where a redirect leads (§2.8.16, §2.8.18): None if the error is not a redirect, or names no host.
 

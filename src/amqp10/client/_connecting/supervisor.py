@@ -49,7 +49,7 @@ from ...net import (
 from ...sasl import Mechanism, bind_channel, from_credentials
 from .._events import ConnectionAttempted, Observers
 from .._settings import Address, ConnectionDetails, Reconnect
-from .policy import check_redirect_host, failover_hosts, is_transient, redirect
+from .policy import check_redirect_host, failover_hosts, is_redirect, is_transient, redirect
 
 if TYPE_CHECKING:
     from .._settings import SASLSettings
@@ -157,7 +157,8 @@ class TransportSupervisor:
         self._left_out: list[str] = []  # of those that the peer named, and why
         self._first = True  # there was no connection yet
         self._opened = False  # the transport that is there has become a connection
-        self._since = 0.0  # of that, or of the loss before it
+        self._opened_at = 0.0
+        self._since = 0.0  # of the loss, or of the first attempt
         self._process = 0  # whose the connection is
         self._attempts = 0  # since then
         self._rounds = 0
@@ -286,8 +287,10 @@ class TransportSupervisor:
         now = anyio.current_time()
         if self._deadline is not None:
             self._deadline.deadline = math.inf
-        downtime, self._since = now - self._since, now
-        self._opened, self._first = True, False
+        downtime = now - self._since
+        if self._first:
+            self._since, self._attempts, self._rounds = now, 0, 0
+        self._opened, self._opened_at, self._first = True, now, False
         if self.settings.follow_alternatives and self.endpoint is not None:
             known = [*self._hosts, self.endpoint]
             found, refused = failover_hosts(properties, self.endpoint, self.check_destination)
@@ -305,13 +308,13 @@ class TransportSupervisor:
     def _interrupted(self) -> None:
         """Prepare to connect again: the connection is lost."""
         now = anyio.current_time()
-        # One that does not last is as good as a failure: without a pause that grows, both sides would only reconnect.
-        if now - self._since < self.settings.max_delay:
-            self._short_lives += 1
-        else:
-            self._short_lives = 0
-        self._since, self._attempts, self._rounds = now, 0, 0
         self._opened = False
+        # One that does not last is as good as a failure: without a pause that grows, both sides would only reconnect.
+        lasted = now - self._opened_at >= self.settings.max_delay
+        if is_redirect(self._error) and not lasted:
+            return  # the same search goes on, with its limits: peers may redirect in a circle
+        self._short_lives = 0 if lasted else self._short_lives + 1
+        self._since, self._attempts, self._rounds, self._redirects = now, 0, 0, 0
         self._round.clear()
 
     # Where to, and when
@@ -326,9 +329,10 @@ class TransportSupervisor:
 
     async def _turn(self, owner: TransportOwner) -> bool:
         """Wait until the next attempt is due, its host first in the round; return False if no attempt is left."""
-        if self._attempts and anyio.current_time() - self._since >= self._longest:
+        late = self._attempts > 0 and anyio.current_time() - self._since >= self._longest
+        if late:
             self._round.clear()
-        target = self._redirected(self._error)
+        target = None if late else self._redirected(self._error)
         self._error = None if target is not None else self._error
         self._attempts += 1
         if target is not None:

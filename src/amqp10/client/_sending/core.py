@@ -237,7 +237,7 @@ class SenderCore(ClientLink):
         """Let other messages be sent again."""
         if aborted is not None:
             self.last = None
-            self._needs_new_link = aborted.delivery_id is not None and not self.connection.profile.aborts
+            self._needs_new_link |= self._abort_needs_new_link(aborted)
         if not (self._needs_new_link and self.open):
             self.queue.end_stream()
         self.changed()
@@ -257,9 +257,13 @@ class SenderCore(ClientLink):
         rolled_back = "the transaction that it is part of was rolled back before it was sent"
         self._resumption().lose(delivery, TransactionRolledBack(description=rolled_back))
         self.report(delivery)  # its transaction reports the rollback
-        if delivery.link is self.link and delivery.delivery_id is not None and not self.connection.profile.aborts:
+        if delivery.link is self.link and self._abort_needs_new_link(delivery):
             self._needs_new_link = True
             self.changed()
+
+    def _abort_needs_new_link(self, delivery: OutgoingDelivery) -> bool:
+        """Return whether the peer keeps its part of this aborted delivery until the link is detached."""
+        return delivery.delivery_id is not None and not self.connection.profile.aborts
 
     def changed(self) -> None:
         super().changed()
