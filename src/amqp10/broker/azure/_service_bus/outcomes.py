@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from ....messaging import OUTCOMES, Accepted, Modified, Outcome, Rejected, Released
 from ..._errors import Refused
@@ -63,12 +63,14 @@ def settle(entity: Entity, token: UUID, outcome: Outcome) -> None:
             entity.defer(token, changes)
         else:
             entity.abandon(token, changes)
-    else:
+    elif isinstance(outcome, Rejected):
         reason, description = changes.pop(REASON, None), changes.pop(DESCRIPTION, None)
         if outcome.error is not None and outcome.error.condition != DEAD_LETTER:
             reason = reason or str(outcome.error.condition)
             description = description or outcome.error.description
         entity.dead_letter(token, reason, description, changes)
+    else:
+        assert_never(outcome)
 
 
 def _changes(outcome: Outcome) -> dict[Any, Any]:
