@@ -7,6 +7,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -161,13 +162,13 @@ class Processor:
         chance = self._world.chance
         try:
             written = self._world.write(plan)
-            self._balancer.wrote(written, now)
+            self._balancer.note_written(written, now)
         except OSError:
             written = plan
-        for partition in sorted(self._balancer.asked_for() | (self.reading() if self.leaving else set())):
+        for partition in sorted(self._balancer.begin_leaving_requested() | (self.reading() if self.leaving else set())):
             if partition not in self._stopping:
                 self._stopping.add(partition)
-                self._balancer.release(partition)
+                self._balancer.begin_leaving(partition)
                 self._go_on(chance.uniform(0, DRAIN), lambda partition=partition: self._drained(partition))  # type: ignore[misc]
         for partition in self._balancer.unread(self._stopping):
             self._release(partition)
@@ -182,10 +183,10 @@ class Processor:
         self._release(partition)
 
     def _release(self, partition: str) -> None:
-        lease = self._balancer.release(partition)
+        lease = self._balancer.begin_leaving(partition)
         if lease is not None:
             try:
-                self._balancer.wrote(self._world.write([lease]), self.clock)
+                self._balancer.note_written(self._world.write([lease]), self.clock)
             except OSError:
                 pass
 
@@ -275,3 +276,35 @@ def test_store_fails_at_the_end_of_a_lease() -> None:
     assert balancer.until_next(EXPIRY - 1e-9) == balancer.until_next(EXPIRY + 5) == INTERVAL / 10
     [taken] = balancer.plan(["0"], [Lease("0", "theirs", "1")], EXPIRY)
     assert taken == Lease("0", "mine", "1")
+
+
+def test_a_partition_is_taken_again_after_a_lost_write() -> None:
+    """A partition whose owner erases requests is taken without one, also if the owner wrote just before."""
+    balancer, theirs = Balancer("mine", interval=INTERVAL, expiry=EXPIRY), [Lease("0", "theirs"), Lease("1", "theirs")]
+
+    def plan(version: str, now: float) -> list[Lease]:
+        return balancer.plan(["0", "1"], [replace(lease, version=version) for lease in theirs], now)
+
+    [request] = plan("1", 0.0)
+    assert request.wanted_by == "mine"
+    balancer.note_written([replace(request, version="2")], 0.0)
+    for version in ("3", "4"):  # the owner renews, and erases the request; then it renews before the write
+        [taken] = plan(version, INTERVAL)
+        assert taken == Lease(request.partition, "mine", version)
+        balancer.note_written([], INTERVAL)
+    balancer.note_written([replace(taken, version="5")], INTERVAL)
+    theirs = [replace(taken, version="5"), *(lease for lease in theirs if lease.partition != taken.partition)]
+    assert plan("5", INTERVAL) == []
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_a_refused_processor_counts_whatever_became_of_the_write(written: bool) -> None:
+    """A processor that was refused counts for an interval even if the store failed at that write, made or not."""
+    balancer = Balancer("mine", interval=INTERVAL, expiry=EXPIRY)
+    partitions = ["0", "1", "2", "3"]
+    theirs = [Lease(partition, "theirs", "1") for partition in partitions[1:]]
+    [refusal] = balancer.plan(partitions, [Lease("0", "mine", "1", "new"), *theirs], 0.0)
+    assert refusal == Lease("0", "mine", "1", "mine")
+    lease = replace(refusal, version="2") if written else Lease("0", "mine", "1", "new")
+    again = balancer.plan(partitions, [lease, *theirs], 1.0)  # without a request to the other owner
+    assert again == [replace(lease, wanted_by="mine")]

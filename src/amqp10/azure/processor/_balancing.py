@@ -1,4 +1,4 @@
-"""Which partitions a processor reads, decided from leases and times alone so that tests can try it.
+"""Which partitions a processor reads, decided from leases and times alone so that tests need neither store nor clock.
 
 All processors of a group see the same leases, and each decides for itself. A processor takes partitions without an
 owner, up to its share. To get a partition from an owner that has more than its share, it names itself in the lease
@@ -7,9 +7,10 @@ over. If more partitions are asked for than it can give, it refuses by naming it
 processors do not know requests and erase them when they renew; the processor that asked then takes the partition with
 its next write.
 
-    free ────take──> mine <──given, or taken── another's
-     ▲               │ ▲                          │
-     └───released────┘ └──── asked for by me <────┘
+    free ──── take ────> mine ──────── hand over ────────> another's
+     ▲ ▲                 │  ▲                                │ │
+     │ └──── release ────┘  └── given when asked for, taken ─┘ │
+     └────────────────── released, or expired ─────────────────┘
 
 Shares differ by one at most, and a processor that has the larger share keeps it, so that no partition moves without
 need. Everybody counts a requested partition as handed over already. A write takes effect only if nobody else wrote
@@ -26,9 +27,9 @@ from math import inf
 
 from ._leases import Lease
 
-_DUE = 0.5
+_RENEW_AFTER = 0.5
 """A lease is renewed when this part of the interval has passed since it was last renewed."""
-_SOON = 0.1
+_LOOK_AGAIN_AFTER = 0.1
 """While partitions move, the leases are read again after this part of the interval."""
 
 
@@ -38,7 +39,7 @@ class _Partition:
 
     Attributes:
         lease: the lease as it was last read or written.
-        since: when the lease was last seen to change.
+        since: when its owner was last seen to write the lease; at first, when the lease was first seen.
         renewed: when this processor last wrote the lease as its own; None: the partition is not its own.
         leaving: this processor is to stop reading its partition.
         avoided_until: the time before which this processor does not take it.
@@ -60,12 +61,12 @@ class _Processor:
     """What this processor knows of another one.
 
     Attributes:
-        wrote: when it was last seen to write; None: never.
-        refused: when this processor refused it a partition; None: not within the last interval.
+        last_write: when it was last seen to write; None: never.
+        refused: when this processor decided to refuse it a partition; None: not within the last interval.
         erases_requests: it erased a request when it renewed, so its partitions are taken without one.
     """
 
-    wrote: float | None = None
+    last_write: float | None = None
     refused: float | None = None
     erases_requests: bool = False
 
@@ -87,45 +88,63 @@ class Balancer:
         self._expiry = expiry
         self._partitions: dict[str, _Partition] = {}
         self._processors: defaultdict[str, _Processor] = defaultdict(_Processor)
-        self._asked: Lease | None = None  # the lease asked for, as it was before
+        self._request: Lease | None = None  # the lease asked for, as it was before
         self._looked = -inf
         self._moved = -inf  # when a partition was last seen to change its owner
 
     # What this processor has
 
     def owned(self, now: float) -> set[str]:
-        """Return the partitions that this processor owns and may read; others may have taken those that expired."""
+        """Return the partitions that this processor owns and may read.
+
+        A partition whose lease has expired is left out: another processor may have taken it.
+        """
         return {
             partition
             for partition, known in self._partitions.items()
             if known.renewed is not None and now - known.renewed < self._expiry and not known.leaving
         }
 
-    def asked_for(self) -> set[str]:
-        """Return the partitions to stop reading because others asked for them; `release` them after that."""
-        asked = set()
+    def begin_leaving_requested(self) -> set[str]:
+        """Begin to leave the partitions that others asked for, and return them.
+
+        Stop reading them, and write what `begin_leaving` returns for each.
+        """
+        requested = set()
         for partition, known in self._partitions.items():
-            if known.renewed is not None and known.lease.wanted_by not in ("", self.name):
+            if known.renewed is not None and self._is_requested(known.lease):
                 known.leaving = True
-                asked.add(partition)
-        return asked
+                requested.add(partition)
+        return requested
+
+    def begin_leaving(self, partition: str) -> Lease | None:
+        """Begin to leave a partition, and return the lease that gives it up or hands it over; None: it is not owned.
+
+        Stop reading the partition before that lease is written.
+        """
+        known = self._partitions.get(partition)
+        if known is None or known.renewed is None:
+            return None
+        known.leaving = True
+        return replace(
+            known.lease, owner=known.lease.wanted_by if self._is_requested(known.lease) else "", wanted_by=""
+        )
+
+    def _is_requested(self, lease: Lease) -> bool:
+        """Return whether another processor asks for a partition that this one owns."""
+        return lease.wanted_by not in ("", self.name)
 
     def unread(self, running: Collection[str]) -> list[str]:
-        """Return the partitions to release that are no longer read: the store failed when they stopped."""
+        """Return the partitions that this processor stopped reading and could not release, because the store failed.
+
+        Args:
+            running: the partitions that it still reads.
+        """
         return sorted(each for each, known in self._partitions.items() if known.leaving and each not in running)
 
     def avoid(self, partition: str, until: float) -> None:
         """Do not take the partition before the time `until`."""
         self._partitions[partition].avoided_until = until
-
-    def release(self, partition: str) -> Lease | None:
-        """Return the lease that gives a partition up or hands it over; None: it is not owned."""
-        known = self._partitions.get(partition)
-        if known is None or known.renewed is None:
-            return None
-        known.leaving = True
-        lease = known.lease
-        return replace(lease, owner=lease.wanted_by if lease.wanted_by != self.name else "", wanted_by="")
 
     # What to write
 
@@ -142,15 +161,13 @@ class Balancer:
         """
         self.look(partitions, leases, now)
         writes = self._renewals(partitions, now, leaving)
-        refuses = any(
-            lease.wanted_by == self.name != self._partitions[lease.partition].lease.wanted_by for lease in writes
-        )
+        refuses = any(self._is_refusal(lease) for lease in writes)
         return writes if leaving or refuses else writes + self._claims(partitions, now)
 
     def look(self, partitions: Collection[str], leases: Iterable[Lease], now: float) -> None:
-        """Record which leases changed since the last look."""
+        """Record which leases changed since the last look, and whether a request was answered."""
         if now - self._looked >= self._expiry:
-            self._asked = None  # the lease may have been handed over and given back meanwhile
+            self._request = None  # the lease may have been handed over and given back meanwhile
         self._looked = now
         for processor in self._processors.values():
             if processor.refused is not None and now - processor.refused >= self._interval:
@@ -162,17 +179,31 @@ class Balancer:
             if known is None:
                 known = self._partitions[partition] = _Partition(lease, now)
             elif known.lease.version != lease.version:
+                before = known.lease
+                same_owner = lease.owner == before.owner
                 # A request does not renew the lease: only its owner does.
-                same = lease.owner == known.lease.owner
-                if not same or lease.wanted_by in ("", lease.owner, known.lease.wanted_by):
+                renewed = same_owner and lease.wanted_by in ("", lease.owner, before.wanted_by)
+                handed_over = not same_owner and lease.owner == before.wanted_by  # perhaps to nobody
+                if renewed or not same_owner:
                     known.since = now
-                    if same or lease.owner != known.lease.wanted_by:  # otherwise it was handed over, perhaps to nobody
-                        self._processors[lease.owner].wrote = now
-                if (lease.owner, lease.wanted_by) != (known.lease.owner, known.lease.wanted_by):
+                    if not handed_over:
+                        self._processors[lease.owner].last_write = now
+                if not same_owner or lease.wanted_by != before.wanted_by:
                     self._moved = now
                 known.lease = lease
             if lease.owner != self.name:
                 known.lost()
+        self._note_answer()
+
+    def _note_answer(self) -> None:
+        """Forget the request if it was answered, and record whether its owner erased it."""
+        if self._request is None:
+            return
+        lease = self._partitions[self._request.partition].lease
+        if lease.owner != self._request.owner or lease.wanted_by != self.name:
+            if lease.owner == self._request.owner and not lease.wanted_by:
+                self._processors[lease.owner].erases_requests = True
+            self._request = None
 
     def _free_at(self, partition: str) -> float:
         """Return when a partition has no owner if its lease is not written again."""
@@ -182,93 +213,89 @@ class Balancer:
             return known.since
         if owner == self.name:
             return inf
-        wrote = self._processors[owner].wrote
-        return (known.since if wrote is None else max(known.since, wrote)) + self._expiry
+        last_write = self._processors[owner].last_write
+        return (known.since if last_write is None else max(known.since, last_write)) + self._expiry
 
-    def _is_alive(self, partition: str, now: float) -> bool:
+    def _has_owner(self, partition: str, now: float) -> bool:
         """Return whether a partition has an owner."""
         return bool(self._partitions[partition].lease.owner) and now < self._free_at(partition)
 
     def _next_owner(self, partition: str, now: float) -> str:
         """Return who has a partition after all requests are fulfilled; "": nobody."""
         lease = self._partitions[partition].lease
-        return (lease.wanted_by or lease.owner) if self._is_alive(partition, now) else ""
+        return (lease.wanted_by or lease.owner) if self._has_owner(partition, now) else ""
 
-    def _shares(self, held: Counter[str], partitions: int) -> dict[str, int]:
-        """Return the number of partitions that each processor is to have.
+    def _surplus(self, partitions: Collection[str], now: float) -> dict[str, int]:
+        """Return how many partitions each processor has beyond its share; negative: it lacks some.
 
-        Shares differ by one at most. The larger shares go to processors that own that many partitions already, and that
-        refuse further requests; then to those that were promised that many; then by name, so that all processors decide
-        alike.
+        A requested partition counts as handed over already.
+        """
+        held = Counter(self._next_owner(partition, now) for partition in partitions)
+        return {name: held[name] - share for name, share in self._shares(held, len(partitions)).items()}
+
+    def _shares(self, held: Counter[str], count: int) -> dict[str, int]:
+        """Return the number of partitions that each processor is to have, of `count` in all.
+
+        Shares differ by one at most. Some processors get one more than the smaller share. First those that own more
+        than the smaller share already, then those that will when all requests are fulfilled, then by name.
         """
         refused = (name for name, processor in self._processors.items() if processor.refused is not None)
         names = {*held, self.name, *refused} - {""}
-        share, more = divmod(partitions, len(names))
+        smaller, rest = divmod(count, len(names))
         owned = Counter(known.lease.owner for known in self._partitions.values())
-        order = sorted(names, key=lambda name: (owned[name] <= share, held[name] <= share, name))
-        return {name: share + (place < more) for place, name in enumerate(order)}
+        # False sorts first
+        order = sorted(names, key=lambda name: (owned[name] <= smaller, held[name] <= smaller, name))
+        return {name: smaller + (place < rest) for place, name in enumerate(order)}
 
     def _renewals(self, partitions: Collection[str], now: float, leaving: bool) -> list[Lease]:
         """Return the leases to renew, with a refusal in each that is asked for but part of this processor's share."""
-        held = Counter(self._next_owner(partition, now) for partition in partitions)
-        missing = self._shares(held, len(partitions))[self.name] - held[self.name]
+        missing = -self._surplus(partitions, now)[self.name]
         writes = []
         for partition in partitions:
             known = self._partitions[partition]
             lease, renewed = known.lease, known.renewed
             if lease.owner != self.name or (leaving and renewed is None):
                 continue
-            refuses = missing > 0 and lease.wanted_by not in ("", self.name) and not known.leaving
-            if refuses and not leaving:
+            if missing > 0 and self._is_requested(lease) and not known.leaving and not leaving:
                 missing -= 1
+                # Recorded before the write, because a store that fails may have written. The processor that asked is
+                # alive in any case, and so it counts when shares are computed.
                 self._processors[lease.wanted_by].refused = now
                 writes.append(replace(lease, wanted_by=self.name))
-            elif renewed is None or now - renewed >= self._interval * _DUE:
+            elif renewed is None or now - renewed >= self._interval * _RENEW_AFTER:
                 writes.append(lease)
         return writes
 
+    def _is_refusal(self, lease: Lease) -> bool:
+        """Return whether a lease to write refuses a request."""
+        return lease.wanted_by == self.name and self._is_requested(self._partitions[lease.partition].lease)
+
     def _claims(self, partitions: Collection[str], now: float) -> list[Lease]:
         """Return the leases to take or to ask for, to reach this processor's share."""
-        held = Counter(self._next_owner(partition, now) for partition in partitions)
-        waits = self._waits_for_answer(now)
-        shares = self._shares(held, len(partitions))
-        missing = shares[self.name] - held[self.name]
-        wanted = sorted(
+        surplus = self._surplus(partitions, now)
+        missing = -surplus[self.name]
+        if missing <= 0:
+            return []
+        candidates = sorted(
             (each for each in partitions if self._partitions[each].avoided_until <= now),
             # each processor begins at another partition
             key=lambda partition: blake2b(f"{self.name}/{partition}".encode()).digest(),
         )
-        free = [each for each in wanted if not self._is_alive(each, now)]
-        if missing <= 0:
-            return []
+        free = [each for each in candidates if not self._has_owner(each, now)]
         if free:
             return [replace(self._partitions[each].lease, owner=self.name, wanted_by="") for each in free[:missing]]
-        beyond = {name: held[name] - shares[name] for name in shares if held[name] > shares[name]}
-        if waits or not beyond:
+        largest = max(surplus, key=lambda name: (surplus[name], name))
+        if surplus[largest] <= 0 or (self._request is not None and self._has_owner(self._request.partition, now)):
             return []
-        largest = max(beyond, key=lambda name: (beyond[name], name))
-        for partition in wanted:
+        for partition in candidates:
             lease = self._partitions[partition].lease
             if lease.owner == largest and lease.wanted_by in ("", largest):
                 if self._processors[largest].erases_requests:
-                    self._processors[largest].erases_requests = False  # take one partition at a time
                     return [replace(lease, owner=self.name, wanted_by="")]
                 return [replace(lease, wanted_by=self.name)]
         return []
 
-    def _waits_for_answer(self, now: float) -> bool:
-        """Return whether an owner that was asked for a partition has still to answer."""
-        if self._asked is None:
-            return False
-        lease = self._partitions[self._asked.partition].lease
-        if lease.owner == self._asked.owner and lease.wanted_by == self.name:
-            return self._is_alive(lease.partition, now)
-        if lease.owner == self._asked.owner and not lease.wanted_by:
-            self._processors[lease.owner].erases_requests = True
-        self._asked = None
-        return False
-
-    def wrote(self, written: Iterable[Lease], now: float) -> None:
+    def note_written(self, written: Iterable[Lease], now: float) -> None:
         """Record which leases were written.
 
         Args:
@@ -280,11 +307,14 @@ class Balancer:
             if lease.owner != known.lease.owner:
                 self._moved = now
             if lease.owner == self.name:
+                if known.lease.owner != self.name:
+                    # Ask for the next partition again: without a request, one is taken at a time.
+                    self._processors[known.lease.owner].erases_requests = False
                 known.renewed = now
             else:
                 known.lost()
             if lease.owner != self.name and lease.wanted_by == self.name:
-                self._asked, self._moved = known.lease, now
+                self._request, self._moved = known.lease, now
             else:
                 known.since = now
             known.lease = lease
@@ -296,7 +326,7 @@ class Balancer:
         would otherwise be asked without a pause.
         """
         wait = self._interval
-        soon = wait * _SOON
+        soon = wait * _LOOK_AGAIN_AFTER
         if now - self._moved < self._interval:
             wait = soon
         for partition, known in self._partitions.items():

@@ -370,14 +370,14 @@ class EventProcessor(Service):
 
     async def _write(self, leases: list[Lease], now: float) -> list[Lease]:
         written = list(await self._store.write(self._key, leases)) if leases else []
-        self._balancer.wrote(written, now)
+        self._balancer.note_written(written, now)
         return written
 
     def _stop_lost(self) -> None:
         """Stop reading partitions that others own, asked for, or may have taken by now."""
-        asked, owned = self._balancer.asked_for(), self._balancer.owned(anyio.current_time())
+        requested, owned = self._balancer.begin_leaving_requested(), self._balancer.owned(anyio.current_time())
         for partition, run in self._runs.items():
-            if partition in asked or partition not in owned:
+            if partition in requested or partition not in owned:
                 run.stop(self.drain_timeout)
 
     def _to_begin(self) -> list[str]:
@@ -431,7 +431,7 @@ class EventProcessor(Service):
         """Hand a partition to the processor that asked for it, or give it up."""
         for _ in range(_ATTEMPTS):
             now = anyio.current_time()
-            lease = self._balancer.release(partition)
+            lease = self._balancer.begin_leaving(partition)
             if lease is None or await self._write([lease], now):
                 return
             self._balancer.look(self._partitions, await self._store.leases(self._key), now)
