@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-import re
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -20,9 +19,13 @@ from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-SECRETS: Final = frozenset({"cert", "credential", "key", "key_password", "password", "secret", "users", "where"}) | {
-    *("headers", "proxy", "sasl", "tls", "token", "tokens", "url")
-}
+SECRETS: Final = frozenset(
+    {
+        *("cert", "credential", "key", "key_password", "password", "sasl", "secret", "tls", "token", "tokens", "users"),
+        *("proxy", "url", "where"),  # URLs and connection strings ("where" of the clients for Azure) have passwords
+        "headers",  # of an HTTP request: they may contain a login
+    }
+)
 """The arguments whose value no error shows, because it may contain a secret."""
 
 _MOMENT: Final = "datetime.now(UTC) + timedelta(hours=1) is one with a time zone"
@@ -43,7 +46,7 @@ _ADVICE: Final = {
     "tls": "amqp10.TLS() has the usual settings, and so does amqps:// in the URL",
     "tokens": "LoginTokens(source) or CbsTokens(source) takes what gives tokens",
 }
-"""What to try, by the name of the argument."""
+"""What to try, by the name of the argument, which means one thing in the whole package."""
 
 _LISTS: Final = (Collection, Iterable, Sequence)
 _SPELLED: Final = {
@@ -59,7 +62,7 @@ _SPELLED: Final = {
 def checked(target: F) -> F:
     """Decorate a function, or a class with an `__init__`: check its arguments against its annotations.
 
-    An annotation that cannot be evaluated at runtime, such as that of an import for type checkers, is not checked.
+    An argument is not checked if its annotation has a name that only type checkers import.
 
     The decorated function raises:
         TypeError: an argument has the wrong type.
@@ -77,7 +80,8 @@ def checked(target: F) -> F:
         return hints_of(target)
 
     def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        for name, value in chain(zip(chain(positional, repeat(rest)), args), kwargs.items()):  # noqa: B905
+        names = chain(positional, repeat(rest))  # what is left belongs to *args
+        for name, value in chain(zip(names, args), kwargs.items()):  # noqa: B905
             if name in hints():
                 check_type(name, value, hints()[name])
 
@@ -112,7 +116,9 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def check_fields(instance: Any) -> None:
-    """Check the fields of a dataclass against their annotations, for one that has checks of its own before.
+    """Check the fields of a dataclass against their annotations.
+
+    For a `__post_init__` that must make other checks first; otherwise use `@checked`.
 
     Raises:
         TypeError, ValueError: see `check_settings`.
@@ -145,38 +151,27 @@ def check_type(name: str, value: object, hint: Any) -> None:
         TypeError: `value` has another type.
         ValueError: `value` is NaN, or not one of the words of a `Literal`.
     """
-    if _fits(value, hint):
-        return
-    rule, advice = _spelled(hint), _ADVICE.get(name)
-    unknown_word = isinstance(value, str | list | tuple) and re.search("(one|some) of ", rule)
-    not_a_number = isinstance(value, float) and math.isnan(value)
-    error = ValueError if unknown_word or not_a_number else TypeError
-    if isinstance(value, str) and "a sequence of str" in rule and name not in SECRETS:
-        advice = f"write {name}=[{value!r:.200}]"
-    elif isinstance(value, timedelta) and "a number" in rule:
-        advice = "timedelta.total_seconds() returns one"
-    elif value is None and name in SECRETS:
-        advice = "if an environment variable has it, look whether that is set"
-    raise error(f"{name} must be {rule}, not {_shown(name, value)}{f'; {advice}' if advice else ''}")
+    if not _fits(value, hint):
+        raise _error(name, value, hint)
 
 
-def check_range(name: str, value: float, least: float, most: float = math.inf, *, above: bool = False) -> None:
+def check_range(name: str, value: float, least: float, most: float = math.inf, *, exclusive: bool = False) -> None:
     """Check that a number is in a range.
 
     Args:
         name: the name of the argument.
         least, most: the smallest and the largest number that is valid.
-        above: `least` itself is not valid.
+        exclusive: `least` itself is not valid.
 
     Raises:
         ValueError: `value` is out of range.
     """
-    if least <= value <= most and not (above and value == least):
+    if least <= value <= most and not (exclusive and value == least):
         return
     if most < math.inf:
-        rule = f"in {least}..{most}" if not above else f"more than {least} and at most {most}"
+        rule = f"in {least}..{most}" if not exclusive else f"more than {least} and at most {most}"
     else:
-        rule = f"more than {least}" if above else f"at least {least}"
+        rule = f"more than {least}" if exclusive else f"at least {least}"
     raise ValueError(f"{name} must be {rule}, not {value}")
 
 
@@ -194,16 +189,16 @@ def _alternatives(hint: Any) -> Iterable[Any]:
 
 
 def _fits(value: object, hint: Any) -> bool:
-    return any(_fits_one(value, each, get_origin(each) or each) for each in _alternatives(hint))
+    return any(_fits_member(value, each, get_origin(each) or each) for each in _alternatives(hint))
 
 
-def _fits_one(value: object, hint: Any, kind: Any) -> bool:
+def _fits_member(value: object, hint: Any, kind: Any) -> bool:
     if kind is Literal:
         return value in get_args(hint)
     if kind is Callable:
         return callable(value)
     if kind is float:
-        return (isinstance(value, float) and not math.isnan(value)) or _fits_one(value, int, int)
+        return (isinstance(value, float) and not math.isnan(value)) or _fits_member(value, int, int)
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool)
     unknown = kind is Any or not isinstance(kind, type)
@@ -221,12 +216,44 @@ def _fits_one(value: object, hint: Any, kind: Any) -> bool:
     return True
 
 
+def _error(name: str, value: object, hint: Any) -> TypeError | ValueError:
+    """Return the error for a value that does not fit its annotation."""
+    allowed = list(_alternatives(hint))
+    unknown_word = isinstance(value, str | list | tuple) and any(map(_has_words, allowed))
+    not_a_number = isinstance(value, float) and math.isnan(value)
+    advice = _ADVICE.get(name)
+    if isinstance(value, str) and any(map(_is_list_of_str, allowed)) and name not in SECRETS:
+        advice = f"write {name}=[{value!r:.200}]"
+    elif isinstance(value, timedelta) and float in allowed:
+        advice = "timedelta.total_seconds() returns one"
+    elif value is None and name in SECRETS:
+        advice = "if an environment variable has it, look whether that is set"
+    text = f"{name} must be {_spelled(hint)}, not {_shown(name, value)}{f'; {advice}' if advice else ''}"
+    return ValueError(text) if unknown_word or not_a_number else TypeError(text)
+
+
+def _has_words(hint: Any) -> bool:
+    """Return whether a hint is a `Literal` of several words, or a sequence of them."""
+    if get_origin(hint) is Literal:
+        return len(get_args(hint)) > 1
+    return _is_list(hint) and get_origin(get_args(hint)[0]) is Literal
+
+
+def _is_list_of_str(hint: Any) -> bool:
+    return _is_list(hint) and str in _alternatives(get_args(hint)[0])
+
+
+def _is_list(hint: Any) -> bool:
+    """Return whether a hint is a sequence of any length, with a hint for its members."""
+    return get_origin(hint) in (*_LISTS, list, tuple) and bool(get_args(hint))
+
+
 def _spelled(hint: Any) -> str:
-    texts = [_SPELLED.get(get_origin(each) or each) or _spelled_one(each) for each in _alternatives(hint)]
+    texts = [_SPELLED.get(get_origin(each) or each) or _spell_member(each) for each in _alternatives(hint)]
     return " or ".join(dict.fromkeys(texts))
 
 
-def _spelled_one(hint: Any) -> str:
+def _spell_member(hint: Any) -> str:
     kind, members = get_origin(hint) or hint, get_args(hint)
     if kind is Literal:
         return f"one of {', '.join(map(str, members))}" if len(members) > 1 else str(*members)

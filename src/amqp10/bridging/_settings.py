@@ -40,7 +40,7 @@ class Settings:
         if self.count is not None:
             check_range("count", self.count, 1)
         if self.rate is not None:
-            check_range("rate", self.rate, 0, sys.float_info.max, above=True)
+            check_range("rate", self.rate, 0, sys.float_info.max, exclusive=True)
         if self.refused_to is not None and self.on_refused != "stop":
             raise ValueError("refused_to and on_refused exclude each other: give one of them")
         if self.stream and (self.copy or self.exactly_once or self.refused_to is not None):

@@ -87,7 +87,7 @@ class Reconnect:
         for name in ("attempts", "first_attempts"):
             check_range(name, getattr(self, name), 1)
         for name in ("max_time", "first_max_time", "attempt_timeout"):
-            check_range(name, getattr(self, name), 0, above=True)
+            check_range(name, getattr(self, name), 0, exclusive=True)
         for host in self.redirect_hosts:
             if host != "*":
                 check_host(host.removeprefix("*."), "member of redirect_hosts")

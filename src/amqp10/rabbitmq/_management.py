@@ -19,10 +19,10 @@ from ..engine import LINK_PAIR
 from ..errors import ManagementError, RemoteProtocolError, Unsupported
 from ..messaging import Message
 from ._addresses import escape, queue_address
-from ._arguments import queue_arguments
+from ._arguments import ExchangeType, QueueType, queue_arguments
 
 if TYPE_CHECKING:
-    from ._arguments import ExchangeType, QueueArguments, QueueType
+    from ._arguments import QueueArguments
 
 T = TypeVar("T")
 

@@ -11,11 +11,10 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from .._arguments import checked
 from ..broker import Broker, TokenRules
-from ..broker.azure import EMULATOR_RULE, connection_string
+from ..broker.azure import EMULATOR_RULE, AzureConfig, connection_string
 
 if TYPE_CHECKING:
     from ..broker import ExchangeFacts, QueueFacts, TopicFacts
-    from ..broker.azure import AzureConfig
     from ..net import TLSSettings
 
 
