@@ -63,16 +63,23 @@ async def test_many_at_once() -> None:
             assert sorted(shown) == sorted(list(range(12)) * 2)
 
 
-@pytest.mark.parametrize("number", [-1, 2**32, 1.5])
-async def test_no_number_of_a_message(number: Any) -> None:
-    """It is said before it is asked, and the next question is answered."""
+@pytest.mark.parametrize(
+    ("number", "error", "rule"),
+    [
+        (-1, LocalProtocolError, "must be in 0..4294967295, not -1"),
+        (2**32, LocalProtocolError, "must be in 0..4294967295, not 4294967296"),
+        (1.5, TypeError, "must be an int.*, not 1.5"),
+    ],
+)
+async def test_no_number_of_a_message(number: Any, error: type[Exception], rule: str) -> None:
+    """A wrong number is refused before anything is sent, and the next question is answered."""
     with anyio.fail_after(60):
         async with Broker() as broker, Connection(broker.url, dialect="fast") as connection:
             native: Native = connection.native
             async with connection.sender("q") as sender:
                 await sender.send(b"x")
             for asked in (lambda: native.show("q", number), lambda: native.list("q", after=number)):
-                with pytest.raises(LocalProtocolError, match=f"must be in 0..4294967295, not {number}"):
+                with pytest.raises(error, match=rule):
                     await asked()
                 index = await native.list("q")
                 assert (await native.show("q", index.numbers[0])).body == b"x"
