@@ -292,7 +292,7 @@ class Outlet(End, Sender):
         """Send an encoded message unchanged, after `room`; raises like `Sender.submit`."""
         core = self._core
         assert core.link is not None
-        return core.hand_over(core.link, payload, False, transaction, message_format, tag)
+        return core.send_on(core.link, payload, False, transaction, message_format, tag)
 
 
 def intake(connection: Connection, source: Source, *, name: str | None, mode: ReceiverSettleMode, copy: bool) -> Ending:

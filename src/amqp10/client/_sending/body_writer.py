@@ -167,7 +167,7 @@ class BodyWriter:
         if self._over:
             raise LocalProtocolError(self._over)
         if not self._sender.open or self._sender.link is not self._link:
-            raise self._sender.stream_lost()
+            raise self._sender.report_stream_lost()
         outcome = self._refused()
         if outcome is not None:
             raise not_accepted(outcome, self._sender.connection.profile)

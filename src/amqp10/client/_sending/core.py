@@ -47,10 +47,10 @@ class SenderCore(ClientLink):
         pump: writes the engine's output; set as soon as there is a link.
         queue: the tasks that wait to send.
         resumption: handles the deliveries of lost links; None before the first loss.
-        last: the last delivery that was sent; None if it certainly needs no attention any more.
+        last: the newest delivery; None if closing need not wait for it.
         presettled: every message is sent settled.
-        waiters: of all who wait for outcomes.
-        new_signal: makes what a task waits on for an outcome.
+        waiters: what each task that waits for an outcome waits on.
+        new_signal: makes the `Signal` that such a task waits on.
         cause_reported: the cause of the link's end has been raised to the user.
     """
 
@@ -71,7 +71,7 @@ class SenderCore(ClientLink):
         self._next_write: NextWrite = "with others"
         self.new_signal: Callable[[], Signal] = Signal
         self.cause_reported: bool = False
-        # The peer does not understand aborts: after one, messages can be sent only on a new link.
+        # An aborted delivery stays with a peer that does not understand aborts: only a new link frees it.
         self._needs_new_link = False
 
     @property
@@ -89,8 +89,8 @@ class SenderCore(ClientLink):
         """Whether the link was lost and will be restored, so that waiting senders keep waiting."""
         return self.interrupted and not self.closed
 
-    def refusal(self) -> Exception:
-        """Return the error of a call that can no longer send, and record that the cause is reported."""
+    def report_end(self) -> Exception:
+        """Record that the cause of the end is reported, and return the error of a call that can no longer send."""
         self.cause_reported = True
         return self.gone()
 
@@ -120,14 +120,14 @@ class SenderCore(ClientLink):
             self.require("settle-second", "receiver settle mode 'second'")
 
     def attach_to(self, session: SessionCore) -> SenderLink:
-        resuming = self.pending if self.resuming else None
-        self.link = link = session.in_engine.attach_sender(self.terms, resuming=resuming)
+        resumed = self.pending if self.resuming else None
+        self.link = link = session.in_engine.attach_sender(self.terms, resuming=resumed)
         link.delivery_type = SenderDelivery
         link.lingers = True  # outcomes that arrive after a detach count, too
         self.use_transport()
         session.add_sender(self, self._window_opened)
         self.session = session
-        if resuming is not None:
+        if resumed is not None:
             self.pending = []  # the link's now
         return link
 
@@ -145,11 +145,11 @@ class SenderCore(ClientLink):
         self.connection.check_loop()
         self.expect_answer()
         link = self.queue.free_link(len(payload)) or await self.queue.wait_sendable()
-        outcome = await outcome_of(self.hand_over(link, payload, settled, transaction, message_format))
+        outcome = await outcome_of(self.send_on(link, payload, settled, transaction, message_format))
         if type(outcome) is not Accepted:
             raise not_accepted(outcome, self.connection.profile)
 
-    def hand_over(
+    def send_on(
         self,
         link: SenderLink,
         payload: bytes,
@@ -204,7 +204,7 @@ class SenderCore(ClientLink):
         self.changed()
 
     def on_outcomes(self, deliveries: Sequence[SenderDelivery]) -> None:
-        """Act on states that the receiver sent for these deliveries, and wake each waiter once."""
+        """Wake each waiter of `deliveries`, which have a new state: the receiver's, or `Unknown`."""
         if self.store is not None:
             self.store.settled(deliveries)
         for delivery in deliveries:
@@ -242,11 +242,11 @@ class SenderCore(ClientLink):
             self.queue.end_stream()
         self.changed()
 
-    def stream_lost(self) -> Exception:
-        """Return the error of a stream whose link is lost: streams are not sent again."""
+    def report_stream_lost(self) -> Exception:
+        """Return the error of a stream whose link is lost: streams are not sent again. An end counts as reported."""
         if self.loss is not None and not (self.over or self.closed):
             return fresh(self.loss)
-        return self.refusal()
+        return self.report_end()
 
     def withdraw(self, delivery: OutgoingDelivery) -> None:
         """Abort a message of a rolled-back transaction, if it is not yet written completely and can be aborted."""
@@ -269,7 +269,7 @@ class SenderCore(ClientLink):
         super().changed()
         if self._needs_new_link and self.open:
             if self.unsettled:
-                self.change = anyio.Event()  # each outcome calls this again
+                self.change = anyio.Event()  # with it, `on_outcomes` calls this again, which tries once more
             else:
                 self._change_link()
 
@@ -350,7 +350,7 @@ class SenderCore(ClientLink):
 
     def _finished(self) -> bool:
         last = self.last
-        return not self.interrupted and not self.unsettled and (last is None or _went(last))
+        return not self.interrupted and not self.unsettled and (last is None or _was_written(last))
 
     def before_detach(self) -> None:
         """Do nothing: the engine aborts a delivery that was sent in part (§2.6.4)."""
@@ -360,10 +360,11 @@ class SenderCore(ClientLink):
         """How many deliveries have no outcome, including those that were cut off with the link."""
         last = self.last
         # Sent in order: if the last one was not written completely, it was cut off, and the engine forgot it.
-        cut_off = last is not None and not _went(last) and (self.link is None or last.tag not in self.link.unsettled)
-        return self.unsettled + cut_off
+        if last is None or _was_written(last) or (self.link is not None and last.tag in self.link.unsettled):
+            return self.unsettled
+        return self.unsettled + 1
 
 
-def _went(delivery: OutgoingDelivery) -> bool:
-    """Return whether all of it was written, on this link or on an earlier one whose outcome is known."""
+def _was_written(delivery: OutgoingDelivery) -> bool:
+    """Return whether all of a delivery was written, on its link or, if the peer told a state, on an earlier one."""
     return delivery.on_wire or (delivery.handed_over and delivery.remote_state is not None)

@@ -34,7 +34,7 @@ class SendingLink(Protocol):
     @property
     def returning(self) -> bool: ...
 
-    def refusal(self) -> Exception: ...
+    def report_end(self) -> Exception: ...
 
 
 class Turn:
@@ -135,7 +135,7 @@ class SendQueue:
         """Return the link if something can be sent on it now or later; raise the reason if not."""
         sender = self._sender
         if sender.link is None or not (sender.open or sender.returning):
-            raise sender.refusal()
+            raise sender.report_end()
         return sender.link
 
     def _can_send(self, link: SenderLink, ahead: int) -> bool:

@@ -132,7 +132,7 @@ class Sender(Link):
         payload = message.encode() if isinstance(message, Message) else encoded_body(message)
         core = self._core
         link = core.queue.free_link(len(payload)) or await core.queue.wait_sendable()
-        return core.hand_over(link, payload, settled, transaction)
+        return core.send_on(link, payload, settled, transaction)
 
     async def send_encoded(
         self,
