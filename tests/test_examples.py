@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -122,6 +124,25 @@ def test_to_deploy(name: str) -> None:
     command = [sys.executable, "-W", "error", "demo.py"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=280, check=False)
     assert (done.stdout, done.stderr) == (shown[1], "")
+
+
+@pytest.mark.slow
+def test_terminated_before_its_broker_is_there() -> None:
+    """SIGTERM ends the service in an orderly way while it waits for the first connection."""
+    with socket.create_server(("127.0.0.1", 0)) as away, socket.create_server(("127.0.0.1", 0)) as free:
+        environ = {
+            **os.environ,
+            "AMQP10_URL": f"amqp://127.0.0.1:{away.getsockname()[1]}",
+            "SERVICE_PORT": str(free.getsockname()[1]),
+        }
+        free.close()
+        program = [sys.executable, "-W", "error", str(ROOT / "examples" / "service" / "service.py")]
+        with started(program, env=environ, stderr=subprocess.PIPE, text=True) as service:
+            away.accept()[0].close()  # it has tried to connect
+            service.terminate()
+            _, log = service.communicate(timeout=60)
+    assert service.returncode == 0, log
+    assert "Traceback" not in log
 
 
 def test_manifest() -> None:

@@ -7,6 +7,8 @@ import json
 import logging
 import math
 import os
+import signal
+from contextlib import suppress
 
 from amqp10 import Connection, DeadLetter, Message, Reconnect, Worker, from_environment
 from amqp10.worker import worker_from_environment
@@ -47,9 +49,13 @@ async def main() -> None:
         from amqp10.otel import instrument
 
         instrument()
+    # Until the worker runs, SIGTERM cancels the wait for the broker. Process 1 of a
+    # container would otherwise ignore it.
+    starting = asyncio.current_task()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, starting.cancel)
     urls, settings = from_environment()
-    # The first connection, too, waits for the broker. A killed process frees its messages
-    # after ten seconds.
+    # The first connection, too, waits for the broker. If the process is killed, its
+    # messages go back to the queue after ten seconds.
     settings = {
         "reconnect": Reconnect(first_attempts=math.inf, resume_timeout=10),
         **settings,
@@ -75,9 +81,11 @@ async def main() -> None:
         connection,
         Worker(connection, ADDRESS, handle, **worker_from_environment()) as worker,
     ):
-        # Then handlers finish, and the rest goes back to the queue
+        # Waits for SIGTERM. Leaving the block then lets handlers finish and gives the
+        # rest back.
         await worker.until_signal()
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with suppress(asyncio.CancelledError):
+        asyncio.run(main())

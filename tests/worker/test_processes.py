@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -92,6 +93,26 @@ def lines_of(process: subprocess.Popen[str]) -> Iterator[str]:
 async def fill(broker: Broker, count: int) -> None:
     async with broker.connect() as connection, connection.sender("orders") as sender:
         await sender.send_many(range(count))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.slow
+async def test_a_signal_before_its_broker_is_there(folder: Path, number: signal.Signals, backend: str) -> None:
+    """It ends in an orderly way while it waits for the first connection; the exit code says why."""
+
+    def work() -> tuple[int, str]:
+        with socket.create_server(("127.0.0.1", 0)) as away:
+            url = f"amqp://127.0.0.1:{away.getsockname()[1]}"
+            with start(folder, "shop:orders", url, "orders", "--backend", backend) as process:
+                away.accept()[0].close()  # it has tried to connect
+                process.send_signal(number)
+                _, log = process.communicate(timeout=60)
+        return process.returncode, log
+
+    code, log = await anyio.to_thread.run_sync(work)
+    assert code == 128 + number, log
+    assert "Traceback" not in log
 
 
 @pytest.mark.parametrize(("number", "backend"), [(signal.SIGTERM, "asyncio"), (signal.SIGINT, "trio")])

@@ -9,6 +9,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Hashable
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from ..client import Connection, Reconnect
 from ..messaging import Message, MessageFields
 from ..worker import Retries, SessionWorker, Worker
 from ._lines import LogFormat, log_format_option, log_to_stderr
-from ._main import Interrupted
+from ._main import Interrupted, first
 from ._options import SECONDS, Peer, with_peer
 
 if TYPE_CHECKING:
@@ -233,8 +234,25 @@ def work(
             opened, made = messages() if sessions is None else locked_sessions(sessions)
         except (TypeError, ValueError) as error:  # the handler takes no message, or settings do not fit together
             raise click.UsageError(str(error)) from None
-        async with opened, made as running:
-            return await running.until_signal()
+        ended: list[signal.Signals | None] = []
+        try:
+            async with anyio.create_task_group() as tasks:
+                with ExitStack() as starting:  # until the worker runs, a signal cancels the wait for the broker
+                    signals = starting.enter_context(anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM))
+
+                    async def watch() -> None:
+                        async for number in signals:
+                            ended.append(number)
+                            tasks.cancel_scope.cancel()
+
+                    tasks.start_soon(watch)
+                    async with opened, made as running:
+                        starting.close()
+                        ended.append(await running.until_signal())
+                tasks.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            raise first(group) from None
+        return ended[0]
 
     number = anyio.run(main, backend=backend)
     if number is not None:
