@@ -9,11 +9,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import timedelta
+from functools import partial
 from typing import Any, Literal
 
 import pytest
 
-from amqp10 import Connection, ConnectionSettings, OAuthBearer, Reconnect, Retries, StreamOffset, Worker, bridge
+from amqp10 import Connection, ConnectionSettings, OAuthBearer, Reconnect, Retries, Retry, StreamOffset, Worker, bridge
 from amqp10._arguments import SECRETS, check_type, checked, hints_of
 from amqp10.broker import Broker
 from amqp10.broker.azure import EventHubConfig, QueueConfig, SubscriptionConfig, TopicConfig
@@ -153,7 +154,7 @@ UNFIT: list[tuple[Any, Any, type[Exception], str]] = [
     (Iterable[str], 3, TypeError, "size must be a sequence of str, not 3"),
     (Mapping[str, int], [("a", 1)], TypeError, "size must be a mapping, not [('a', 1)]"),
     (Mapping[str, int], {"a": "b"}, TypeError, "size must be a mapping, not {'a': 'b'}"),
-    (tuple[int, str], (1, 2), TypeError, "size must be a tuple of an int, a str, not (1, 2)"),
+    (tuple[int, str], (1, 2), TypeError, "size must be a tuple (an int, a str), not (1, 2)"),
     (Callable[[], float], 3.0, TypeError, "size must be a function, not 3.0"),
     (Literal["on", "off"], "of", ValueError, "size must be one of on, off, not 'of'"),
     (Sequence[Literal["on", "off"]], ["of"], ValueError, "size must be some of on, off, not ['of']"),
@@ -179,7 +180,74 @@ def test_secrets() -> None:
         check_type("url", None, str)
 
 
+CONNECTION_STRING = "Endpoint=sb://h/;SharedAccessKeyName=n;SharedAccessKey=s3cret"
+TELLTALES: list[Any] = [
+    *("amqps://u:s3cret@h", b"amqps://u:s3cret@h", "amqps://u:s3cret /@h", "u:s3cret@h", CONNECTION_STRING),
+    *(["amqps://u:s3cret@h"], ("amqps://u:s3cret@h",), {"amqps://u:s3cret@h"}, {"u": b"amqps://u:s3cret@h"}),
+    *((["amqps://u:s3cret@h"], "a"), (CONNECTION_STRING, 1), "wss://h/?token=s3cret"),
+    *("SharedAccessSignature sr=h&sig=s3cret&se=1", "amqps://u:s3cret" + 300 * "t" + "@h"),
+]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__qualname__)
+def test_no_password_is_shown(call: Callable[..., Any]) -> None:
+    """No error about an argument has a password, whichever argument a URL or a connection string is passed as."""
+    for name, hint in hints_of(inspect.unwrap(call)).items():
+        for value in TELLTALES:
+            assert "s3cret" not in said(partial(check_type, name, value, hint))
+            assert "s3cret" not in said(partial(call, **{name: value}))
+
+
+def said(call: Callable[[], Any]) -> str:
+    """Return the text of the error that a call raises, except that of a file that does not exist; "" for none."""
+    try:
+        finish(call())
+    except OSError:
+        return ""
+    except Exception as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("hint", [Retries, Connection | None, Callable[[str], str], Sequence[Retries]])
+@pytest.mark.parametrize("value", ["s3cret", b"s3cret", ["s3cret"], {"s3cret": "s3cret"}])
+def test_no_text_is_shown_for_what_is_none(hint: Any, value: Any) -> None:
+    """An error does not show a text, which may be a password, where something else belongs."""
+    shown = "a list of str" if isinstance(value, list) else f"a {type(value).__name__}"
+    with pytest.raises(TypeError, match=f"not {shown}(;|$)") as raised:
+        check_type("size", value, hint)
+    assert "s3cret" not in str(raised.value)
+
+
 CONNECTION = Connection("amqp://localhost")
+
+ADVICE: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
+    (Worker, (CONNECTION, "q", print), {"retries": 3}, "retries must be a Retries or None, not 3; Retries(attempts=3)"),
+    (Worker, ("amqp://h", "q", print), {}, "connection must be a Connection, not a str; Connection(URL) is one"),
+    (Connection, ("amqp://h",), {"reconnect": True}, "reconnect must be a Reconnect or None, not True; Reconnect()"),
+    (Retries, (), {"never": KeyError}, "never must be a sequence of classes, not <class 'KeyError'>; write never=(Key"),
+    (Retry, (10,), {}, "reason must be a str, not 10; a number of seconds is for Retry(delay=10)"),
+    (
+        Broker,
+        (),
+        {"users": {"ann": b"pw"}},
+        "users must be a mapping or None, not a dict; each key must be a str, and each value a str or ",
+    ),
+    (
+        bridge,
+        (("amqp://h",), (CONNECTION, "b")),
+        {},
+        "source must be a tuple (a Connection or a str, a str or a Source), not ('amqp://h',)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "args", "kwargs", "text"), ADVICE)
+def test_advice(call: Any, args: tuple[Any, ...], kwargs: dict[str, Any], text: str) -> None:
+    """An error about a type says what to try."""
+    with pytest.raises(TypeError, match=f"^{re.escape(text)}"):
+        call(*args, **kwargs)
+
 
 RANGES: list[tuple[Callable[[], Any], str]] = [
     (lambda: Reconnect(attempts=0), "attempts must be at least 1, not 0"),

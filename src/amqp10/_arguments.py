@@ -9,9 +9,10 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import re
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import fields
 from datetime import timedelta
 from itertools import chain, repeat
@@ -33,10 +34,14 @@ _ADVICE: Final = {
     "at": _MOMENT,
     "azure": "AzureConfig.read('Config.json') reads one",
     "before": _MOMENT,
+    "connection": "Connection(URL) is one",
     "filter": "SqlFilter(\"color = 'red'\") takes SQL",
     "handler": "write it with `async def`",
     "messages": "use send() for one message, or make it a list",
     "partition": "hub.properties() lists all ids",
+    "reason": "a number of seconds is for Retry(delay=10)",
+    "reconnect": "Reconnect() has the usual settings",
+    "retries": "Retries(attempts=3) is one",
     "rule": 'Rule("red", SqlFilter("color = \'red\'")) is one',
     "sasl": "amqp10.Plain(USER, PASSWORD) is one, and False leaves the SASL layer out",
     "session_id": "next_session() takes any session",
@@ -56,7 +61,13 @@ _SPELLED: Final = {
     types.NoneType: "None",
     Callable: "a function",
     Mapping: "a mapping",
+    type: "a class",
 }
+_HIDDEN: Final = (
+    (re.compile(r"(:(?://)?).*@", re.DOTALL), r"\1...@"),  # USER:PASSWORD@ of a URL
+    (re.compile(r"(?i:((?:key|sig|signature|password|secret|token)\s*=)).*", re.DOTALL), r"\1..."),
+)
+"""Where a text has a password, a key or a token, and what is shown instead."""
 
 
 def checked(target: F) -> F:
@@ -223,12 +234,19 @@ def _error(name: str, value: object, hint: Any) -> TypeError | ValueError:
     not_a_number = isinstance(value, float) and math.isnan(value)
     advice = _ADVICE.get(name)
     if isinstance(value, str) and any(map(_is_list_of_str, allowed)) and name not in SECRETS:
-        advice = f"write {name}=[{value!r:.200}]"
+        advice = f"write {name}=[{without_secrets(value)}]"
+    elif isinstance(value, type) and any(map(_is_list_of_classes, allowed)):
+        advice = f"write {name}=({value.__name__},)"
+    elif isinstance(value, Mapping) and (pair := next(filter(_is_mapping, allowed), None)) is not None:
+        key, item = map(_spelled, get_args(pair))
+        advice = f"each key must be {key}, and each value {item}"
     elif isinstance(value, timedelta) and float in allowed:
         advice = "timedelta.total_seconds() returns one"
     elif value is None and name in SECRETS:
         advice = "if an environment variable has it, look whether that is set"
-    text = f"{name} must be {_spelled(hint)}, not {_shown(name, value)}{f'; {advice}' if advice else ''}"
+    elif advice is None and any(get_origin(each) is Callable for each in allowed):
+        advice = "give the name of a function, without (), or a lambda"
+    text = f"{name} must be {_spelled(hint)}, not {_shown(name, value, hint)}{f'; {advice}' if advice else ''}"
     return ValueError(text) if unknown_word or not_a_number else TypeError(text)
 
 
@@ -243,9 +261,18 @@ def _is_list_of_str(hint: Any) -> bool:
     return _is_list(hint) and str in _alternatives(get_args(hint)[0])
 
 
+def _is_list_of_classes(hint: Any) -> bool:
+    return _is_list(hint) and get_origin(get_args(hint)[0]) is type
+
+
 def _is_list(hint: Any) -> bool:
     """Return whether a hint is a sequence of any length, with a hint for its members."""
-    return get_origin(hint) in (*_LISTS, list, tuple) and bool(get_args(hint))
+    kind, members = get_origin(hint), get_args(hint)
+    return (kind in (*_LISTS, list) and bool(members)) or (kind is tuple and ... in members)
+
+
+def _is_mapping(hint: Any) -> bool:
+    return get_origin(hint) is Mapping and len(get_args(hint)) == 2
 
 
 def _spelled(hint: Any) -> str:
@@ -258,18 +285,49 @@ def _spell_member(hint: Any) -> str:
     if kind is Literal:
         return f"one of {', '.join(map(str, members))}" if len(members) > 1 else str(*members)
     if kind is tuple and members and ... not in members:
-        return f"a tuple of {', '.join(map(_spelled, members))}"
+        return f"a tuple ({', '.join(map(_spelled, members))})"
     if kind in (*_LISTS, list, tuple):
-        if not members or members[0] is Any:
+        if not members or members[0] in (Any, object):
             return "a sequence"
+        if (get_origin(members[0]) or members[0]) is type:
+            return "a sequence of classes"
         if get_origin(members[0]) is Literal:
             return f"some of {', '.join(map(str, get_args(members[0])))}"
         return f"a sequence of {_spelled(members[0]).removeprefix('an ').removeprefix('a ')}"
     return _with_article(kind.__name__)
 
 
-def _shown(name: str, value: object) -> str:
-    return _with_article(type(value).__name__) if name in SECRETS else f"{value!r:.200}"
+def _shown(name: str, value: object, hint: Any) -> str:
+    """Return the value as an error shows it: never with a password.
+
+    A text where none belongs may be one, for instance a URL in place of a connection: only its type is shown.
+    """
+    may_have_text = isinstance(value, str | bytes | bytearray | Mapping | Set | list | tuple)
+    if name not in SECRETS and not (may_have_text and not _takes_words(hint)):
+        return without_secrets(value)
+    kind = _with_article(type(value).__name__)
+    if name not in SECRETS and isinstance(value, list | tuple) and value:
+        return f"{kind} of {', '.join(sorted({type(each).__name__ for each in value})):.200}"
+    return kind
+
+
+def _takes_words(hint: Any) -> bool:
+    """Return whether a text or number fits an annotation or its members."""
+    for each in _alternatives(hint):
+        kind = get_origin(each) or each
+        if kind in (str, bytes, int, float, bool, Literal):
+            return True
+        if kind is not Callable and any(map(_takes_words, get_args(each))):
+            return True
+    return False
+
+
+def without_secrets(value: object) -> str:
+    """Return the beginning of a value's `repr`, without a password or key in a URL or a connection string."""
+    text = repr(value)
+    for pattern, instead in _HIDDEN:
+        text = pattern.sub(instead, text)
+    return text[:200]
 
 
 def _with_article(noun: str) -> str:

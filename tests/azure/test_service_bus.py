@@ -716,7 +716,7 @@ def test_wrong_types(make: Any, rule: str) -> None:
 
 async def test_rules_of_another_kind() -> None:
     rules = ServiceBus("name.servicebus.windows.net", SasKey("a", "b")).rules("t", "s")
-    with pytest.raises(TypeError, match=r"rule must be a Rule, not 'x'; Rule\(\"red\""):
+    with pytest.raises(TypeError, match=r"rule must be a Rule, not a str; Rule\(\"red\""):
         await rules.add("x")  # type: ignore[arg-type]
 
 

@@ -23,7 +23,7 @@ def test_tls(tmp_path: Path) -> None:
 def test_azure() -> None:
     """The content of a configuration file is no configuration: the error names what reads one."""
     config: Any = {"UserConfig": {"Namespaces": []}}
-    with pytest.raises(TypeError, match=r"azure must be an AzureConfig or None, not {.*AzureConfig.read"):
+    with pytest.raises(TypeError, match=r"azure must be an AzureConfig or None, not a dict; AzureConfig.read"):
         Broker(azure=config)
 
 
