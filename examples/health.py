@@ -25,8 +25,8 @@ class Probes:
 
     async def __call__(self, scope, receive, send) -> None:
         health = self.connection.health()
-        # What is never taken or never answered is a fault of this program that only a
-        # restart mends.
+        # Messages that nobody takes or settles mean that this program hangs. Only a
+        # restart helps.
         stuck = health.state == "open" and health.oldest_unsettled > self.patience
         well = {"/live": health.live and not stuck, "/ready": health.ready}.get(
             scope["path"]

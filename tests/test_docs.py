@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import tomllib
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -368,6 +369,13 @@ def test_what_a_sentence_awaits(path: Path) -> None:
                 called = node.value.func
                 functions = meant(called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", ""))
                 assert not functions or amqp10.bridge in functions or any(map(inspect.iscoroutinefunction, functions))
+
+
+def test_extras() -> None:
+    """The page for beginners lists every extra of the package, and no other."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    _, _, section = (ROOT / "docs/start/first-steps.md").read_text().partition("\n## Extras\n")
+    assert set(re.findall(r"^\| `([\w-]+)` \|", section, re.MULTILINE)) == set(extras)
 
 
 def test_commands_of_make() -> None:

@@ -53,14 +53,17 @@ def way_of(source: Connection, target: Connection) -> Way:
         return "transactions"
     if lacking:
         together = "" if source is target else "; nor are both ends the same connection to a broker with transactions"
-        raise Unsupported(f"exactly once is not possible: {', and '.join(lacking)}{together}")
+        raise Unsupported(
+            f"exactly once is not possible: {', and '.join(lacking)}{together}. Try to move at least "
+            "once, to a target that drops duplicates"
+        )
     return "resume"
 
 
 def _resumes_not(connection: Connection) -> str:
     dialect, can = f"dialect {connection.dialect!r}", connection.capabilities
     if "settle-second" not in can or not can & {"resume", "session-resume"}:
-        return f"{dialect} does not resume links"
+        return f"{dialect} does not resume links ('1.0' does with some brokers)"
     if "resume" in can:
         return "" if connection.profile.resumes else f"{connection.profile.title} does not resume links"
     # Only the same process can replay: the next one has another session.

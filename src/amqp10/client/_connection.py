@@ -412,7 +412,7 @@ class Connection(LinkFactory):
         url: amqp://, amqps://, a WebSocket (ws://, wss://) or a Unix socket (amqp+unix://); user and password in it
             choose the SASL mechanism. Several of them, tried in turn; or a callable, a coroutine function or not, that
             returns one for each attempt, or `ConnectionDetails` with credentials of its own. Parameters of a URL, as in
-            amqps://host?idle_timeout=30&reconnect=true, hold in place of the arguments of these names.
+            amqps://host?idle_timeout=30&reconnect=true, override the arguments of the same name.
         reconnect: how to restore a lost connection; None: a lost connection has ended.
         delivery_store: keeps the unsettled deliveries of links that have a `name`, such as a `SQLiteDeliveryStore`. A
             later connection or process with the same `container_id` finds them by that name. Nothing is written to the
@@ -429,9 +429,9 @@ class Connection(LinkFactory):
         container_id: this container's name (§2.4.1); random if None.
         hostname: the virtual host asked for (§2.7.1), for all dialects. RabbitMQ wants "vhost:NAME", and others in
             1.0 the plain name. When None, it is the path of the URL, as "vhost:NAME" for amqp://host/NAME; and without
-            a path the name that TLS sends, which is the URL's host unless `tls` says another. In dialects before 1.0
-            the path comes before a name without "vhost:", and the host's own name, as the URL or `tls` has it, or
-            "localhost" for this machine, is no virtual host.
+            a path the name that TLS sends, which is the URL's host unless `tls` says another. In older dialects the
+            URL's path wins over a plain `hostname`. The server's own name, and "localhost" for a server on this
+            machine, are never taken as a virtual host there.
         idle_timeout: seconds of silence of the peer after which the connection is lost; None for never. The peer is
             told half of it (§2.4.5).
         max_frame_size: the largest frame that this side accepts, in bytes, at least 512.
@@ -444,8 +444,8 @@ class Connection(LinkFactory):
         close_timeout: seconds that leaving a link, a session or the connection may take, with everything that is still
             open on it. Nested blocks share the time.
         dialect: the protocol: "1.0", or one of the older ones; "auto" asks the server by their headers and takes the
-            highest that it speaks, for as long as the connection lives. Where there is a secret to be told and no TLS,
-            an answer that it is not the highest of all raises `InsecureTransport`.
+            highest that it speaks, for as long as the connection lives. With "auto", credentials and no TLS that checks
+            the server, a server that offers less than the highest dialect raises `InsecureTransport`.
         profile: the kind of broker, by a name or a `Profile` of `amqp10.profiles`; None: the peer identifies itself.
 
     Raises:

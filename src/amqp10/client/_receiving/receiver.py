@@ -145,8 +145,9 @@ class Receiver(Link):
     async def receive(self) -> Delivery:
         """Return the next delivery, in order of arrival.
 
-        While deliveries wait here, other tasks run only after every 64 of them, or after half a millisecond if that is
-        longer. After the end of the link, the deliveries that are here are still returned; then the reason is raised.
+        While deliveries wait here, most calls return one without letting other tasks run. After every 64 of them, other
+        tasks run if half a millisecond has passed since their last turn. After the end of the link, the deliveries that
+        are here are still returned; then the reason is raised.
 
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over, and why.
