@@ -127,16 +127,20 @@ def test_to_deploy(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_terminated_before_its_broker_is_there() -> None:
-    """SIGTERM ends the service in an orderly way while it waits for the first connection."""
+@pytest.mark.parametrize("name", ["azure/service.py", "pipeline/step.py", "service/service.py"])
+def test_terminated_before_its_broker_is_there(name: str) -> None:
+    """SIGTERM ends a service in an orderly way while it waits for the first connection."""
     with socket.create_server(("127.0.0.1", 0)) as away, socket.create_server(("127.0.0.1", 0)) as free:
+        host = f"127.0.0.1:{away.getsockname()[1]}"
+        key = "SharedAccessKeyName=rule;SharedAccessKey=secret;UseDevelopmentEmulator=true"
         environ = {
             **os.environ,
-            "AMQP10_URL": f"amqp://127.0.0.1:{away.getsockname()[1]}",
+            "AMQP10_URL": f"amqp://{host}",
+            "SERVICE_BUS_CONNECTION_STRING": f"Endpoint=sb://{host};{key}",
             "SERVICE_PORT": str(free.getsockname()[1]),
         }
         free.close()
-        program = [sys.executable, "-W", "error", str(ROOT / "examples" / "service" / "service.py")]
+        program = [sys.executable, "-W", "error", str(ROOT / "examples" / name)]
         with started(program, env=environ, stderr=subprocess.PIPE, text=True) as service:
             away.accept()[0].close()  # it has tried to connect
             service.terminate()

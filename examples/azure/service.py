@@ -5,6 +5,8 @@ import json
 import logging
 import math
 import os
+import signal
+from contextlib import suppress
 
 from amqp10 import DeadLetter, Message, Reconnect, Worker
 from amqp10.azure import ServiceBus
@@ -31,6 +33,10 @@ def service_bus() -> ServiceBus:
 
 async def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+    # Until the worker runs, SIGTERM cancels the wait for Azure. Process 1 of a
+    # container would otherwise ignore it.
+    starting = asyncio.current_task()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, starting.cancel)
     bus = service_bus()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -76,4 +82,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with suppress(asyncio.CancelledError):
+        asyncio.run(main())

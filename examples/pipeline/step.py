@@ -5,6 +5,8 @@ README.md says how to run it.
 import asyncio
 import math
 import os
+import signal
+from contextlib import suppress
 
 from amqp10 import (
     Connection,
@@ -34,6 +36,10 @@ def priced(message: Message) -> Message | None:
 
 
 async def main() -> None:
+    # Until the worker runs, SIGTERM cancels the wait for the broker. Process 1 of a
+    # container would otherwise ignore it.
+    starting = asyncio.current_task()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, starting.cancel)
     urls, settings = from_environment()
     # Both the first connection and later ones wait for the broker; a killed step frees
     # its orders at once.
@@ -66,4 +72,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with suppress(asyncio.CancelledError):
+        asyncio.run(main())
