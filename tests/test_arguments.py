@@ -14,10 +14,23 @@ from typing import Any, Literal
 
 import pytest
 
-from amqp10 import Connection, ConnectionSettings, OAuthBearer, Reconnect, Retries, Retry, StreamOffset, Worker, bridge
+from amqp10 import (
+    Connection,
+    ConnectionSettings,
+    Message,
+    OAuthBearer,
+    Reconnect,
+    Requester,
+    Retries,
+    Retry,
+    StreamOffset,
+    Worker,
+    bridge,
+)
 from amqp10._arguments import SECRETS, check_type, checked, hints_of
 from amqp10.broker import Broker
 from amqp10.broker.azure import EventHubConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from amqp10.rabbitmq import management
 
 PACKAGES = (
     *("", ".azure", ".bridging", ".broker", ".broker.azure", ".rabbitmq", ".sasl", ".testing", ".worker"),
@@ -225,6 +238,15 @@ ADVICE: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     (Worker, (CONNECTION, "q", print), {"retries": 3}, "retries must be a Retries or None, not 3; Retries(attempts=3)"),
     (Worker, ("amqp://h", "q", print), {}, "connection must be a Connection, not a str; Connection(URL) is one"),
     (Connection, ("amqp://h",), {"reconnect": True}, "reconnect must be a Reconnect or None, not True; Reconnect()"),
+    (management, ("amqp://h",), {}, "links must be a Connection or a Session, not a str"),
+    (
+        Requester,
+        ("amqp://h", "x"),
+        {},
+        "replies must be a ReplyReceiver, not a str; connection.requester(address)",
+    ),
+    (Message, (), {"headers": {}}, "a message has no field 'headers'; what an application adds is in application_prop"),
+    (Message("").replace, (), {"Priority": 1}, "a message has no field 'Priority'; "),
     (Retries, (), {"never": KeyError}, "never must be a sequence of classes, not <class 'KeyError'>; write never=(Key"),
     (Retry, (10,), {}, "reason must be a str, not 10; a number of seconds is for Retry(delay=10)"),
     (

@@ -42,6 +42,7 @@ _ADVICE: Final = {
     "reason": "a number of seconds is for Retry(delay=10)",
     "reconnect": "Reconnect() has the usual settings",
     "retries": "Retries(attempts=3) is one",
+    "replies": "connection.requester(address) makes a Requester",
     "rule": 'Rule("red", SqlFilter("color = \'red\'")) is one',
     "sasl": "amqp10.Plain(USER, PASSWORD) is one, and False leaves the SASL layer out",
     "session_id": "next_session() takes any session",
@@ -294,7 +295,7 @@ def _spell_member(hint: Any) -> str:
         if get_origin(members[0]) is Literal:
             return f"some of {', '.join(map(str, get_args(members[0])))}"
         return f"a sequence of {_spelled(members[0]).removeprefix('an ').removeprefix('a ')}"
-    return _with_article(kind.__name__)
+    return with_article(kind.__name__)
 
 
 def _shown(name: str, value: object, hint: Any) -> str:
@@ -305,7 +306,7 @@ def _shown(name: str, value: object, hint: Any) -> str:
     may_have_text = isinstance(value, str | bytes | bytearray | Mapping | Set | list | tuple)
     if name not in SECRETS and not (may_have_text and not _takes_words(hint)):
         return without_secrets(value)
-    kind = _with_article(type(value).__name__)
+    kind = with_article(type(value).__name__)
     if name not in SECRETS and isinstance(value, list | tuple) and value:
         return f"{kind} of {', '.join(sorted({type(each).__name__ for each in value})):.200}"
     return kind
@@ -330,6 +331,7 @@ def without_secrets(value: object) -> str:
     return text[:200]
 
 
-def _with_article(noun: str) -> str:
+def with_article(noun: str) -> str:
+    """Return a noun, such as the name of a class, behind "a" or "an"."""
     spoken_as_letters = noun[:2].isupper() and noun[0] in "FHLMNRSX"
     return f"{'an' if noun[0] in 'AEIOaeio' or spoken_as_letters else 'a'} {noun}"

@@ -173,6 +173,14 @@ def test_a_reader_that_goes_away_is_no_traceback(broker_url: str, amqp10: Comman
     assert "Traceback" not in ended.stderr
 
 
+def test_taken_port(amqp10: Commands, broker_url: str) -> None:
+    """A port that another program listens on is refused in one line, with the port and the option."""
+    port = broker_url.rpartition(":")[2]
+    refused = amqp10("broker", "--port", port)
+    assert refused.code == 1
+    assert refused.err == f"amqp10: port {port} of 127.0.0.1 is in use: --port takes another, or 0 for any free one\n"
+
+
 def test_store(amqp10: Commands, other_broker: Starter, tmp_path: Path) -> None:
     """With a store a durable message outlives the process; a second broker on the file is refused in one line."""
     store = str(tmp_path / "store")

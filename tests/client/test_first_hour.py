@@ -279,8 +279,8 @@ async def test_reprs() -> None:
     [
         (None, {}, "no URL given"),
         ([None], {}, "a URL must be a str, .*, not a NoneType"),
-        (b"amqp://localhost", {}, "a URL must be a str"),
-        (5672, {}, "a URL must be a str, .*, not a int"),
+        (b"amqp://localhost", {}, "a URL must be a str, .*, not a bytes"),
+        (5672, {}, "a URL must be a str, .*, not an int"),
         ("amqp://localhost", {"tls": True}, "tls must be a TLS or an SSLContext or None, not a bool; .* amqps://"),
         ("amqp://localhost", {"sasl": ("ann", "secret")}, r"sasl must be a Mechanism .*, not a tuple; amqp10\.Plain"),
         ("amqp://localhost", {"sasl": "PLAIN"}, "sasl must be a Mechanism"),

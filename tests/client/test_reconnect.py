@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -204,6 +205,11 @@ async def test_the_first_connection_has_limits_of_its_own(monkeypatch: pytest.Mo
                 raise AssertionError
         assert hosts.asked == ["a"] * 3
         assert "given up after 3 attempts" in caught.value.__notes__[0]
+        assert "Reconnect(first_attempts=...)" in caught.value.__notes__[1]
+        with pytest.raises(ConnectionLost) as caught:
+            async with connecting(reconnect=Reconnect()):
+                raise AssertionError
+        assert re.match(r"given up after 1 attempt in \d+\.\d s", caught.value.__notes__[0])
         assert "Reconnect(first_attempts=...)" in caught.value.__notes__[1]
 
 

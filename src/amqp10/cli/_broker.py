@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import signal
 import sys
@@ -313,7 +314,13 @@ def broker(
         async with AsyncExitStack() as stack:
             if otel is not None:
                 stack.enter_context(spans_to(otel))
-            running = await stack.enter_async_context(made)
+            try:
+                running = await stack.enter_async_context(made)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                where = f"port {said['port']} of {said.get('host', host)}"
+                raise Failure(f"{where} is in use: --port takes another, or 0 for any free one") from None
             told = f"amqp10 broker on {' and '.join(running.urls)} ({kept}; Ctrl-C stops it)"
             if service_bus is not None:
                 text = connection_string(running.url, EMULATOR_RULE)

@@ -6,7 +6,7 @@ copies unchanged sections byte for byte.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from struct import Struct
 from typing import Any, ClassVar, Final, Self, TypedDict, TypeVar, Unpack
@@ -139,8 +139,7 @@ class Message:
 
     def __init__(self, body: Any = None, **fields: Unpack[MessageFields]) -> None:
         if fields and not fields.keys() <= _NAMES:
-            unknown = min(fields.keys() - _NAMES)
-            raise TypeError(f"a message has no field {unknown!r}")
+            raise _unknown_field(fields)
         self._source = None
         self._body = body
         self._fields = fields  # type: ignore[assignment]
@@ -430,7 +429,7 @@ class Message:
         fields: dict[str, Any] = dict(changes)
         body = fields.pop("body", self._body)
         if not fields.keys() <= _NAMES:
-            raise TypeError(f"a message has no field {min(fields.keys() - _NAMES)!r}")
+            raise _unknown_field(fields)
         copy = type(self).__new__(type(self))
         copy._source = self._payload
         if getattr(self, "_apart", False):
@@ -528,3 +527,10 @@ def _short(value: Any) -> str:
         return f"{value[:_SHOWN]!r}... ({len(value)})"
     text = repr(value)
     return text if len(text) <= 4 * _SHOWN else f"{text[: 4 * _SHOWN]}..."
+
+
+def _unknown_field(fields: Iterable[str]) -> TypeError:
+    return TypeError(
+        f"a message has no field {min(set(fields) - _NAMES)!r}; what an application adds is in application_properties, "
+        f"and the fields are {', '.join(sorted(_NAMES))}"
+    )

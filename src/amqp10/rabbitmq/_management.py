@@ -61,12 +61,16 @@ class Binding:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
+@checked
 def management(links: Connection | Session) -> Management:
     """Return RabbitMQ's management, to be opened by `async with`.
 
     Args:
         links: a connection, on which it begins its own session, because RabbitMQ ends the session after an unknown or
             forbidden request; or the session to use.
+
+    Raises:
+        TypeError: `links` is neither.
     """
     own = links.session() if isinstance(links, Connection) else None
     session = own if own is not None else links

@@ -162,8 +162,15 @@ class _Writers(dict[type, Writer]):
         raise EncodeError(f"{'an' if name[0] in 'AEIOaeio' else 'a'} {name} has no AMQP type{hint}")
 
 
+_BITS = {"byte": 8, "short": 16, "int": 32, "long": 64}
+
+
 def _out_of_range(name: str, value: object) -> EncodeError:
-    return EncodeError(f"{value!r} is out of range for {name}")
+    bits = _BITS.get(name.removeprefix("u"))
+    if bits is None:
+        return EncodeError(f"{value!r} is out of range for {name}")
+    least, most = (0, 2**bits - 1) if name.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return EncodeError(f"{value!r} is out of range for {name}, {least}..{most}")
 
 
 def write_null(out: bytearray, value: None) -> None:

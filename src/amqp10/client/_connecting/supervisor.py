@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 from anyio.abc import ByteStream
 
+from ..._arguments import with_article
 from ...engine import ConnectionTerms, Dialect, Engine, Event, dialects
 from ...errors import (
     AmqpError,
@@ -366,10 +367,13 @@ class TransportSupervisor:
 
     def _account(self, error: Exception) -> None:
         """Say on the last error how long it was tried."""
-        if self._attempts > 1:
+        transient = isinstance(error, AmqpError) and is_transient(error, credentials_anew=self._credentials_anew)
+        first = self._first and self.persistent and transient  # it is over only because of the limits of the start
+        if self._attempts > 1 or first:
             spent = anyio.current_time() - self._since
-            error.add_note(f"given up after {self._attempts} attempts in {spent:.1f} s")
-        if self._first and 1 < self._rounds == self._most_rounds < self.settings.attempts:
+            attempts = "1 attempt" if self._attempts == 1 else f"{self._attempts} attempts"
+            error.add_note(f"given up after {attempts} in {spent:.1f} s")
+        if first and self._rounds == self._most_rounds < self.settings.attempts:
             error.add_note("Reconnect(first_attempts=...) says how often the first connection is tried")
 
     # One attempt
@@ -477,8 +481,11 @@ def endpoints(address: Address | Endpoint) -> list[Endpoint]:
         return [address]
     if address is None:
         raise TypeError("no URL given: a connection needs one, such as amqp://USER:PASSWORD@HOST")
-    urls = [address] if isinstance(address, str) or not isinstance(address, Iterable) else address
+    urls: Iterable[Any] = (
+        [address] if isinstance(address, str | bytes) or not isinstance(address, Iterable) else address
+    )
     for url in urls:
         if not isinstance(url, str):
-            raise TypeError(f"a URL must be a str, such as amqp://USER:PASSWORD@HOST, not a {type(url).__name__}")
+            kind = with_article(type(url).__name__)
+            raise TypeError(f"a URL must be a str, such as amqp://USER:PASSWORD@HOST, not {kind}")
     return [parse_url(url) for url in urls]

@@ -11,6 +11,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from ..._arguments import check_type
 from ...engine import LinkTerms, ReceiverLink
 from ...errors import AmqpError, DecodeError, DeliveryUncertain, LocalProtocolError
 from ...messaging import ACCEPTED, Accepted, Error, Message, Rejected, Source
@@ -186,6 +187,7 @@ class Requester:
     def __init__(
         self, sender: Sender, replies: ReplyReceiver, reply_to: str | None = None, on_lost: OnUncertain | None = None
     ) -> None:
+        check_type("replies", replies, ReplyReceiver)
         self.sender = sender
         self.replies = replies
         self._reply_to = reply_to
