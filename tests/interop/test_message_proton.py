@@ -23,19 +23,9 @@ from amqp10.types import Timestamp, ULong
 proton: Any = pytest.importorskip("proton")
 cproton: Any = pytest.importorskip("cproton")
 
-from .test_codec_proton import as_bits, read, write  # noqa: E402
+from .test_codec_proton import as_bits, read, twice_described, write  # noqa: E402
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.capability("types")]
-
-
-def twice_described(value: Any) -> bool:
-    """Whether there is a description of a description in the tuple of a value: proton 0.40 takes what follows it in a
-    list or map for a part of it."""
-    if not isinstance(value, tuple):
-        return False
-    if value and value[0] == "described" and len(value) == 3 and value[2][0] == "described":
-        return True
-    return any(map(twice_described, value))
 
 
 # proton knows one descriptor for the elements of an array at most.
