@@ -1,6 +1,7 @@
 """Write docs/reference/benchmarks.md and its plot from the figures of a full run.
 
 make bench-real                                  real_run.json
+... with --json .../real_run_other.json          the same on a machine with another processor
 make bench-real-brokers                          real_brokers_run.json
 make bench-azure                                 azure_run.json
 make bench-full                                  full_run.json; for the others `run.py --native --variants asyncio` with
@@ -35,6 +36,7 @@ BROKERS = (RESULTS / "artemis_run.json", RESULTS / "broker_j_run.json")
 TRANSPORTS = {"TLS": RESULTS / "tls_run.json", "WebSocket": RESULTS / "websocket_run.json"}
 LARGE = RESULTS / "large_run.json"
 REAL = RESULTS / "real_run.json"
+REAL_ELSEWHERE = RESULTS / "real_run_other.json"
 REAL_BROKERS = RESULTS / "real_brokers_run.json"
 AZURE = RESULTS / "azure_run.json"
 ALL_CLIENTS = RESULTS / "all_clients_run.json"
@@ -240,6 +242,26 @@ def leaders(figures: dict[tuple[str, str], dict[str, float]], ours: str) -> str:
     return f"**Columns where others cost less than {NAMES[ours]}**: {', '.join(told) or 'none'}."
 
 
+def page_elsewhere(run: dict[str, Any]) -> list[str]:
+    """What one more run, on a machine with another processor, cost as ratios to go-amqp."""
+    figures = real_medians(run)
+    lines = [
+        f"Ratios depend on the processor. One more run, of {run['date']} on {run['machine']}, had these ratios of CPU",
+        "to go-amqp:",
+        "",
+        "| | " + " | ".join(REAL_WORKLOADS.values()) + " |",
+        "|---|" + "--:|" * len(REAL_WORKLOADS),
+    ]
+    for peer, name in NAMES.items():
+        cells = [
+            f"{got['cpu'] / figures[workload, 'go-amqp']['cpu']:.2f}" if (got := figures.get((workload, peer))) else ""
+            for workload in REAL_WORKLOADS
+        ]
+        if any(cells) and peer != "go-amqp":
+            lines.append(f"| {name} | {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
 def page_real(run: dict[str, Any]) -> list[str]:
     """The part with messages as applications send them."""
     figures = real_medians(run)
@@ -381,6 +403,7 @@ def page(run: dict[str, Any], figures: Medians, real: dict[str, Any]) -> str:
         "amqp10 on trio. Compare figures only within a section.",
         "",
         *page_real(real),
+        *page_elsewhere(json.loads(REAL_ELSEWHERE.read_text())),
         *page_real_brokers(json.loads(REAL_BROKERS.read_text())),
         "## Small messages that look alike",
         "",
