@@ -245,20 +245,24 @@ def table(bench: Bench) -> str:
 
 
 def added(before: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
-    """Return the facts of two series of runs as those of one.
-
-    Raises:
-        SystemExit: they are not of the same programs, or messages.
-    """
-    for name in ("setting", "machine", "count"):
-        if before[name] != facts[name]:
-            sys.exit(f"--add: the {name} was {before[name]!r} before, and is {facts[name]!r}")
+    """Return the facts of two series of runs as those of one."""
     figures = {
         workload: {peer: before["figures"][workload][peer] + runs for peer, runs in peers.items()}
         for workload, peers in facts["figures"].items()
     }
     joined = {name: before[name] + facts[name] for name in ("loads", "runs")}
     return facts | joined | {"figures": figures}
+
+
+def check_alike(before: dict[str, Any], facts: dict[str, Any]) -> None:
+    """Refuse to add runs to those of other programs, messages or another machine.
+
+    Raises:
+        SystemExit: a fact differs.
+    """
+    for name, value in facts.items():
+        if before[name] != value:
+            sys.exit(f"--add: the {name} was {before[name]!r} before, and is {value!r}")
 
 
 def main() -> int:
@@ -273,6 +277,8 @@ def main() -> int:
     parser.add_argument("--json", type=file_to_be, help="write all figures there, too")
     parser.add_argument("--add", action="store_true", help="add the runs to those that the JSON file has already")
     given = parser.parse_args()
+    if given.add and not given.json:
+        parser.error("--add needs --json, the file with the runs before")
     began = time.monotonic()
     wanted = given.peers or list(CAN)
     python = {"proton", "pyamqp"}
@@ -288,6 +294,11 @@ def main() -> int:
         or name in present
         or (name not in native.CLIENTS and name not in python and ("compiled" not in name or given.compiled))
     ]
+    where = ", ".join(filter(None, [setting(), native.versions(programs)]))
+    alike = {"setting": where, "machine": machine(), "count": given.count}
+    before = json.loads(given.json.read_text()) if given.add else None
+    if before is not None:
+        check_alike(before, alike)
     built = compiled.installed() if "amqp10+compiled" in peers else None
     with TemporaryDirectory() as folder:
         bench = Bench(peers, given.workloads, given.count, programs, built, Path(folder))
@@ -298,23 +309,20 @@ def main() -> int:
                 loads.append(os.getloadavg()[0])
         finally:
             bench.counterpart.stop()
-    where = ", ".join(filter(None, [setting(), native.versions(programs)]))
     print(f"{where}\nload of the last minute: {', '.join(f'{load:.1f}' for load in loads)}\n\n{table(bench)}")
     if given.json:
         facts: dict[str, Any] = {
             "date": f"{datetime.now(UTC):%Y-%m-%d}",
-            "setting": where,
-            "machine": machine(),
+            **alike,
             "cpus": os.cpu_count(),
             "loads": loads,
             "runs": given.reps,
-            "count": given.count,
             "counterpart": "Rust" if programs else "Python",
             "figures": bench.results,
             "decoding": floor.figures(built),
         }
-        if given.add:
-            facts = added(json.loads(given.json.read_text()), facts)
+        if before is not None:
+            facts = added(before, facts)
         given.json.write_text(json.dumps(facts, indent=1) + "\n")
     print(f"took {(time.monotonic() - began) / 60:.1f} minutes", file=sys.stderr)
     return 1 if bench.failures else 0
