@@ -55,6 +55,7 @@ EXPECTED = {
     "dialects.py": (ROOT / "docs" / "older" / "dialects.txt").read_text(),
     "exchanges.py": "errors has 1\neverything has 2\ndisk full came by logs with db.error\n"
     "no queue is bound for that\n",
+    "move_once.py": "at the target: 3\n",
     "bridge.py": "100 moved\nb'order 0'\n",
     "two_dialects.py": "sent in 0-9-1 received in 1.0\nsent in 1.0 received in 0-9-1\n",
     "users_and_permissions.py": "shop: sent to orders.paid\nshop: amqp:unauthorized-access\n"
