@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -77,6 +79,34 @@ def test_the_last_batch_is_told() -> None:
     ending: Any = Ending()
     follow(ending, lambda progress: told.append(progress["batchId"]), lambda: False)
     assert told == [0, 1]
+
+
+class Slow:
+    """A query whose first batch takes longer than anybody waits without a word."""
+
+    def __init__(self, message: str, polls: int) -> None:
+        self.recentProgress: list[dict[str, Any]] = []
+        self.status = {"message": message, "isTriggerActive": True, "isDataAvailable": True}
+        self.polls = iter([True] * polls)
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802
+        return next(self.polls, False)
+
+    def awaitTermination(self) -> None:  # noqa: N802
+        """It has ended well."""
+
+
+@pytest.mark.parametrize(("message", "lines"), [("Processing new data", 3), ("Waiting for data to arrive", 0)])
+def test_a_batch_that_does_not_end(monkeypatch: pytest.MonkeyPatch, message: str, lines: int) -> None:
+    """After 30 s, and every 30 s, Spark's own message is told, unless Spark only waits."""
+    clock = itertools.count(0.0, 0.5)
+    moved = SimpleNamespace(monotonic=lambda: next(clock), sleep=lambda seconds: None)
+    monkeypatch.setattr("amqp10.spark.pipeline.time", moved)
+    told: list[str] = []
+    slow: Any = Slow(message, 200)
+    follow(slow, lambda progress: None, lambda: False, told.append)
+    assert told == [message] * lines
 
 
 def test_messages_to_another_queue_are_whole() -> None:

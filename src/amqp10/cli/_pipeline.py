@@ -171,7 +171,7 @@ def _run(job: Any, planned: Any) -> None:
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         query = planned.start(spark)
-        job.follow(query, _tell, lambda: bool(stopped) or Path(planned.stop_file).exists())
+        job.follow(query, _tell, lambda: bool(stopped) or Path(planned.stop_file).exists(), _tell_busy)
     except Exception as error:
         raise Failure(job.cause(error, planned.sink), 1) from None
     finally:
@@ -189,3 +189,8 @@ def _tell(progress: Mapping[str, Any]) -> None:
     seconds = progress["durationMs"]["triggerExecution"] / 1000
     rows = progress["numInputRows"]
     click.echo(f"batch {progress['batchId']}: {rows:,} rows in {seconds:.1f} s, {rows / seconds:,.0f} rows/s", err=True)
+
+
+def _tell_busy(message: str) -> None:
+    """Print what Spark does while no batch ends."""
+    click.echo(f"no batch has ended for a while; Spark: {message}", err=True)

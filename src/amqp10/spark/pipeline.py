@@ -50,6 +50,8 @@ _CONF = {
 }
 POLL = 0.2
 """Seconds between two checks of the query."""
+QUIET = 30.0
+"""Seconds without a batch after which `follow` says what Spark is busy with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,21 +170,37 @@ def _start_java(conf: SparkConf) -> None:
         SparkContext._ensure_initialized(gateway=launch_gateway(conf, {"start_new_session": True}), conf=conf)
 
 
-def follow(query: StreamingQuery, told: Callable[[Mapping[str, Any]], None], stopping: Callable[[], bool]) -> None:
+def follow(
+    query: StreamingQuery,
+    told: Callable[[Mapping[str, Any]], None],
+    stopping: Callable[[], bool],
+    busy: Callable[[str], None] = lambda message: None,
+) -> None:
     """Report the progress of each batch until the query ends; once `stopping()` is true, stop it between batches.
+
+    Args:
+        busy: gets Spark's own message when it has worked for 30 s without the end of a batch.
 
     Raises:
         pyspark.errors.StreamingQueryException: the query failed.
     """
     last = -1
+    quiet_since = time.monotonic()
     while True:
         active = query.isActive  # read first, so that the progress read below includes the last batch
         for progress in query.recentProgress:
             if progress["batchId"] > last and progress["numInputRows"]:
                 last = progress["batchId"]
                 told(progress)
+                quiet_since = time.monotonic()
         if not active:
             break
+        message = query.status["message"]
+        if message.startswith("Waiting for"):  # data or the next trigger: Spark has nothing to do
+            quiet_since = time.monotonic()
+        elif time.monotonic() - quiet_since > QUIET:
+            busy(message)
+            quiet_since = time.monotonic()
         # No batch runs between triggers, nor during a trigger without data, which the stop file ensures.
         if stopping() and not (query.status["isTriggerActive"] and query.status["isDataAvailable"]):
             query.stop()
