@@ -6,7 +6,8 @@
     python benchmarks/budget.py --otel sampled   with telemetry on
 
 A client and a server engine are joined in memory. Only what the client does is counted: bytecode instructions, and
-calls (of Python functions and of built-in ones). Both depend on the version of Python: `budget.json` has them by it.
+calls (of Python functions and of built-in ones). In the workloads of `budget_broker.py`, only what the embedded broker
+does is counted. Both figures depend on the version of Python: `budget.json` has them by it.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ import math
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import anyio
 import anyio.lowlevel
 from anyio.abc import ByteStream
+from budget_broker import BROKER_WORKLOADS, measure_broker
+from counting import COUNT, Count
 from real import as_sent, orders, read_order, read_row, rows
 from sniffio import current_async_library
 
@@ -52,7 +55,6 @@ BUDGET = Path(__file__).with_name("budget.json")
 MARGIN = 1.05
 """How much more than recorded a message may cost: the passes of the event loop do not fall alike in every run."""
 
-COUNT = 500
 BODY = b"x" * 100
 FEW = 100
 AT_A_TIME = 50
@@ -62,51 +64,6 @@ DELAY = 5
 """Passes of the scheduler that the other end takes to answer, where that matters."""
 LARGE = bytes(65_536)
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
-
-
-class Count:
-    """Counts what runs while it is switched on."""
-
-    def __init__(self) -> None:
-        self.instructions = self.calls = 0
-        self.messages = COUNT
-        self.on = False
-
-    def resume(self) -> None:
-        if self.on:
-            sys.setprofile(self._profile)
-            sys.settrace(self._trace)
-
-    def pause(self) -> None:
-        sys.settrace(None)
-        sys.setprofile(None)
-
-    def start(self) -> None:
-        self.on = True
-        self.resume()
-        # The frames that are there already, of coroutines most of all, learn of it one by one.
-        frame: FrameType | None = sys._getframe()
-        while frame is not None:
-            self._enter(frame)
-            frame = frame.f_back
-
-    def stop(self) -> None:
-        self.pause()
-        self.on = False
-
-    def _enter(self, frame: FrameType) -> None:
-        frame.f_trace, frame.f_trace_opcodes, frame.f_trace_lines = self._trace, True, False
-
-    def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if event == "opcode":
-            self.instructions += 1
-        elif event == "call":
-            self._enter(frame)
-        return self._trace
-
-    def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event in ("call", "c_call"):
-            self.calls += 1
 
 
 class Wire(ByteStream):
@@ -506,7 +463,7 @@ async def consume_0_9_1_own(connection: Connection, wire: Wire, count: Count) ->
         await _take(receiver, count, BODY)
 
 
-WORKLOADS: tuple[Workload, ...] = (
+CLIENT_WORKLOADS: tuple[Workload, ...] = (
     *(send, send_settled, send_each, send_large, submit),
     *(receive, receive_settled, receive_batch, receive_large, receive_mixed),
     *(relay_worker, relay_task, receive_links),
@@ -515,9 +472,8 @@ WORKLOADS: tuple[Workload, ...] = (
 )
 
 
-def measure(workload: Workload, backend: str) -> dict[str, float]:
-    """Steps a message, in one run."""
-    vars(_pump)["GATHERING"] = math.inf  # no clock is looked at
+def measure_client(workload: Workload, backend: str) -> Count:
+    """Return the steps of one run."""
     count = Count()
 
     async def run() -> None:
@@ -530,6 +486,20 @@ def measure(workload: Workload, backend: str) -> dict[str, float]:
             await workload(connection, wire, count)
 
     anyio.run(run, backend=backend)
+    return count
+
+
+WORKLOADS: dict[str, Callable[[str], Count]] = {
+    **{each.__name__: partial(measure_client, each) for each in CLIENT_WORKLOADS},
+    **{each.__name__: partial(measure_broker, each) for each in BROKER_WORKLOADS},
+}
+"""What runs one on a backend, by its name."""
+
+
+def measure(name: str, backend: str) -> dict[str, float]:
+    """Steps a message, in one run of a workload."""
+    vars(_pump)["GATHERING"] = math.inf  # no clock is looked at
+    count = WORKLOADS[name](backend)
     return {
         "instructions": round(count.instructions / count.messages, 1),
         "calls": round(count.calls / count.messages, 1),
@@ -553,7 +523,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--record", action="store_true", help="write budget.json, for this version of Python")
     parser.add_argument("--check", action="store_true", help="fail if a workload costs more than recorded there")
-    parser.add_argument("--only", metavar="WORKLOAD", choices=[each.__name__ for each in WORKLOADS])
+    parser.add_argument("--only", metavar="WORKLOAD", choices=list(WORKLOADS))
     parser.add_argument("--otel", choices=["unsampled", "sampled"], help="with telemetry, whose spans are kept or not")
     arguments = parser.parse_args()
     if arguments.otel is not None:
@@ -564,9 +534,9 @@ def main() -> None:
     if arguments.check and VERSION not in recorded:
         sys.exit(f"nothing is recorded for Python {VERSION}")
     print("| workload | instructions | recorded | calls | recorded |\n|---|--:|--:|--:|--:|")
-    for workload in (each for each in WORKLOADS if arguments.only in (None, each.__name__)):
+    for workload in (each for each in WORKLOADS if arguments.only in (None, each)):
         for backend in ("trio", "asyncio"):
-            name = f"{workload.__name__} {backend}"
+            name = f"{workload} {backend}"
             cost = now[name] = measure(workload, backend)
             before = recorded.get(VERSION, {}).get(name, {})
             figures = (cost["instructions"], before.get("instructions", "-"), cost["calls"], before.get("calls", "-"))

@@ -1,0 +1,173 @@
+"""What a message costs the embedded broker in steps of the interpreter: workloads of `budget.py`.
+
+A client engine talks to a `Broker` in the same process, through a stream in memory; what the client does is not
+counted. The messages are the orders of `real.py`. Where there is a store, they are durable, and it commits within the
+loop and not in a thread, so that a commit has the same messages in every run.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+from counting import COUNT, Count
+from real import as_sent, orders
+
+from amqp10 import Accepted
+from amqp10.broker import Broker
+from amqp10.engine import (
+    ConnectionTerms,
+    DeliveriesReceived,
+    LinkEnded,
+    LinkTerms,
+    ReceiverLink,
+    SenderLink,
+    SessionTerms,
+    dialect,
+)
+from amqp10.messaging import Source, Target
+
+FEW = 100
+"""Messages of 0-9-1: the broker translates each field of each message, twice."""
+CHUNK = 65_536
+"""Octets that the client writes at a time."""
+
+
+class Peer:
+    """A client with a sender and a receiver at one queue, which accepts what it receives."""
+
+    def __init__(self, broker: Broker, count: Count, spoken: str) -> None:
+        self._count = count
+        self._stream = broker.open_stream()
+        self._engine = dialect(spoken).client(ConnectionTerms("client"), None, True)
+        self._engine.start()
+        self._engine.open()
+        self._taken = 0
+        self._ended = False
+        self.sender: SenderLink
+        self.receiver: ReceiverLink
+
+    async def attach(self) -> None:
+        """Attach both links."""
+        await self._exchange(lambda: self._engine.opened)
+        session = self._engine.begin(SessionTerms(incoming_window=10 * COUNT))
+        self.sender = session.attach_sender(LinkTerms("to", source=Source(), target=Target("q")))
+        self.receiver = session.attach_receiver(LinkTerms("from", source=Source("q"), target=Target()))
+        await self._exchange(lambda: self.sender.credit >= self._count.messages and self.receiver.attached)
+
+    def send(self, payloads: list[bytes]) -> None:
+        """Have messages to write."""
+        for payload in payloads:
+            self.sender.send(payload)
+
+    async def fill(self) -> None:
+        """Write the messages, and wait for their outcomes."""
+        await self._exchange(lambda: not self.sender.count_unsettled().total)
+
+    async def drain(self) -> None:
+        """Take all messages, and wait until the broker has read the outcomes."""
+        self.receiver.flow(self._count.messages)
+        await self._exchange(lambda: self._taken == self._count.messages)
+        self.receiver.detach()
+        await self._exchange(lambda: self._ended)
+
+    async def _exchange(self, over: Callable[[], bool]) -> None:
+        """Write and read until something has happened."""
+        self._count.pause()
+        while not over():
+            data = self._engine.data_to_send()
+            self._count.resume()
+            for first in range(0, len(data), CHUNK):
+                await self._stream.send(data[first : first + CHUNK])
+            received = await self._stream.receive()
+            self._count.pause()
+            self._engine.receive_data(received)
+            for event in self._engine.events():
+                if isinstance(event, DeliveriesReceived):
+                    self._accept(event.link)
+                self._ended |= isinstance(event, LinkEnded)
+        self._count.resume()
+
+    def _accept(self, link: ReceiverLink) -> None:
+        while link.incoming:
+            link.settle(link.incoming.popleft(), Accepted())
+            self._taken += 1
+
+
+Workload = Callable[[Peer, Count, list[bytes]], Awaitable[None]]
+
+
+async def broker_through(peer: Peer, count: Count, payloads: list[bytes]) -> None:
+    """A receiver waits for what is sent."""
+    peer.receiver.flow(count.messages)
+    peer.send(payloads)
+    count.start()
+    await peer.fill()
+    await peer.drain()
+    count.stop()
+
+
+async def broker_fill(peer: Peer, count: Count, payloads: list[bytes]) -> None:
+    """Nobody receives."""
+    peer.send(payloads)
+    count.start()
+    await peer.fill()
+    count.stop()
+
+
+async def broker_drain(peer: Peer, count: Count, payloads: list[bytes]) -> None:
+    """The messages are there before a receiver asks for them."""
+    peer.send(payloads)
+    await peer.fill()
+    count.start()
+    await peer.drain()
+    count.stop()
+
+
+async def broker_fill_stored(peer: Peer, count: Count, payloads: list[bytes]) -> None:
+    await broker_fill(peer, count, payloads)
+
+
+async def broker_drain_stored(peer: Peer, count: Count, payloads: list[bytes]) -> None:
+    await broker_drain(peer, count, payloads)
+
+
+async def broker_through_0_9_1(peer: Peer, count: Count, payloads: list[bytes]) -> None:
+    await broker_through(peer, count, payloads)
+
+
+BROKER_WORKLOADS: tuple[Workload, ...] = (
+    *(broker_through, broker_fill, broker_drain, broker_fill_stored, broker_drain_stored, broker_through_0_9_1),
+)
+
+
+def measure_broker(workload: Workload, backend: str) -> Count:
+    """Return the steps of one run."""
+    count = Count()
+    stored = workload in (broker_fill_stored, broker_drain_stored)
+    spoken = "1.0"
+    if workload is broker_through_0_9_1:
+        spoken, count.messages = "0-9-1", FEW
+    payloads = [as_sent(each | {"durable": stored}) for each in orders(count.messages)]
+    vars(anyio.to_thread)["run_sync"] = _at_once
+
+    async def run(store: Path | None) -> None:
+        async with Broker(None, store=store, queues=["q"]) as broker:
+            peer = Peer(broker, count, spoken)
+            await peer.attach()
+            await workload(peer, count, payloads)
+
+    with tempfile.TemporaryDirectory() as folder:
+        anyio.run(run, Path(folder, "store") if stored else None, backend=backend)
+    return count
+
+
+async def _at_once(call: Callable[..., Any], *arguments: Any, **_: Any) -> Any:
+    """Call a function where else a thread would."""
+    await anyio.lowlevel.checkpoint()
+    return call(*arguments)
