@@ -7,11 +7,15 @@ import inspect
 import traceback
 from dataclasses import asdict, is_dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from amqp10 import CbsTokens, ConnectionDetails, LoginTokens, Plain, SasKey, Token
+from amqp10._secrets import SECRETS as NAMES
+
+from .kit.public_calls import NotMade, PublicCall, public_calls
 
 SECRET = "hunter2"
 PACKAGES = (
@@ -131,3 +135,94 @@ def test_what_is_found() -> None:
     )
     assert is_dataclass(ConnectionDetails)
     assert asdict(ConnectionDetails("amqp://h"))["url"] == "amqp://h"  # the data are there for who asks
+
+
+CONNECTION_STRING = f"Endpoint=sb://h/;SharedAccessKeyName=n;SharedAccessKey={SECRET}"
+URL = f"amqps://u:{SECRET}@h"
+TELLTALES: list[Any] = [
+    *(URL, URL.encode(), f"amqps://u:{SECRET} /@h", f"u:{SECRET}@h", CONNECTION_STRING, f"wss://h/?token={SECRET}"),
+    *(f"SharedAccessSignature sr=h&sig={SECRET}&se=1", URL.replace("@", 300 * "t" + "@")),
+    *([URL], (URL,), {URL}, {"u": URL.encode()}, {URL: 1}, ([URL], "a"), (CONNECTION_STRING, 1)),
+]
+"""Values that say by their form that they have a secret."""
+
+BARE: list[Any] = [SECRET, SECRET.encode(), [SECRET], {"u": SECRET}]
+"""Secrets that nothing but the name of their argument tells."""
+
+SHOWN = {
+    ("Broker.exchange", "name"): "the error of a name that does not exist is that of a dict",
+    ("Broker.queue", "name"): "the error of a name that does not exist is that of a dict",
+    ("Broker.queue", "virtual_host"): "the error of a name that does not exist is that of a dict",
+    ("Broker.topic", "name"): "the error of a name that does not exist is that of a dict",
+    ("Broker.virtual_host", "name"): "the error of a name that does not exist is that of a dict",
+    ("Quarantine.drop", "number"): "the error of a number that does not exist is that of a dict",
+    ("Quarantine.release", "number"): "the error of a number that does not exist is that of a dict",
+    ("Permissions.allows", "action"): "it is asked by the broker, for each action",
+    ("SQLiteDeliveryStore", "path"): "its errors name the file",
+    ("StreamOffset", "where"): "its errors show a word that is no position",
+    ("ClientHandshake.start", "offered"): "mechanisms that a server offers",
+    ("choose", "offered"): "mechanisms that a server offers",
+    ("same_host", "one"): "a host that was read from a URL",
+    ("same_host", "other"): "a host that was read from a URL",
+    ("Field", "name"): "written where a type is defined",
+    ("Field", "type"): "written where a type is defined",
+    ("ScriptedPeer.attach_link", "handle"): "a field of a frame that a test writes",
+    ("ScriptedPeer.attach_link", "name"): "a field of a frame that a test writes",
+    ("ScriptedPeer.attach_link", "role"): "a field of a frame that a test writes",
+    ("ScriptedPeer.grant", "handle"): "a field of a frame that a test writes",
+    ("ScriptedPeer.grant", "credit"): "a field of a frame that a test writes",
+    ("ScriptedPeer.grant", "delivery_count"): "a field of a frame that a test writes",
+    ("field", "type"): "written where a type is defined",
+}
+"""Arguments that an error may show, and why."""
+
+GLOBAL = ("instrument", "uninstrument", "register_dialect")
+"""Functions that change what all tests use."""
+
+
+CALLS = [each for each in public_calls() if each.name not in GLOBAL]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
+def test_no_error_shows_a_secret(call: PublicCall, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No error shows a URL's password, a key or a token, whichever argument of a public call it is passed as."""
+    monkeypatch.chdir(tmp_path)  # some arguments are files, which are made
+    for name in {each.name for each in call.parameters} - {name for of, name in SHOWN if of == call.name}:
+        for value in [*TELLTALES, *(BARE if name in NAMES else [])]:
+            assert SECRET not in said(call, name, value), (name, value)
+
+
+def said(call: PublicCall, name: str, value: object) -> str:
+    """Return all that is printed of the error of a call with this argument; "" for none."""
+    try:
+        result = call.call(**{name: value})
+        if inspect.iscoroutine(result):
+            try:
+                result.send(None)
+            finally:
+                result.close()
+    except NotMade:
+        return ""
+    except OSError:  # of a file that does not exist
+        return ""
+    except Exception as error:
+        # Less the lines of code, which are indented.
+        return "".join(part for part in traceback.format_exception(error) if not part.startswith(" ")) + repr(error)
+    return ""
+
+
+def test_calls_reach_their_functions() -> None:
+    """Most public calls get as far as the check of their arguments: few need what the tests cannot make."""
+    reached = set()
+    for call in CALLS:
+        try:
+            result = call.call()
+            if inspect.iscoroutine(result):
+                result.close()
+        except NotMade:
+            continue
+        except Exception:  # it may need more, such as a broker
+            pass
+        reached.add(call.name)
+    assert {"Connection", "Connection.receiver", "Sender.send_many", "EventHub.reader", "Worker"} <= reached
+    assert len(reached) > 0.7 * len(CALLS)

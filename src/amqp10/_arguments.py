@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-import re
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
@@ -18,16 +17,9 @@ from datetime import timedelta
 from itertools import chain, repeat
 from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin
 
-F = TypeVar("F", bound=Callable[..., Any])
+from ._secrets import SECRETS, without_secrets
 
-SECRETS: Final = frozenset(
-    {
-        *("cert", "credential", "key", "key_password", "password", "sasl", "secret", "tls", "token", "tokens", "users"),
-        *("proxy", "url", "where"),  # URLs and connection strings ("where" of the clients for Azure) have passwords
-        "headers",  # of an HTTP request: they may contain a login
-    }
-)
-"""The arguments whose value no error shows, because it may contain a secret."""
+F = TypeVar("F", bound=Callable[..., Any])
 
 _MOMENT: Final = "datetime.now(UTC) + timedelta(hours=1) is one with a time zone"
 _ADVICE: Final = {
@@ -37,7 +29,9 @@ _ADVICE: Final = {
     "connection": "Connection(URL) is one",
     "filter": "SqlFilter(\"color = 'red'\") takes SQL",
     "handler": "write it with `async def`",
+    "moment": _MOMENT,
     "messages": "use send() for one message, or make it a list",
+    "offset": "event.offset is one, and EventPosition.first() begins with the oldest event",
     "partition": "hub.properties() lists all ids",
     "reason": "a number of seconds is for Retry(delay=10)",
     "reconnect": "Reconnect() has the usual settings",
@@ -64,11 +58,6 @@ _SPELLED: Final = {
     Mapping: "a mapping",
     type: "a class",
 }
-_HIDDEN: Final = (
-    (re.compile(r"(:(?://)?).*@", re.DOTALL), r"\1...@"),  # USER:PASSWORD@ of a URL
-    (re.compile(r"(?i:((?:key|sig|signature|password|secret|token)\s*=)).*", re.DOTALL), r"\1..."),
-)
-"""Where a text has a password, a key or a token, and what is shown instead."""
 
 
 def checked(target: F) -> F:
@@ -321,14 +310,6 @@ def _takes_words(hint: Any) -> bool:
         if kind is not Callable and any(map(_takes_words, get_args(each))):
             return True
     return False
-
-
-def without_secrets(value: object) -> str:
-    """Return the beginning of a value's `repr`, without a password or key in a URL or a connection string."""
-    text = repr(value)
-    for pattern, instead in _HIDDEN:
-        text = pattern.sub(instead, text)
-    return text[:200]
 
 
 def with_article(noun: str) -> str:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Final, TypeAlias
 
 from ._arguments import check_type
+from ._secrets import without_secrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ class Rule:
         if not isinstance(self.filter, RuleFilter):
             raise TypeError(
                 "filter must be a SqlFilter, CorrelationFilter, TrueFilter or FalseFilter, not the "
-                f"{type(self.filter).__name__} {self.filter!r:.200}: SqlFilter(\"color = 'red'\") takes SQL"
+                f"{type(self.filter).__name__} {without_secrets(self.filter)}: SqlFilter(\"color = 'red'\") takes SQL"
             )
 
 
@@ -112,9 +113,9 @@ def _check_parameters(argument: str, parameters: Mapping[str, Any]) -> None:
     check_type(argument, parameters, Mapping[str, Any])
     for name in parameters:
         if not name.startswith("@"):
-            raise ValueError(f'the name of a parameter must begin with "@", unlike {name!r:.200}')
+            raise ValueError(f'the name of a parameter must begin with "@", unlike {without_secrets(name)}')
 
 
 def _check_text(argument: str, value: object) -> None:
     if not isinstance(value, str):
-        raise TypeError(f"{argument} must be a str, not the {type(value).__name__} {value!r:.200}")
+        raise TypeError(f"{argument} must be a str, not the {type(value).__name__} {without_secrets(value)}")

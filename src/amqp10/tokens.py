@@ -145,6 +145,7 @@ class SasKey:
         """
         return self.sign(scope, int(self._clock() + self._lifetime))
 
+    @checked
     def sign(self, resource: str, expires_on: int) -> Token:
         """Return a token for `resource` that expires at `expires_on`, in seconds since 1970."""
         signature = quote_plus(sas_signature(self._key, quote_plus(resource), str(expires_on)))

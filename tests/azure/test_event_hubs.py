@@ -121,7 +121,7 @@ class TestMaking:
         [
             (lambda: EventPosition.sequence_number(-5), ValueError, "or more, not -5"),
             (lambda: EventPosition.sequence_number("7"), TypeError, "number must be an int"),  # type: ignore[arg-type]
-            (lambda: EventPosition.offset(None), TypeError, "offset must be a str, .* not None"),  # type: ignore[arg-type]
+            (lambda: EventPosition.offset(None), TypeError, "must be a str .*, not None"),  # type: ignore[arg-type]
             (lambda: EventPosition.enqueued_time(7), TypeError, "moment must be a datetime"),  # type: ignore[arg-type]
         ],
     )

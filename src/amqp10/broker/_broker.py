@@ -24,6 +24,7 @@ from anyio.abc import ByteStream, TaskGroup, TaskStatus
 
 from .._arguments import check_range, checked
 from .._groups import Ungrouped
+from .._secrets import without_secrets
 from ..engine import (
     DELAYED_RETRY_CAPABILITY,
     LINK_PAIR,
@@ -272,7 +273,8 @@ class Broker:
         limits = limits if limits is not None else BrokerLimits()
         hosts = list(dict.fromkeys(virtual_hosts))
         if USUAL not in hosts:
-            raise ValueError(f"virtual_hosts must be names that include {USUAL!r}, not {virtual_hosts!r:.200}")
+            said = without_secrets(virtual_hosts)
+            raise ValueError(f"virtual_hosts must be names that include {USUAL!r}, not {said}")
         self._routers = {
             name: Router(
                 clock=anyio.current_time,

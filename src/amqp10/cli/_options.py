@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
+from .._secrets import without_secrets
 from ..client import Connection, ConnectionSettings, from_environment
 from ..client.internals import environment_settings, first_line, login_tokens, secret, url_settings
 from ..client.internals import with_password as password_added
@@ -40,7 +41,7 @@ def mechanism_names(context: click.Context, parameter: click.Parameter, value: s
     names = tuple(name.strip().upper() for name in value.split(","))
     unknown = [name for name in names if name not in MECHANISMS]
     if unknown:
-        raise click.BadParameter(f"{unknown[0]!r:.40} is not one of {', '.join(MECHANISMS)}")
+        raise click.BadParameter(f"{without_secrets(unknown[0])} is not one of {', '.join(MECHANISMS)}")
     return names
 
 

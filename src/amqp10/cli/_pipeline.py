@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from .._secrets import without_secrets
 from ..net import PORTS
 from ._main import Failure, Interrupted
 
@@ -22,7 +23,7 @@ def pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict
     for each in given:
         name, equals, value = each.partition("=")
         if not equals or not name:
-            raise click.BadParameter(f"{each!r} is not NAME=VALUE")
+            raise click.BadParameter(f"{without_secrets(each)} is not NAME=VALUE")
         found[name] = value
     return found
 

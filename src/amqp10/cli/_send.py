@@ -12,6 +12,7 @@ from typing import Any, TextIO
 import click
 
 from .._json import parse_json
+from .._secrets import without_secrets
 from ..errors import EncodeError
 from ..messaging import Message
 from ..types import Symbol
@@ -27,7 +28,7 @@ def properties_of(pairs: tuple[str, ...]) -> dict[str, Any]:
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name:
-            raise click.BadParameter(f"{pair!r} is not NAME=VALUE", param_hint="--property")
+            raise click.BadParameter(f"{without_secrets(pair)} is not NAME=VALUE", param_hint="--property")
         try:
             value = parse_json(text)
         except ValueError:

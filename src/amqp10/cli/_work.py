@@ -17,6 +17,7 @@ import anyio
 import click
 from click.core import ParameterSource
 
+from .._secrets import without_secrets
 from ..client import Connection, Reconnect
 from ..messaging import Message, MessageFields
 from ..worker import Retries, SessionWorker, Worker
@@ -32,7 +33,7 @@ def handler_named(context: click.Context, parameter: click.Parameter, value: str
     """Import the handler MODULE:NAME; modules of the working directory are found, too."""
     module_name, colon, name = value.partition(":")
     if not (module_name and colon and name):
-        raise click.BadParameter(f"{value!r} is not MODULE:NAME, such as orders:handle")
+        raise click.BadParameter(f"{without_secrets(value)} is not MODULE:NAME, such as orders:handle")
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
@@ -46,7 +47,7 @@ def handler_named(context: click.Context, parameter: click.Parameter, value: str
     except AttributeError as error:
         raise click.BadParameter(str(error)) from None
     if not callable(found):
-        raise click.BadParameter(f"{value} is not a function, but {found!r}")
+        raise click.BadParameter(f"{value} is not a function, but {without_secrets(found)}")
     return found  # type: ignore[no-any-return]
 
 

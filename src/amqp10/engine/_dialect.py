@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
+from .._secrets import without_secrets
 from ..errors import AmqpError, RemoteProtocolError, Unsupported
 
 if TYPE_CHECKING:
@@ -167,7 +168,9 @@ def dialect(name: str) -> Dialect:
     try:
         module, _, attribute = _MODULES[name].partition(":")
     except KeyError:
-        raise Unsupported(f"there is no dialect {name!r}; the dialects are {', '.join(map(repr, _MODULES))}") from None
+        raise Unsupported(
+            f"there is no dialect {without_secrets(name)}; the dialects are {', '.join(map(repr, _MODULES))}"
+        ) from None
     found: Dialect = getattr(import_module(module), attribute)
     return found
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
+from .._secrets import without_secrets
 from ..messaging import Source, Target
 from ..types import Described, Symbol, ULong
 
@@ -162,8 +163,8 @@ class LinkTerms:
             if isinstance(terminus, Source | Target):
                 _check_terminus(terminus)
         for name, modes in (("settle_mode", SenderSettleMode), ("receiver_settle_mode", ReceiverSettleMode)):
-            if getattr(self, name) not in get_args(modes):
-                raise ValueError(f"{name} must be one of {', '.join(get_args(modes))}, not {getattr(self, name)!r}")
+            if (mode := getattr(self, name)) not in get_args(modes):
+                raise ValueError(f"{name} must be one of {', '.join(get_args(modes))}, not {without_secrets(mode)}")
         _check("max_message_size", self.max_message_size or 0, 0, _ULONG_MAX)
         return self
 
@@ -177,7 +178,7 @@ def _check_terminus(terminus: Source | Target) -> None:
     """
     kind, address = type(terminus).__name__, terminus.address
     if not isinstance(address, str | None):
-        raise ValueError(f"{kind}: address must be a str, not {address!r:.60}")
+        raise ValueError(f"{kind}: address must be a str, not {without_secrets(address)}")
     if terminus.dynamic and address is not None:
         raise ValueError(
             f"{kind}: the peer chooses the address of a dynamic node: leave out the address {address!r}, or dynamic"

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
+from .._secrets import without_secrets
+
 PORTS = {"amqp": 5672, "amqps": 5671, "amqp+unix": 0, "ws": 80, "wss": 443}
 """The schemes and their default TCP ports; 0 for a scheme without TCP."""
 
@@ -49,7 +51,7 @@ class Endpoint:
     def __post_init__(self) -> None:
         if self.unix:
             if "\0" in self.path:
-                raise ValueError(f"the path {self.path!r} of a Unix socket must not have a NUL")
+                raise ValueError(f"the path {without_secrets(self.path)} of a Unix socket must not have a NUL")
             return
         check_host(self.host)
         if self.name is not None:
@@ -125,10 +127,9 @@ def check_host(host: str, what: str = "host") -> None:
         with suppress(ValueError):
             if _NAME.fullmatch(_ascii(host)):
                 return
-    shown = host if len(host) <= 254 else host[:64] + "..."
     raise ValueError(
-        f"the {what} {shown!r} is not a host: give a name of letters, digits, '-', '_' and '.', or an IP address, "
-        "without port, brackets or blanks"
+        f"the {what} {without_secrets(host)} is not a host: give a name of letters, digits, '-', '_' and '.', or an "
+        "IP address, without port, brackets or blanks"
     )
 
 
@@ -193,7 +194,7 @@ def parse_url(url: str) -> Endpoint:
         raise ValueError("an AMQP URL must begin with amqp://, amqps://, amqp+unix://, ws:// or wss://")
     parts, host, port = _split(url)
     if parts.scheme not in PORTS:
-        raise ValueError(f"the scheme {parts.scheme!r} is not one of {', '.join(PORTS)}")
+        raise ValueError(f"the scheme {without_secrets(parts.scheme)} is not one of {', '.join(PORTS)}")
     websocket = parts.scheme in ("ws", "wss")
     if (parts.query and not websocket) or parts.fragment:
         raise ValueError(

@@ -9,6 +9,7 @@ from importlib.metadata import entry_points
 from threading import Thread
 from typing import Final
 
+from .._secrets import without_secrets
 from ._broker import instrument_broker, uninstrument_broker
 
 PATIENCE: Final = 5.0
@@ -36,8 +37,8 @@ def exporting_broker(exporter: str) -> Iterator[None]:
     found = {each.name: each for each in entry_points(group="opentelemetry_traces_exporter")}
     if exporter not in found:
         raise LookupError(
-            f"the exporter {exporter!r:.80} is not installed; installed are {', '.join(sorted(found))}: otlp is in the "
-            "package opentelemetry-exporter-otlp"
+            f"the exporter {without_secrets(exporter)} is not installed; installed are {', '.join(sorted(found))}: "
+            "otlp is in the package opentelemetry-exporter-otlp"
         )
     resource = Resource.create()
     if str(resource.attributes["service.name"]).startswith("unknown_service"):

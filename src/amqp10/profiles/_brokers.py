@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from .._secrets import without_secrets
 from ._profile import Fact, Profile, TransactionSupport
 
 _SEEN: Final = "tests/interop/"
@@ -388,7 +389,8 @@ def profile(name: str) -> Profile:
         if each.name == name:
             return each
     raise LookupError(
-        f"there is no profile {name!r}; the profiles are {', '.join(repr(each.name) for each in PROFILES)}"
+        f"there is no profile {without_secrets(name)}; "
+        f"the profiles are {', '.join(repr(each.name) for each in PROFILES)}"
     )
 
 

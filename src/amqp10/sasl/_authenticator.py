@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Final
 
+from .._secrets import without_secrets
 from ._mechanism import Failure, Refusal, ServerExchange, Step
 from ._oauth import OAuthBearerServer, TokenVerifier, XOAuth2Server
 from ._plain import AnonymousServer, ExternalServer, PlainServer
@@ -244,7 +245,7 @@ class Authenticator:
         """
         if name not in self.mechanisms():
             self.refuse(name)
-            raise ValueError(f"{name} is not offered")
+            raise ValueError(f"the mechanism {without_secrets(name)} is not offered")
         exchange = self._exchange(name)
         return exchange if self._failed is None else _Watched(exchange, name, self._failed)
 

@@ -58,9 +58,13 @@ class FaultProxy:
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
-        if not parts.hostname or not parts.port:
+        try:
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            host = port = None
+        if not host or not port:
             raise ValueError("a FaultProxy needs a URL with a host and a port")
-        self._server = parts.hostname, parts.port
+        self._server = host, port
         self._parts = parts
         self._port = 0
         self.delay: float = 0.0

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Any, ClassVar, Final, Literal, get_args
 
+from .._secrets import without_secrets
+
 TypeName = Literal[
     "null",
     "boolean",
@@ -198,7 +200,7 @@ class Array(list[Any]):
 
     def __init__(self, type: TypeName, items: Iterable[Any] = (), descriptors: Iterable[Any] = ()) -> None:  # noqa: A002
         if type not in TYPE_NAMES:
-            raise ValueError(f"{type!r} is not an AMQP type; the types are {', '.join(TYPE_NAMES)}")
+            raise ValueError(f"{without_secrets(type)} is not an AMQP type; the types are {', '.join(TYPE_NAMES)}")
         super().__init__(items)
         self.type: TypeName = type
         self.descriptors: tuple[Any, ...] = tuple(descriptors)

@@ -23,7 +23,7 @@ class Retry(Exception):
 
     def __init__(self, reason: str = "", *, delay: float | None = None) -> None:
         if delay is not None and not 0 <= delay < math.inf:
-            raise ValueError(f"delay must be a number of seconds, 0 or more, not {delay!r}")
+            raise ValueError(f"delay must be a number of seconds, 0 or more, not {delay}")
         super().__init__(reason)
         self.delay = delay
 

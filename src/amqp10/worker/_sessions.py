@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import anyio
 import anyio.to_thread
@@ -146,8 +146,6 @@ class SessionWorker(Service):
             raise ValueError(
                 f"idle_time and session_time must be more than 0 seconds, and drain_timeout 0 or more, not {said}"
             )
-        if delay_by not in get_args(DelayBy):
-            raise ValueError(f"delay_by must be one of {', '.join(get_args(DelayBy))}, not {delay_by!r}")
         if delay_by == "broker" and subscription is not None:
             raise ValueError(
                 'delay_by="broker" would schedule a copy to the topic, and so to all its subscriptions: hold messages '

@@ -33,6 +33,7 @@ from anyio.abc import TaskGroup
 
 from .._arguments import check_range, checked
 from .._groups import Ungrouped
+from .._secrets import without_secrets
 from .._service import Service, ServiceBlock
 from ..client import Connection, Delivery, Receiver, Sender
 from ..client.internals import MOST_CREDIT, processing_of, take_at_once
@@ -659,7 +660,9 @@ class Worker(Service):
             outcomes = [None] * count if result is None else list(result)
         for outcome in outcomes:
             if outcome is not None and not isinstance(outcome, OUTCOMES):
-                raise TypeError(f"a handler must return an outcome, such as Released(), or None, not {outcome!r:.200}")
+                raise TypeError(
+                    f"a handler must return an outcome, such as Released(), or None, not {without_secrets(outcome)}"
+                )
         if len(outcomes) != count:
             raise TypeError(f"a handler of {count} messages returned {len(outcomes)} outcomes")
         return outcomes
@@ -909,9 +912,9 @@ def check_handler(handler: Any, *given: str) -> None:
     Raises:
         TypeError: it is not, or does not.
     """
-    takes = " and ".join(given)
+    takes, shown = " and ".join(given), without_secrets(handler)
     if not callable(handler):
-        raise TypeError(f"handler must be a function that takes {takes}, such as `async def`, not {handler!r:.200}")
+        raise TypeError(f"handler must be a function that takes {takes}, such as `async def`, not {shown}")
     try:
         signature = inspect.signature(handler)
     except ValueError:
@@ -920,7 +923,7 @@ def check_handler(handler: Any, *given: str) -> None:
         signature.bind(*given)
     except TypeError as error:
         count = "one argument" if len(given) == 1 else f"{len(given)} arguments"
-        reason = f"handler is called with {count}, {takes}; {handler!r:.200} takes {signature}"
+        reason = f"handler is called with {count}, {takes}; {shown} takes {signature}"
         raise TypeError(reason) from error
 
 

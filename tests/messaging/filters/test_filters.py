@@ -132,7 +132,7 @@ def test_properties_of_every_type() -> None:
 
 
 WRONG: list[tuple[Any, type[Exception]]] = [
-    (lambda: HeadersBinding({}, "some"), ValueError),
+    (lambda: HeadersBinding({}, "some"), ValueError),  # type: ignore[arg-type]
     (lambda: HeadersBinding({"x-match": "any"}), ValueError),
     (lambda: PropertiesFilter(subjekt="x"), TypeError),  # type: ignore[call-arg]
     (lambda: StreamOffset("soon"), ValueError),

@@ -133,7 +133,7 @@ class EventSender(NamespaceSender):
 
     def _checked(self, key: str | None) -> str | None:
         if key is not None and not isinstance(key, str):
-            raise TypeError(f"key must be a str, not {key!r}: use key=str(...)")
+            raise TypeError(f"key must be a str, not {type(key).__name__}: use key=str(...)")
         if key is not None and not self._keyed:
             raise ValueError(f"a sender for a partition or publisher accepts no key: {key!r:.200}")
         if key is not None and not 1 <= len(key) <= _LONGEST_KEY:

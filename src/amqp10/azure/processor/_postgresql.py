@@ -11,6 +11,7 @@ from uuid import uuid4
 import anyio.to_thread
 
 from ..._arguments import checked
+from ..._secrets import without_secrets
 from ...errors import StoreError, Unsupported
 from ._leases import Checkpoint, ConsumerGroup, Lease
 
@@ -65,7 +66,7 @@ class PostgreSQLLeases:
             text = f"PostgreSQLLeases needs psycopg ({error}): pip install 'amqp10[azure-postgresql]' 'psycopg[binary]'"
             raise Unsupported(text) from error
         if not isinstance(pool, Pool):
-            raise TypeError(f"pool must be a psycopg_pool.ConnectionPool, not {pool!r}")
+            raise TypeError(f"pool must be a psycopg_pool.ConnectionPool, not {without_secrets(pool)}")
         self._pool = pool
         self._tuples = tuple_row
         self._failed: type[Exception] = Error

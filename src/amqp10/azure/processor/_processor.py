@@ -9,7 +9,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Final, Self, get_args, overload
+from typing import Final, Self, overload
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -197,8 +197,6 @@ class EventProcessor(Service):
             )
         if not max_wait >= 0 or not drain_timeout >= 0 or not checkpoint_interval >= 0:
             raise ValueError("max_wait, drain_timeout and checkpoint_interval must be 0 seconds or more")
-        if after_failure not in get_args(AfterFailure):
-            raise ValueError(f"after_failure must be one of {', '.join(get_args(AfterFailure))}, not {after_failure!r}")
         if not 0 < interval <= expiry / 2:
             raise ValueError(
                 f"interval must be more than 0, and expiry at least twice as much, not {interval} and {expiry}: a "

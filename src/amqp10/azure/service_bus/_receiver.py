@@ -392,10 +392,8 @@ def link_on(connection: Connection, address: str | Source, mode: Mode, prefetch:
     """Make the link of a receiver, to be attached by `async with`.
 
     Raises:
-        ValueError: the mode or prefetch is invalid.
+        ValueError: prefetch is invalid.
     """
-    if mode not in ("peek-lock", "receive-and-delete"):
-        raise ValueError(f"mode must be 'peek-lock' or 'receive-and-delete', not {mode!r}")
     if prefetch < 0:
         raise ValueError(
             f"prefetch must be 0 or more messages, not {prefetch}; with 0 each message is fetched on demand"
@@ -422,7 +420,7 @@ def session_on(
         max_wait: seconds that the service looks for a session; None: as long as the service's own limit.
 
     Raises:
-        ValueError: the mode or prefetch is invalid.
+        ValueError: prefetch is invalid.
     """
     source = Source(node.address, filter={SESSION_FILTER: session_id})
     said = {} if max_wait is None else {_TIMEOUT: UInt(round(max_wait * 1000))}

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from ..._arguments import checked
 from ..._azure_rules import CORRELATED, CorrelationFilter, FalseFilter, Rule, RuleFilter, SqlFilter, TrueFilter
+from ..._secrets import without_secrets
 from ...types import Described, Int
 from .._moments import moment
 from ._errors import ServiceBusError
@@ -36,7 +37,9 @@ class SubscriptionRules:
         Cancelling: the rule may be added.
         """
         if not isinstance(rule, Rule):
-            raise TypeError(f'rule must be a Rule, not {rule!r:.200}: Rule("red", SqlFilter("color = \'red\'"))')
+            raise TypeError(
+                f'rule must be a Rule, not {without_secrets(rule)}: Rule("red", SqlFilter("color = \'red\'"))'
+            )
         if rule.action_parameters or (isinstance(rule.filter, SqlFilter) and rule.filter.parameters):
             raise ValueError(
                 f"the rule {rule.name!r:.200} has parameters, which AMQP cannot carry: write their values into the "

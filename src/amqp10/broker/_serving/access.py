@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from ..._secrets import without_secrets
 from ...net import is_loopback
 from ...sasl import SERVER_ITERATIONS, Authenticator, StoredKeys
 from .._tokens.rules import TokenRules
@@ -14,7 +15,6 @@ from .._users.users import Authorize, Rights, User, rights_of
 
 _NO_HOST: Final = re.compile(r"[/@\s]|^[^:]*:[^:]*$")
 """Marks of a URL: a path, or a port after the only colon; IPv6 addresses have at least two colons."""
-_LOGIN: Final = re.compile(r"[^/]*@")
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class Access:
         if _NO_HOST.search(host):
             raise ValueError(
                 "Broker(host=...) must be a name or address of this machine to listen on, such as '127.0.0.1', not "
-                f"{_LOGIN.sub('***@', host)!r:.200}: the port goes into port=, users into users=, and a Unix socket "
+                f"{without_secrets(host)}: the port goes into port=, users into users=, and a Unix socket "
                 "into path=; the URL for clients is then broker.url"
             )
         everyone = self.anonymous is None and self.anonymous_allowed and self.tokens is None

@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 from ..._arguments import check_fields, check_type
 from ..._azure_rules import CorrelationFilter, Rule, RuleFilter, SqlFilter
 from ..._json import parse_json
+from ..._secrets import without_secrets
 from ._service_bus.rules import ActiveRule
 
 _DURATION: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.ASCII)
@@ -112,7 +113,7 @@ class SubscriptionConfig(EntityConfig):
 
     def __post_init__(self) -> None:
         EntityConfig.__post_init__(self)
-        _check_list("rules", self.rules, 'Rule("NAME", SqlFilter({!r}))')
+        _check_list("rules", self.rules, 'Rule("NAME", SqlFilter({}))')
         rules = tuple(self.rules)
         for index, rule in enumerate(rules):
             _check_kind(f"rules[{index}]", rule, Rule)
@@ -238,7 +239,7 @@ class AzureConfig:
         _check_list("queues", self.queues)
         queues = tuple(QueueConfig(each) if isinstance(each, str) else each for each in self.queues)
         object.__setattr__(self, "queues", queues)
-        _check_list("topics", self.topics, "TopicConfig({!r})")
+        _check_list("topics", self.topics, "TopicConfig({})")
         object.__setattr__(self, "topics", tuple(self.topics))
         _check_list("event_hubs", self.event_hubs)
         hubs = tuple(EventHubConfig(each) if isinstance(each, str) else each for each in self.event_hubs)
@@ -605,7 +606,7 @@ def _check_kind(argument: str, value: object, kind: type) -> None:
         found = type(value)
         said = found.__name__ if found.__module__ == "builtins" else f"{found.__module__}.{found.__qualname__}"
         wanted = "a str" if kind is str else f"an amqp10.broker.azure.{kind.__name__}"
-        raise TypeError(f"{argument} must be {wanted}, not the {said} {value!r:.200}")
+        raise TypeError(f"{argument} must be {wanted}, not the {said} {without_secrets(value)}")
 
 
 def _check_unlike(what: str, names: Iterable[str]) -> None:
@@ -616,15 +617,16 @@ def _check_unlike(what: str, names: Iterable[str]) -> None:
         seen.add(name.casefold())
 
 
-def _check_list(argument: str, value: object, item: str = "{!r}") -> None:
+def _check_list(argument: str, value: object, item: str = "{}") -> None:
     if isinstance(value, str):
-        raise TypeError(f"{argument} must be a list, not a str: write {argument}=[{item.format(value)}]")
+        written = item.format(without_secrets(value))
+        raise TypeError(f"{argument} must be a list, not a str: write {argument}=[{written}]")
     if not isinstance(value, Iterable):
-        raise TypeError(f"{argument} must be a list, not {value!r:.200}")
+        raise TypeError(f"{argument} must be a list, not {without_secrets(value)}")
 
 
 def _check_name(what: str, name: str) -> None:
     _check_kind(what, name, str)
     if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name) or "//" in name:
         rule = f"must be at most {_LONGEST_NAME} letters, digits, '.', '-', '_' or '/', the first a letter or digit"
-        raise ValueError(f"{what} {rule}, not {name!r:.300}")
+        raise ValueError(f"{what} {rule}, not {without_secrets(name)}")

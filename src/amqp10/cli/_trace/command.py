@@ -15,6 +15,7 @@ import click
 from anyio.abc import ByteStream, SocketAttribute
 
 from ..._json import parse_json
+from ..._secrets import without_secrets
 from ...engine import Negotiation, Tracer
 from ...errors import AmqpError
 from ...net import Endpoint, Route, TLSSettings, connect, describe, keep_accepting, parse_url, visible
@@ -214,7 +215,7 @@ def _address(context: click.Context, parameter: click.Parameter, value: str) -> 
     try:
         return host or "127.0.0.1", int(port)
     except ValueError:
-        raise click.BadParameter(f"HOST:PORT or PORT, not {value!r}") from None
+        raise click.BadParameter(f"HOST:PORT or PORT, not {without_secrets(value)}") from None
 
 
 @click.command()

@@ -24,6 +24,7 @@ import anyio
 from anyio.abc import ByteStream
 
 from ..._arguments import with_article
+from ..._secrets import without_secrets
 from ...engine import ConnectionTerms, Dialect, Engine, Event, dialects
 from ...errors import (
     AmqpError,
@@ -121,7 +122,7 @@ class TransportSupervisor:
         token_login: Callable[[Endpoint], Awaitable[tuple[Mechanism, ...] | None]] | None = None,
     ) -> None:
         if settings is not None and not isinstance(settings, Reconnect):
-            raise TypeError(f"reconnect must be a Reconnect() or None, not {settings!r:.200}")
+            raise TypeError(f"reconnect must be a Reconnect() or None, not {without_secrets(settings)}")
         self._ask = address if callable(address) else None
         self._hosts = endpoints(address)
         if not self._hosts and self._ask is None:

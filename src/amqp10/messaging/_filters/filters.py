@@ -9,7 +9,7 @@ lacks the filters it does not know.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 from ..._arguments import checked
 from ...types import Described, Symbol, ULong
@@ -185,9 +185,7 @@ class HeadersBinding(Filter):
     descriptor_code: ClassVar[int] = 0x0000_468C_0000_0002
     usual_name = "headers-binding"
 
-    def __init__(self, headers: Mapping[str, Any], match: str = "all") -> None:
-        if match not in ("all", "any"):
-            raise ValueError(f"match must be 'all' or 'any', not {match!r}")
+    def __init__(self, headers: Mapping[str, Any], match: Literal["all", "any"] = "all") -> None:
         if "x-match" in headers:
             raise ValueError("x-match must be given as `match`")
         super().__init__({"x-match": Symbol(match), **headers})

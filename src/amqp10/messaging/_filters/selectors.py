@@ -168,19 +168,17 @@ class EventPosition(Filter):
         return cls._at("offset", "@latest")
 
     @classmethod
-    def offset(cls, offset: str, *, inclusive: bool = False) -> Self:
+    @checked
+    def offset(cls, offset: str | int, *, inclusive: bool = False) -> Self:
         """Begin after the event whose annotation `x-opt-offset` equals `offset`.
 
         Raises:
-            TypeError: `offset` is neither str nor int.
+            TypeError: `offset` is neither a str nor an int.
         """
-        if not isinstance(offset, str | int):
-            raise TypeError(
-                f"offset must be a str, such as event.offset, not {offset!r}: first() begins with the oldest event"
-            )
         return cls._at("offset", str(offset), inclusive)
 
     @classmethod
+    @checked
     def sequence_number(cls, number: int, *, inclusive: bool = False) -> Self:
         """Begin after the event whose annotation `x-opt-sequence-number` equals `number`; -1 for the oldest event.
 
@@ -188,8 +186,6 @@ class EventPosition(Filter):
             TypeError: `number` is not an int.
             ValueError: `number` is less than -1.
         """
-        if not isinstance(number, int):
-            raise TypeError(f"number must be an int, such as event.sequence_number, not {number!r}")
         if number < -1:
             raise ValueError(
                 f"number must be -1 (before all events) or more, not {number}: first() begins with the oldest"
@@ -197,6 +193,7 @@ class EventPosition(Filter):
         return cls._at("sequence-number", f"{number:d}", inclusive)
 
     @classmethod
+    @checked
     def enqueued_time(cls, moment: datetime, *, inclusive: bool = False) -> Self:
         """Begin after `moment` by the service's clock, to the millisecond.
 
@@ -204,10 +201,8 @@ class EventPosition(Filter):
             TypeError: `moment` is not a datetime.
             ValueError: `moment` is naive.
         """
-        if not isinstance(moment, datetime):
-            raise TypeError(f"moment must be a datetime with a time zone, such as datetime.now(UTC), not {moment!r}")
         if moment.tzinfo is None:
-            raise ValueError("a naive datetime is not a point in time: give it a time zone")
+            raise ValueError(f"moment must have a time zone, unlike {moment!r}; datetime.now(UTC) has one")
         return cls._at("enqueued-time", f"{math.floor(moment.timestamp() * 1000)}", inclusive)
 
     @classmethod

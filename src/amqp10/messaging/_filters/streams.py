@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
 
 from ..._arguments import check_range, checked
+from ..._secrets import without_secrets
 from ...types import Described, Symbol, ULong
 from .filters import Filter
 
@@ -49,7 +50,7 @@ class StreamOffset(Filter):
         elif isinstance(where, str):
             if where not in _WORDS and not _INTERVAL.fullmatch(where):
                 raise ValueError(
-                    f"{where!r} is not a position in a stream: use first, last, next, or an interval such as 10m"
+                    f"where must be first, last, next, or an interval such as 10m, not {without_secrets(where)}"
                 )
         else:
             check_range("where", where, 0)

@@ -48,8 +48,6 @@ class TLS:
     alpn: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.alpn, str):
-            raise ValueError(f"alpn must be a sequence of names, not the string {self.alpn!r}")
         if self.pkcs12 is not None and (self.certificate is not None or self.key is not None):
             raise ValueError("give certificate and key, or pkcs12, not both")
         if self.key is not None and self.certificate is None:
