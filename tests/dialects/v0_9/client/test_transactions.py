@@ -127,6 +127,36 @@ def test_one_that_cannot_be_said() -> None:
     assert said(engine) == [BasicNack(1, False, True)]
 
 
+def test_no_channel_for_the_commit() -> None:
+    """All channels are in use: the discharge is answered, as any other commit that fails, and none is left unsettled."""
+    engine = opened(**CAN)
+    sender, _ = publishing(engine, 0)
+    for _ in range(99):
+        engine.begin().attach_sender(LinkTerms("more", Source(), Target("q")))
+    coordinator = coordinating(engine, sender)
+    txn_id = declare(coordinator)
+    sender.send(Message(b"m").encode(), state=TransactionalState(txn_id))
+    said(engine)
+    assert "100 channels on a connection, and all are in use" in why_rolled_back(discharge(coordinator, txn_id))
+    assert not coordinator.unsettled
+    assert said(engine) == []
+
+
+def test_a_tag_that_is_in_use() -> None:
+    """A discharge whose tag another one has is refused, and that one is answered."""
+    engine = opened(**CAN)
+    sender, _ = publishing(engine, 0)
+    coordinator = coordinating(engine, sender)
+    txn_id = declare(coordinator)
+    sender.send(Message(b"m").encode(), state=TransactionalState(txn_id))
+    message = Message(AmqpValue(Discharge(txn_id))).encode()
+    outcome = coordinator.send(message, tag=b"same")
+    with pytest.raises(LocalProtocolError, match=r"the delivery-tag b'same' is in use"):
+        coordinator.send(message, tag=b"same")
+    hear(engine, 2, ChannelOpenOk(), TxSelectOk(), TxCommitOk())
+    assert outcome.remote_state == ACCEPTED
+
+
 def test_what_is_rolled_back_comes_again() -> None:
     """Deliveries of a transaction go back to the queue at its rollback, and its messages are not written."""
     engine = opened(**CAN)

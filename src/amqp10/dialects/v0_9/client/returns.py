@@ -44,10 +44,16 @@ class Returnable:
 
     def __init__(self) -> None:
         self._alike: dict[tuple[object, ...], deque[OutgoingDelivery]] = {}  # oldest first
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Return how many publishes were added; they are kept, whatever became of them."""
+        return self._count
 
     def add(self, link: Mapper, delivery: OutgoingDelivery) -> None:
         """Add a publish, newer than all others."""
         route, body = link.map(delivery.payload)
+        self._count += 1
         for likeness in _likenesses(route.exchange, route.key, route.properties, body):
             self._alike.setdefault(likeness, deque()).append(delivery)
 

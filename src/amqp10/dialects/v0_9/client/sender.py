@@ -68,8 +68,8 @@ class ClientSender(ClientLink, WholeMessageSender):
         self._spare_tag = 1 << 63  # for a publish that cannot have its number as its tag
         self._first = 1  # all publishes before this number are confirmed
         self._outgoing: dict[int, OutgoingDelivery | None] = {}  # None: nobody waits for its confirm
-        self._returnable = Returnable()  # what was in `_outgoing` at the last return
-        self._returnable_from = self._returnable_to = 0  # the last publish when it was made, and at the last return
+        self._returnable = Returnable()  # what was in `_outgoing` at the last return, and less of what is not any more
+        self._returnable_to = 0  # the last publish at the last return
         self._methods: dict[tuple[str, str, bool], bytes] = {}  # frames of publish: (exchange, key, settled) -> octets
         self._outcomes: list[OutgoingDelivery] = []
         self._outcomes_batch = -1
@@ -399,6 +399,8 @@ class ClientSender(ClientLink, WholeMessageSender):
                 self._settled(delivery, state, outcomes)
         if outcomes and not there:
             engine.emit(OutcomesReceived(self, outcomes))
+        if len(self._returnable) > 2 * len(outgoing):  # most are confirmed: the next return finds the others again
+            self._returnable, self._returnable_to = Returnable(), 0
         self._add_credit(before - len(outgoing))
 
     def _settled(self, delivery: OutgoingDelivery, state: DeliveryState, outcomes: list[OutgoingDelivery]) -> None:
@@ -423,9 +425,6 @@ class ClientSender(ClientLink, WholeMessageSender):
 
     def _returnables(self) -> Returnable:
         """Return the publishes without a confirm; those that are new since the last return are added to the others."""
-        if self._number > self._returnable_from + 2 * WINDOW:  # most of the others are confirmed
-            self._returnable, self._returnable_to = Returnable(), 0
-            self._returnable_from = self._number
         new = takewhile(lambda number: number > self._returnable_to, reversed(self._outgoing))
         for number in reversed(list(new)):
             delivery = self._outgoing[number]
