@@ -115,7 +115,7 @@ class ConnectionAttempted(ConnectionEvent):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionRestored(ConnectionEvent):
-    """Restore all sessions: the connection is open again.
+    """The connection is open again, and all sessions are restored.
 
     Attributes:
         url: where to, without credentials.

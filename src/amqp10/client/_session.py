@@ -284,7 +284,7 @@ class Session(LinkFactory):
 
     @property
     def open(self) -> bool:
-        """Whether the connection can be used now."""
+        """Whether the session can be used now."""
         return self._core.open
 
     @property

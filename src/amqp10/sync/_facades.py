@@ -600,7 +600,7 @@ class Session(Facade):
 
     @property
     def open(self) -> bool:
-        """Whether the connection can be used now."""
+        """Whether the session can be used now."""
         value: bool = self._get("open")
         return value
 
@@ -913,7 +913,7 @@ class Sender(Facade):
 
     @property
     def open(self) -> bool:
-        """Whether the connection can be used now."""
+        """Whether the link can be used now."""
         value: bool = self._get("open")
         return value
 
@@ -1297,7 +1297,7 @@ class Receiver(Facade):
 
     @property
     def open(self) -> bool:
-        """Whether the connection can be used now."""
+        """Whether the link can be used now."""
         value: bool = self._get("open")
         return value
 

@@ -415,7 +415,7 @@ class Link(ABC):
 
     @property
     def open(self) -> bool:
-        """Whether the connection can be used now."""
+        """Whether the link can be used now."""
         return self._core.open
 
     @property

@@ -128,7 +128,7 @@ def test_one_that_cannot_be_said() -> None:
 
 
 def test_no_channel_for_the_commit() -> None:
-    """All channels are in use: the discharge is answered, as any other commit that fails, and none is left unsettled."""
+    """All channels are in use: the discharge is answered, as any commit that fails, and is not left unsettled."""
     engine = opened(**CAN)
     sender, _ = publishing(engine, 0)
     for _ in range(99):
