@@ -157,6 +157,14 @@ cdef Places places_of(Message message):
     return message._places if type(message._places) is Places else None
 
 
+def places_of_message(Message message not None):
+    """Return the places of the sections of a decoded message, or None if the message is not regular.
+
+    Fields are read by this module only if it has found the places itself.
+    """
+    return places_of(message)
+
+
 # The constructors that a field of each type may have. Only a message-id may have any type.
 cdef dict usual = {
     "boolean": b"\x41\x42",

@@ -249,6 +249,8 @@ class Message:
         places = self._places if self._source is not None else _NO_PLACES
         if places is None:
             payload = self._payload
+            if fast is not None and (regular := fast.places_of_message(self)) is not None:
+                return regular  # type: ignore[no-any-return]
             places = self._places = _NO_PLACES if payload is None else scan(payload)
             self._parsed = {}
             # `room_for`, without a call (benchmarks/budget.py, "decode").
