@@ -31,7 +31,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from amqp10.dialects.fast.message.to_head import from_fast
+from amqp10.dialects.fast.message.from_head import from_fast
 from amqp10.dialects.fast.wire.commands import ChannelOpen as FastChannelOpen
 from amqp10.dialects.fast.wire.commands import ConnectionOpen as FastOpen
 from amqp10.dialects.fast.wire.commands import ConnectionResponse, HandleOpen, MessageHead

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from amqp10.dialects.fast.message import stream_fragmenter
-from amqp10.dialects.fast.message.to_head import from_fast
+from amqp10.dialects.fast.message.from_head import from_fast
 from amqp10.dialects.fast.wire.commands import MessageHead
 from amqp10.dialects.v0_9.codes import Fault
 from amqp10.dialects.v0_9.message.from_basic import FromBasic, _parts

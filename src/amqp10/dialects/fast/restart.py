@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...engine import IncomingDelivery, IncomingStream
 from ...errors import DecodeError
-from .message.to_head import DELIVERY_COUNT, TTL
+from .message.header_names import DELIVERY_COUNT, TTL
 from .wire.commands import MessageHead
 from .wire.fragments import Assembly
 

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp10.dialects.fast.message.to_head import NATIVE, REST_HEADER, SECTIONS, WHOLE, from_fast, to_fast
+from amqp10.dialects.fast.message.from_head import from_fast
+from amqp10.dialects.fast.message.header_names import NATIVE, REST_HEADER, SECTIONS, WHOLE
+from amqp10.dialects.fast.message.to_head import to_fast
 from amqp10.dialects.fast.wire.commands import MessageHead
 from amqp10.dialects.fast.wire.values import Seconds, read_table
 from amqp10.messaging import AmqpSequence, AmqpValue, Data, Message

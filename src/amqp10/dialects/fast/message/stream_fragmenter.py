@@ -13,7 +13,8 @@ from typing import Final
 from ....errors import DecodeError, LocalProtocolError
 from ....messaging.sections import DATA, descriptor_at, section_at
 from ..wire.fragments import fragments
-from .to_head import WHOLE, to_fast
+from .header_names import WHOLE
+from .to_head import to_fast
 
 _EMPTY_DATA: Final = bytes((0, 0x53, DATA, 0xA0, 0))
 

@@ -12,8 +12,9 @@ from ....errors import LocalProtocolError
 from ....messaging import RELEASED, Error, Source
 from ..._kit.links import PlainSender
 from ..link import LinkEndpoint
+from ..message.from_head import delivery_count_of
 from ..message.stream_fragmenter import StreamFragmenter
-from ..message.to_head import delivery_count_of, to_fast
+from ..message.to_head import to_fast
 from ..states import Step
 from ..wire.commands import HandleConsume, HandleFlow, HandleNotify, HandlePrepare, MessageHead
 from ..wire.fragments import body_hash, fragments
