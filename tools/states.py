@@ -13,7 +13,7 @@ from pkgutil import walk_packages
 from typing import Any
 
 import amqp10.dialects
-from amqp10.dialects._kit.machine import HAPPENED, RECEIVED, SENT, Machine
+from amqp10._machine import HAPPENED, RECEIVED, SENT, Machine
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference" / "states.md"

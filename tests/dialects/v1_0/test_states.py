@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from amqp10.dialects._kit.machine import RECEIVED, SENT
+from amqp10._machine import RECEIVED, SENT
 from amqp10.dialects.v1_0.connection import ConnectionEndpoint
 from amqp10.dialects.v1_0.endpoints.receiver import ReceiverEndpoint
 from amqp10.dialects.v1_0.endpoints.sender import SenderEndpoint

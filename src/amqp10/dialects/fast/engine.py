@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
+from ..._machine import Machine
 from ...engine import (
     ConnectionEnded,
     ConnectionTerms,
@@ -24,7 +25,6 @@ from ...engine import (
 )
 from ...errors import AmqpError, ConnectionClosed, ConnectionLost, LocalProtocolError, RemoteProtocolError
 from ...messaging import Error
-from .._kit.machine import Machine
 from .._kit.timers import TimedEngine
 from .codes import BAD_CONTENTS, OK, BadContents, code_of, error_of
 from .states import CONNECTION, OPEN, ConnectionState, Step

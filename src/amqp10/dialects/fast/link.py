@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from ..._machine import Machine
 from ...engine import LinkEnded
 from ...errors import EndpointError, LinkDetached, LocalProtocolError
 from .._kit.links import PlainLink
-from .._kit.machine import Machine
 from .states import LINK, LinkState, Step
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from ..._machine import Machine
 from ...engine import Session, SessionUnmapped
 from ...errors import EndpointError, SessionEnded
-from .._kit.machine import Machine
 from .states import SESSION, SessionState, Step
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The state machines of connections, sessions, channels, handles and links, as tables (`_kit.machine`).
+"""The state machines of connections, sessions, channels, handles and links, as tables (`amqp10._machine`).
 
 A session is a channel: a server's session has its states, a client's has a `ClientChannel` of its own. A link is what
 one side does with a handle.
@@ -12,8 +12,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from .._kit.machine import HAPPENED, RECEIVED, SENT
-from .._kit.machine import Step as AnyStep
+from ..._machine import HAPPENED, RECEIVED, SENT
+from ..._machine import Step as AnyStep
 
 
 class Step(AnyStep):

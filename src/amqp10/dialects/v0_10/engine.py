@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..._machine import Machine
 from ...engine import (
     ConnectionEnded,
     ConnectionTerms,
@@ -28,7 +29,6 @@ from ...errors import (
     RemoteProtocolError,
 )
 from ...messaging import Error
-from .._kit.machine import Machine
 from .._kit.partial import largest_in_part
 from .capabilities import CAPABILITIES
 from .codes import CLOSE_CONDITIONS, close_code

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..._machine import Machine
 from ...engine import DeliveriesUnresumed, LinkAttached, LinkEnded, LinkTerms
 from ...errors import AmqpError, LinkDetached
 from ...messaging import Error
 from .._kit.links import PlainLink
-from .._kit.machine import Machine
 from .command_ids import CommandOwner
 from .states import LINK, LinkState, Step
 

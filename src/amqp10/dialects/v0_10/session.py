@@ -11,11 +11,11 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from ..._machine import Machine
 from ...engine import OutcomesReceived, Session, SessionTerms, SessionUnmapped, SettlementsReceived
 from ...errors import AmqpError, DecodeError, LocalProtocolError, RemoteProtocolError, SessionEnded
 from ...messaging import Error
 from ...types import SERIAL_MASK
-from .._kit.machine import Machine
 from .codes import COMMAND_INVALID, DETACH_REASONS, UNKNOWN_IDS, SessionFault, condition
 from .command_ids import (
     MOST_RANGES_IN_CONTROL,

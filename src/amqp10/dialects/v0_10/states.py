@@ -1,4 +1,4 @@
-"""The state machines of connections (0-10 §9.1), sessions (§9.2) and links, as tables (`_kit.machine`).
+"""The state machines of connections (0-10 §9.1), sessions (§9.2) and links, as tables (`amqp10._machine`).
 
 0-10 has no links: a link is a destination of messages, and what this side knows of it.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from .._kit.machine import HAPPENED, RECEIVED, SENT
-from .._kit.machine import Step as AnyStep
+from ..._machine import HAPPENED, RECEIVED, SENT
+from ..._machine import Step as AnyStep
 
 
 class Step(AnyStep):

@@ -10,9 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from ..._machine import Machine
 from ...errors import AmqpError, RemoteProtocolError
 from ...messaging import Error
-from .._kit.machine import Machine
 from .._kit.partial import most_in_part
 from .codes import Fault, as_error, code_of, text_of, text_of_fault, unknown_method
 from .states import CHANNEL, ChannelState, Step

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
+from ..._machine import Machine
 from ...engine import (
     OTHER_PROTOCOLS,
     ConnectionEnded,
@@ -27,7 +28,6 @@ from ...engine import (
 )
 from ...errors import AmqpError, ConnectionLost, DecodeError, EncodeError, LocalProtocolError, RemoteProtocolError
 from ...messaging import Error
-from .._kit.machine import Machine
 from .._kit.timers import TimedEngine
 from .codes import NO_FRAME, Fault, code_of, text_of, text_of_fault, unknown_method
 from .message.from_basic import FromBasic

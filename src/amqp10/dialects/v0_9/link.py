@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..._machine import Machine
 from ...engine import LinkEnded
 from .._kit.links import PlainLink
-from .._kit.machine import Machine
 from .states import LINK, LinkState, Step
 
 if TYPE_CHECKING:

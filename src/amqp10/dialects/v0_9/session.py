@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from ..._machine import Machine
 from ...engine import Session
-from .._kit.machine import Machine
 from .states import SESSION, SessionState
 
 

@@ -2,7 +2,7 @@
 
 0-9-1 has neither sessions nor links. A session is on a client a group of channels, on a server one channel. A link is
 on a client a channel, and what this side knows of it; on a server it stands for a consumer, for all publishes of a
-channel, or for its transactions. See `_kit.machine`.
+channel, or for its transactions. See `amqp10._machine`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from .._kit.machine import HAPPENED, RECEIVED, SENT
-from .._kit.machine import Step as AnyStep
+from ..._machine import HAPPENED, RECEIVED, SENT
+from ..._machine import Step as AnyStep
 
 
 class Step(AnyStep):

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..._machine import Machine
 from ...engine import ConnectionOpened, ConnectionTerms, SessionBegun, SessionTerms
 from ...errors import AmqpError, ConnectionClosed, LocalProtocolError, RemoteProtocolError
-from .._kit.machine import Machine
 from .owners import ConnectionCore
 from .session import SessionEndpoint
 from .states import CONNECTION, TRANSPORT_LOST, ConnectionState, Step

@@ -12,6 +12,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar
 
+from ..._machine import Machine
 from ...engine import Authenticated, ConnectionEnded, ConnectionTerms, Event, Role, SessionTerms, foreign_header
 from ...errors import (
     AmqpError,
@@ -24,7 +25,6 @@ from ...errors import (
 from ...messaging import Error
 from ...messaging.payloads import LARGE
 from ...types import encode
-from .._kit.machine import Machine
 from .connection import ConnectionEndpoint
 from .link import LEAST_FRAME
 from .owners import EngineCore

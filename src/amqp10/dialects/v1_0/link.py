@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..._machine import RECEIVED, Machine
+from ..._machine import Step as AnyStep
 from ...engine import Link, LinkEnded, LinkIncomplete, LinkTerms
 from ...errors import AmqpError, LocalProtocolError, RemoteProtocolError
 from ...messaging import Error, outlives_link
-from .._kit.machine import RECEIVED, Machine
-from .._kit.machine import Step as AnyStep
 from .states import LINK, LINK_ENDS, LinkState, Step
 from .unsettled_map import cut, well_formed
 from .wire.frames import encode_frame

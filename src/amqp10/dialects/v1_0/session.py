@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..._machine import Machine
 from ...engine import LinkAttached, LinkTerms, SessionTerms, SessionUnmapped, WindowOpened
 from ...errors import AmqpError, LinkDetached, LocalProtocolError, RemoteProtocolError, SessionEnded
 from ...messaging import Error
 from ...types import SERIAL_MASK, Described
-from .._kit.machine import Machine
 from .endpoints.dispositions import SettlingSession
 from .endpoints.receiver import ReceiverEndpoint
 from .endpoints.sender import SenderEndpoint

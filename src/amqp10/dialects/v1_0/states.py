@@ -3,7 +3,7 @@
 Each table maps (state, step) to the next state; a step that is not in it is illegal. What depends on more than the
 state is checked where it is known, such as in `SessionEndpoint` that no two links have one name.
 The tables do not know which side they describe: client and server, sender and receiver use the same.
-`V1Engine`, `ConnectionEndpoint`, `SessionEndpoint` and `LinkEndpoint` are machines on them (`_kit.machine`).
+`V1Engine`, `ConnectionEndpoint`, `SessionEndpoint` and `LinkEndpoint` are machines on them (`amqp10._machine`).
 
 How the three hang together: a session begins while the connection is between its opens and its closes, and a link
 attaches while its session is mapped, or about to be. What ends one ends what is below it: the tables beside the
@@ -15,8 +15,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from .._kit.machine import HAPPENED, RECEIVED, SENT
-from .._kit.machine import Step as AnyStep
+from ..._machine import HAPPENED, RECEIVED, SENT
+from ..._machine import Step as AnyStep
 
 
 class Step(AnyStep):

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ...._machine import Machine
 from ....errors import RemoteProtocolError
 from ....messaging import Error
 from ....types import Symbol
-from ..._kit.machine import Machine
 from ..codes import code_of, error_of
 from ..states import CHANNEL, HandleState, Step
 from ..wire.commands import ChannelClose, ChannelOpen, ChannelReply

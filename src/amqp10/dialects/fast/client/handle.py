@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from ...._machine import Machine
 from ....errors import RemoteProtocolError
 from ....messaging import Error
-from ..._kit.machine import Machine
 from ..codes import code_of, error_of
 from ..states import HANDLE, HandleState, Step
 from ..wire.commands import Command, HandleClose, HandleOpen, HandleReply

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from ...._machine import Machine
 from ....engine import LinkTerms
 from ....errors import RemoteProtocolError
 from ....messaging import Error
 from ....types import Symbol, UInt
-from ..._kit.machine import Machine
 from ..._kit.partial import MOST_PARTIAL, largest_in_part
 from ..codes import BAD_CONTENTS, OK, BadContents, code_of
 from ..message.destinations import PEER, QUEUE, TOPIC, link_properties, source_of, target_of, temporary_source

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from ..._kit.machine import RECEIVED, Machine
-from ..._kit.machine import Step as AnyStep
+from ...._machine import RECEIVED, Machine
+from ...._machine import Step as AnyStep
 from ..codes import Fault
 from ..states import CONSUMER, ConsumerState, Step
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from ...errors import LocalProtocolError, RemoteProtocolError
+from .errors import LocalProtocolError, RemoteProtocolError
 
 S = TypeVar("S", bound=Enum)
 
