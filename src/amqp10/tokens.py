@@ -17,9 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, Self, TypeAlias, runtime_checkable
 from urllib.parse import parse_qs, quote_plus
 
-import anyio.to_thread
-
 from ._arguments import checked
+from ._calls import in_thread
 from ._json import parse_json
 
 SAS_PREFIX: Final = "SharedAccessSignature "
@@ -95,10 +94,7 @@ async def ask(source: TokenSource, scope: str) -> Token:
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
         given = await function(scope)
     else:
-        # In a list, because trio refuses a bare coroutine from a thread as a mistake.
-        [given] = await anyio.to_thread.run_sync(lambda: [function(scope)], abandon_on_cancel=True)
-        if inspect.isawaitable(given):
-            given = await given
+        given = await in_thread(function, scope, abandon_on_cancel=True)
     if isinstance(given, Token):
         return given
     if isinstance(given, str):

@@ -17,10 +17,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import anyio
-import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from .._arguments import check_type, checked
+from .._calls import in_thread
 from .._groups import Ungrouped
 from .._service import Service, ServiceBlock
 from ..client import Connection
@@ -307,8 +307,7 @@ class SessionWorker(Service):
             try:
                 if self._threads is None:
                     return await cast("Awaitable[Outcome | None]", self._handler(message, session))
-                plain = cast("Callable[[Message, ServiceBusSession], Outcome | None]", self._handler)
-                return await anyio.to_thread.run_sync(plain, message, session, limiter=self._threads)
+                return cast("Outcome | None", await in_thread(self._handler, message, session, limiter=self._threads))
             finally:
                 quiet_since = anyio.current_time()
 

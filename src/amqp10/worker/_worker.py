@@ -28,10 +28,10 @@ from typing import Any, Final, Literal, Self, cast, overload
 
 import anyio
 import anyio.lowlevel
-import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from .._arguments import check_range, checked
+from .._calls import cancelled_elsewhere, in_thread
 from .._groups import Ungrouped
 from .._secrets import without_secrets
 from .._service import Service, ServiceBlock
@@ -444,8 +444,11 @@ class Worker(Service):
         try:
             try:
                 result = await cast("Handler", self._handler)(delivery.message)  # type: ignore[misc]
-            except Exception as error:
-                await self._failed(job, error)
+            except BaseException as error:
+                failure = error if isinstance(error, Exception) else cancelled_elsewhere(error, own_task=True)
+                if failure is None:
+                    raise
+                await self._failed(job, failure)
                 return
             if result is None:
                 self.handled += 1
@@ -624,9 +627,12 @@ class Worker(Service):
             else:
                 with processing(messages):
                     result = await self._call(given, jobs)
-        except Exception as error:
+        except BaseException as error:
+            failure = error if isinstance(error, Exception) else cancelled_elsewhere(error, own_task=True)
+            if failure is None:
+                raise
             for job in jobs:
-                await self._failed(job, error)
+                await self._failed(job, failure)
             return
         await self._finish(jobs, result)
 
@@ -678,7 +684,7 @@ class Worker(Service):
     async def _run_handler(self, handler: Callable[[Any], Any], given: Any) -> Any:
         if self._threads is None:
             return await handler(given)
-        return await anyio.to_thread.run_sync(handler, given, limiter=self._threads)
+        return await in_thread(handler, given, limiter=self._threads)
 
     async def _failed(self, job: Job, error: Exception) -> None:
         """Retry, dead-letter or settle a message whose handler raised, as the policy decides."""

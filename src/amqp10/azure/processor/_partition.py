@@ -12,8 +12,8 @@ from itertools import count
 from typing import Any, Final, Literal
 
 import anyio
-import anyio.to_thread
 
+from ..._calls import cancelled_elsewhere, in_thread, said_by
 from ..._groups import Ungrouped
 from ...errors import DecodeError
 from ...net import backoff, visible
@@ -54,7 +54,7 @@ class Handling:
         if self.threads is None:
             await self.handler(given)
         else:
-            await anyio.to_thread.run_sync(self.handler, given, limiter=self.threads)
+            await in_thread(self.handler, given, limiter=self.threads)
 
 
 class PartitionRun:
@@ -198,7 +198,10 @@ class PartitionRun:
                 with self._reader.receiver.processing([each.message for each in events]):
                     await handling.call(events)
                 return True
-            except Exception as error:
+            except BaseException as caught:
+                error = caught if isinstance(caught, Exception) else cancelled_elsewhere(caught, own_task=True)
+                if error is None:
+                    raise
                 text = f"event {number}: attempt {attempt} of {handling.attempts} failed: {_described(error)}"
                 said: dict[str, Any] = {"sequence_number": number, "attempt": attempt, "error": _described(error)}
                 if attempt < handling.attempts:
@@ -212,7 +215,7 @@ class PartitionRun:
                     self._give_up(text, error)
                     return False
                 else:
-                    raise
+                    raise error from error.__cause__
             with anyio.move_on_after(delay):
                 await self._stopping.wait()
             if self._stopping.is_set():
@@ -234,5 +237,5 @@ def is_coroutine_function(handler: Any) -> bool:
 
 
 def _described(error: Exception) -> str:
-    text = " ".join(str(error).split())
+    text = said_by(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

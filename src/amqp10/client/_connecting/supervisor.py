@@ -24,6 +24,7 @@ import anyio
 from anyio.abc import ByteStream
 
 from ..._arguments import with_article
+from ..._calls import cancelled_elsewhere
 from ..._secrets import without_secrets
 from ...engine import ConnectionTerms, Dialect, Engine, Event, dialects
 from ...errors import (
@@ -448,7 +449,10 @@ class TransportSupervisor:
             if said is None:
                 raise TypeError("no URL given: the callable that says where to connect returned None")
             return said  # type: ignore[no-any-return]
-        except Exception as error:
+        except BaseException as caught:
+            error = caught if isinstance(caught, Exception) else cancelled_elsewhere(caught)
+            if error is None:
+                raise
             self._error = error
             if self._rounds >= self._most_rounds:
                 self._account(error)

@@ -6,11 +6,13 @@ import os
 import secrets
 import stat
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable
-from inspect import isawaitable, iscoroutinefunction
+from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, Protocol
 
 from anyio import CancelScope, open_file, to_thread
+
+from ..._calls import in_thread
 
 
 class Readable(Protocol):
@@ -109,5 +111,4 @@ async def _call(function: Any, argument: Any) -> Any:
     """Call a function in a worker thread, or await it if it is a coroutine function."""
     if iscoroutinefunction(function):
         return await function(argument)
-    result = await to_thread.run_sync(function, argument)
-    return await result if isawaitable(result) else result
+    return await in_thread(function, argument)

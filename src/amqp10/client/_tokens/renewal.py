@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from ..._calls import cancelled_elsewhere
 from ...errors import AmqpError, AuthenticationFailed, LinkDetached, ManagementError
 from ...net import backoff
 from ...tokens import Token, ask
@@ -87,9 +88,12 @@ class Renewal:
                 token = await ask(self._settings.source, self._scope)
         except TimeoutError as error:
             reason, cause = f"it did not come in {limit:.3g} s", error
-        except Exception as error:
+        except BaseException as error:
+            cause = error if isinstance(error, Exception) else cancelled_elsewhere(error)
+            if cause is None:
+                raise
             # Only the kind: what it says may quote the token, or a key.
-            reason, cause = f"its source raised {type(error).__name__}", error
+            reason = f"its source raised {type(error).__name__}"
         else:
             if token.expires_on is None or token.expires_on > self._settings.clock():
                 self._fetched = token
