@@ -1,4 +1,4 @@
-"""Every dialect has all that the contract names, and the loop in the contract drives it."""
+"""The loop in the contract drives every dialect from its beginning to the end of the transport."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from amqp10.engine import (
     DeliveriesReceived,
     Engine,
     Event,
-    Link,
     LinkAttached,
     LinkTerms,
     OutcomesReceived,
@@ -31,7 +30,6 @@ from amqp10.engine import (
     RequestReceived,
     Role,
     SenderLink,
-    Session,
     SessionBegun,
     dialect,
     dialect_names,
@@ -39,7 +37,6 @@ from amqp10.engine import (
 from amqp10.errors import ConnectionClosed
 from amqp10.messaging import Accepted, Message, Source, Target
 from amqp10.sasl import Authenticator
-from amqp10.testing import EnginePair
 
 PAYLOAD = Message("hello").encode()
 
@@ -136,32 +133,3 @@ def test_the_loop_is_all(name: str) -> None:
         last = end.events[-1]
         assert isinstance(last, ConnectionEnded)
         assert isinstance(last.error, over) if over else last.error is None
-
-
-def missing(thing: object, *contracts: type) -> set[str]:
-    """Return the attributes that the contracts declare, and the thing does not have."""
-    declared: set[str] = set()
-    for contract in contracts:
-        declared |= set(contract.__annotations__)
-    return {name for name in declared if not hasattr(thing, name)}
-
-
-@pytest.mark.parametrize("name", dialect_names())
-def test_nothing_is_forgotten(name: str) -> None:
-    """Engines, sessions and links have each attribute of the contract, used or not."""
-    pair = EnginePair(dialect=name)
-    pair.open()
-    session = pair.client.begin()
-    sender = session.attach_sender(LinkTerms("out", Source(), Target("q")))
-    receiver = session.attach_receiver(LinkTerms("in", Source("q"), Target()))
-    pair.run()
-    for engine in (pair.client, pair.server):
-        assert not missing(engine, Engine)
-    assert not missing(sender, Link, SenderLink)
-    assert not missing(receiver, Link, ReceiverLink)
-    began = [event.session for event in pair.server_events if isinstance(event, SessionBegun)]
-    for each in (session, *began):
-        assert not missing(each, Session)
-    for event in pair.server_events:
-        if isinstance(event, LinkAttached):
-            assert not missing(event.link, Link, SenderLink if event.link.is_sender else ReceiverLink)

@@ -13,6 +13,7 @@ not list, the test checks that requesting it raises `Unsupported` before a byte 
 invalid input. The suite needs pytest.
 """
 
+from ._attributes import Attributes as Attributes
 from ._basics import Basics as Basics
 from ._contract import Contract as Contract
 from ._contract import Deviation as Deviation
@@ -24,11 +25,12 @@ from ._streams import Streams as Streams
 from ._work import Work as Work
 
 
-class DialectContract(Basics, Outcomes, Links, Streams, Work, Losses, Octets):
+class DialectContract(Attributes, Basics, Outcomes, Links, Streams, Work, Losses, Octets):
     """All tests of the contract."""
 
 
 __all__ = (
+    "Attributes",
     "Basics",
     "Contract",
     "Deviation",
