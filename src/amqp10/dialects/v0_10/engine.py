@@ -85,6 +85,7 @@ class V010Engine(EngineCore, Machine[ConnectionState]):
         self._events: list[Event] = []
         self._pending_events = 0
         self._dirty: dict[SessionEndpoint, None] = {}
+        self._gathered: dict[SessionEndpoint, None] = {}  # sessions that have something to tell
         self._open_asked = False
 
     def take_messages_of(self, size: int) -> None:
@@ -216,12 +217,21 @@ class V010Engine(EngineCore, Machine[ConnectionState]):
         self.output_size += 1
 
     def events(self) -> list[Event]:
-        for session in self.sessions.values():
-            session.settle_events()
+        self.settle_events()
         events, self._events = self._events, []
         self.output_size -= self._pending_events
         self._pending_events = 0
         return events
+
+    def tell_later(self, session: SessionEndpoint) -> None:
+        self._gathered[session] = None
+
+    def settle_events(self) -> None:
+        if self._gathered:
+            gathered, self._gathered = self._gathered, {}
+            for session in gathered:
+                if self.sessions.get(session.channel) is session:
+                    session.settle_events()
 
     def write(self, data: bytes | bytearray) -> None:
         """Queue bytes; frames are whole, so any point between two writes is a frame boundary."""

@@ -40,3 +40,11 @@ class EngineCore(TimedEngine):
     @abstractmethod
     def flush_later(self, session: Any) -> None:
         """Flush `session` before the next output."""
+
+    @abstractmethod
+    def tell_later(self, session: Any) -> None:
+        """Tell what `session` has gathered (`settle_events`) with the next events."""
+
+    @abstractmethod
+    def settle_events(self) -> None:
+        """Tell what all sessions have gathered."""

@@ -203,10 +203,12 @@ class SessionEndpoint(Session, Machine[SessionState]):
     def outcome(self, link: Link, delivery: OutgoingDelivery) -> None:
         """Add `delivery` to those whose outcome is told with the next events."""
         self._outcomes.setdefault(link, []).append(delivery)
+        self.engine.tell_later(self)
 
     def settlement(self, link: Link, delivery: IncomingDelivery) -> None:
         """Add `delivery` to those whose settlement by the sender is told with the next events."""
         self._settlements.setdefault(link, []).append(delivery)
+        self.engine.tell_later(self)
 
     def settle_events(self) -> None:
         """Tell the outcomes and settlements that were gathered."""
@@ -440,6 +442,7 @@ class SessionEndpoint(Session, Machine[SessionState]):
         """Move the session to `channel` of another connection."""
         self.engine, self.channel = engine, channel
         engine.sessions[channel] = self
+        engine.tell_later(self)  # what was gathered without a transport
         self._resumed = True
         self._point_received = False
 

@@ -304,6 +304,7 @@ class ClientSession(SessionCore):
     def credit_changed(self, link: ClientSender) -> None:
         """Tell `CreditChanged` for `link` with the next events."""
         self._waking[link] = None
+        self.engine.tell_later(self)
 
     def settle_events(self) -> None:
         super().settle_events()

@@ -257,8 +257,7 @@ class ServerSession(SessionCore):
         pending = PendingRequest(self, request)
         self._asked[pending] = Asked(number, command, answer)
         self._unanswered += 1
-        for session in self.engine.sessions.values():
-            session.settle_events()  # outcomes that came before the request, on any session, take effect before it
+        self.engine.settle_events()  # outcomes that came before the request, on any session, take effect before it
         self.engine.emit(RequestReceived(pending))
 
     def pause(self) -> None:
