@@ -49,7 +49,10 @@ class LocalCoordinator(WholeMessageSender):
         if not isinstance(asked, Declare | Discharge):
             raise LocalProtocolError(f"a message to a coordinator must be a Declare or a Discharge, not {asked!r:.80}")
         self._sent += 1
-        tag = tag if tag is not None else self._sent.to_bytes(8, "big")
+        if tag is None:
+            tag = self._sent.to_bytes(8, "big")
+        else:
+            self.check_tag(tag)
         delivery = self.delivery_type(self, tag, payload, False, message_format)
         delivery.delivery_id = self.number(self._sent)
         delivery.on_wire = True

@@ -54,6 +54,7 @@ from amqp10.engine import (
     LinkEnded,
     LinkTerms,
     OutcomesReceived,
+    OutgoingDelivery,
     PendingRequest,
     ReceiverLink,
     SenderLink,
@@ -236,6 +237,31 @@ def test_returns_of_many_publishes() -> None:
     for body in (b"90", b"none of them"):
         cost(20, body)
         assert cost(400, body) < 1.1 * cost(100, body)
+
+
+def test_confirmed_publishes_are_not_kept_for_returns() -> None:
+    """After a return, the publishes that are held are at most twice those without a confirm."""
+
+    class Traced(OutgoingDelivery):
+        """One of which is known when it is no longer held."""
+
+    engine = opened(**CAN)
+    link = engine.begin().attach_sender(LinkTerms("s", Source(), Target("q")))
+    link.delivery_type = Traced
+    hear(engine, 1, ChannelOpenOk(), QueueDeclareOk("q"), ConfirmSelectOk())
+    held = weakref.WeakSet(link.send(Message(b"%d" % number).encode()) for number in range(100))
+    properties = BasicProperties(headers={"x-opt-amqp10-to": "q"}).encode(V0_9_1.tables)
+    back = V0_9_1.framing.frame(1, 1, V0_9_1.methods.encode(BasicReturn(312, "no", "", "q")))
+    for first, last in ((1, 60), (61, 99), (100, 100)):
+        engine.receive_data(back + V0_9_1.framing.message(1, 60, properties, b"%d" % (last - 1), 4096))
+        for number in range(first, last + 1):
+            (told,) = [event for event in hear(engine, 1, BasicAck(number)) if isinstance(event, OutcomesReceived)]
+            (delivery,) = told.deliveries
+            assert isinstance(delivery.remote_state, Returned) == (number == last)
+            del told, delivery
+            assert len(held) <= 2 * (100 - number) + 1  # the last one that was told is in the engine's hands
+    hear(engine, 1)
+    assert len(held) <= 1
 
 
 def test_a_confirm_of_what_was_never_sent() -> None:

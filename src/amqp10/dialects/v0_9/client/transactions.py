@@ -186,14 +186,8 @@ class Transactions(TransactionsCore):
             self._commit(session, work, done)
 
     def _commit(self, session: SessionCore, work: PendingTransaction, done: OnDischarged) -> None:
-        channel: TransactionalChannel
-        if work.receiver is not None:
-            channel = work.receiver.channel
-        else:
-            if session.commits is None or session.commits.channel.state is not ChannelState.OPEN:
-                session.commits = CommitChannel(session)
-            channel = session.commits.channel
         try:  # encode all before writing any, for what is written would be committed with the next one
+            channel = work.receiver.channel if work.receiver is not None else self._commit_channel(session)
             frames = [link.frames(delivery.payload, channel.number) for link, delivery in work.publishes]
         except LocalProtocolError as error:
             work.roll_back()
@@ -207,6 +201,16 @@ class Transactions(TransactionsCore):
         if work.receiver is not None:
             work.receiver.settle_all(work.settled)
         channel.commit(work, done)
+
+    def _commit_channel(self, session: SessionCore) -> TransactionalChannel:
+        """Return the channel of the session's transactions that settle nothing.
+
+        Raises:
+            LocalProtocolError: it is not open, and all channels are in use.
+        """
+        if session.commits is None or session.commits.channel.state is not ChannelState.OPEN:
+            session.commits = CommitChannel(session)
+        return session.commits.channel
 
 
 class CommitChannel(ChannelUser):
