@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import chain
+from typing import Any
 
 import pytest
 
 from amqp10.broker._queues.node import Limits
 from amqp10.broker._router import Router
+from amqp10.broker.azure import AzureConfig, EventHubConfig
+from amqp10.broker.azure._links import NamespaceLinks
+from amqp10.broker.azure._namespace import Namespace
 from amqp10.dialects.v0_9.wire.methods import BasicAck, BasicConsume, BasicGet, BasicQos, ChannelFlow, QueueDeclare
 from amqp10.engine import SessionTerms
-from amqp10.messaging import Message
+from amqp10.messaging import ACCEPTED, AmqpValue, Message, Target
 
 from ..kit.steps import steps
 from .test_in_one_go import Client091, published, said
@@ -37,10 +42,16 @@ class Narrow(Wire):
         return self.server.output_size > 0
 
 
-def one_window(consumers: int) -> Callable[[], object]:
+def at_azure(router: Router, **terms: Any) -> Wire:
+    """A connection to the emulated services, which have the queue "q" and the event hub "hub"."""
+    namespace = Namespace(AzureConfig(["q"], event_hubs=[EventHubConfig("hub", partitions=1)]), router)
+    return Wire(router, service=partial(NamespaceLinks, namespace, 1_000_000), **terms)
+
+
+def one_window(consumers: int, connect: Callable[..., Wire] = Wire) -> Callable[[], object]:
     """Open the window of a session by one message; all consumers wait for it."""
     router = broker()
-    wire = Wire(router, session=SessionTerms(incoming_window=1))
+    wire = connect(router, session=SessionTerms(incoming_window=1))
     links = [wire.receive_from("q", name=f"r{number}", credit=5) for number in range(consumers)]
     filled(router, "q", 5)
 
@@ -53,6 +64,29 @@ def one_window(consumers: int) -> Callable[[], object]:
 
     act()
     assert sum(len(link.incoming) for link in links) == 1
+    return act
+
+
+def one_window_at_azure(consumers: int) -> Callable[[], object]:
+    """Open the window of a session whose links receive from Service Bus."""
+    return one_window(consumers, at_azure)
+
+
+def one_request_at_azure(links: int) -> Callable[[], object]:
+    """Ask the management node, to which the peer has so many links for answers."""
+    wire = at_azure(broker())
+    requests = wire.send_to("q/$management")
+    for number in range(links):
+        wire.receive_from("q/$management", credit=10, name=f"r{number}", target=Target(f"here {number}"))
+    said = {"operation": "com.microsoft:peek-message"}
+    body = {"from-sequence-number": 0, "message-count": 1}
+    request = Message(AmqpValue(body), message_id=1, reply_to="here 50", application_properties=said).encode()
+
+    def act() -> None:
+        delivery = requests.send(request)
+        wire.turn()
+        assert delivery.remote_state == ACCEPTED
+
     return act
 
 
@@ -103,11 +137,26 @@ def one_pause(consumers: int) -> Callable[[], object]:
     return act
 
 
-@pytest.mark.parametrize("setting", [one_window, one_read, one_ack, one_pause])
+@pytest.mark.parametrize(
+    "setting", [one_window, one_window_at_azure, one_request_at_azure, one_read, one_ack, one_pause]
+)
 def test_a_little_room_costs_little(setting: Callable[[int], Callable[[], object]]) -> None:
     """A little room costs as much with four times as many consumers."""
     setting(100)()
     assert steps(setting(480)) < 1.2 * steps(setting(120))
+
+
+@pytest.mark.parametrize(
+    ("to", "source"), [("q", "q"), ("hub", "hub/ConsumerGroups/$Default/Partitions/0")], ids=["queue", "hub"]
+)
+def test_azure_goes_on(to: str, source: str) -> None:
+    """A link of Service Bus and one of Event Hubs get the messages that waited for the window, one by one."""
+    router = broker()
+    wire = at_azure(router, session=SessionTerms(incoming_window=1))
+    link = wire.receive_from(source, credit=5)
+    filled(router, to, 5)
+    wire.turn()
+    assert [Message.decode(each.payload).body for each in link.incoming] == [0, 1, 2, 3, 4]
 
 
 def test_all_go_on() -> None:

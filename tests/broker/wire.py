@@ -87,7 +87,8 @@ class Wire(Served):
         """A receiver link of the client's."""
         asked = source if source is None or not isinstance(source, str) else Source(address=source)
         name = terms.pop("name", f"from-{source}")
-        link = self.session.attach_receiver(LinkTerms(name, source=asked, target=Target(), **terms))
+        target = terms.pop("target", Target())
+        link = self.session.attach_receiver(LinkTerms(name, source=asked, target=target, **terms))
         if credit:
             link.flow(credit)
         self.turn()

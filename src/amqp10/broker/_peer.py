@@ -143,8 +143,13 @@ class LinkTaker(Taker, LinkOwner):
             self.held_up()
         return False
 
+    @abstractmethod
+    def credit_changed(self) -> None:
+        """Continue, because credit came, or the window or the output has room again."""
+
     def held_up(self) -> None:
         """Wait for room in the session's window or in the output, because there is credit."""
+        self._peer.held_up.add(self._link, self.credit_changed)
 
     def fed(self) -> None:
         link = self._link

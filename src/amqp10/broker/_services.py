@@ -40,7 +40,7 @@ class LinkService(ABC):
 
     @abstractmethod
     def ready(self, session: Session | None = None) -> None:
-        """Send what waits, because a session's window or the output has room again; None: any session's."""
+        """Send answers that wait, because a session's window or the output has room again; None: any session's."""
 
     @abstractmethod
     def check_rights(self) -> None:

@@ -137,13 +137,9 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
         self.credit_changed()
 
     def credit_changed(self) -> None:
-        """Continue, because credit came, or the window or the output has room again."""
         link = self._link
         if link.credit > 0 or link.drain:
             self._queue.in_line(self, drain=link.drain)
-
-    def held_up(self) -> None:
-        self._peer.held_up.add(self._link, self.credit_changed)
 
     # For the queue
 

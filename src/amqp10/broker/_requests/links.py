@@ -30,6 +30,7 @@ class RequestLinks:
         self._max_message_size = max_message_size
         self._requests: dict[Link, _Requests] = {}
         self._responses: dict[Link, _Responses] = {}
+        self._of_node: dict[object, dict[_Responses, None]] = {}  # by session and node, and beside by `reply_to`, too
         self._waiting: dict[Link, _Responses] = {}  # those with answers that wait
 
     def __len__(self) -> int:
@@ -56,19 +57,20 @@ class RequestLinks:
             )
         )
         if isinstance(link, SenderLink):
-            link.owner = self._responses[link] = _Responses(self, self._peer, link, node)
+            link.owner = self._responses[link] = responses = _Responses(self, self._peer, link, node)
+            for key in responses.keys:
+                self._of_node.setdefault(key, {})[responses] = None
         elif isinstance(link, ReceiverLink):
             link.owner = self._requests[link] = _Requests(self, self._peer, link, node, carry_out)
             link.flow(CREDIT)
 
     def responses_for(self, session: Session, node: str, reply_to: object) -> _Responses | None:
         """Return the link for an answer, preferably the one with `reply_to`; None: there is no such link."""
-        found = [
-            each
-            for each in self._responses.values()
-            if each.node == node and each.link.session is session and each.link.attached
-        ]
-        return min(found, key=lambda each: each.reply_to != reply_to, default=None)
+        for key in _keys(session, node, reply_to):
+            for each in self._of_node.get(key, ()):
+                if each.link.attached:
+                    return each
+        return None
 
     def ready(self, session: Session | None = None) -> None:
         """Send what waits, because a session's window or the output has room again; None: any session's."""
@@ -89,7 +91,16 @@ class RequestLinks:
         if responses is not None:
             responses.answers.clear()
             self.note(responses)
+            for key in responses.keys:
+                del self._of_node[key][responses]
+                if not self._of_node[key]:
+                    del self._of_node[key]
         return any(each is not None for each in (responses, self._requests.pop(link, None)))
+
+
+def _keys(session: Session, node: str, reply_to: object) -> tuple[object, object]:
+    """Return under what a link for answers is found, the better first."""
+    return (session, node, reply_to if isinstance(reply_to, str) else None), (session, node)
 
 
 class _Responses(LinkOwner):
@@ -97,13 +108,14 @@ class _Responses(LinkOwner):
 
     Attributes:
         answers: the answers that wait.
-        reply_to: the address of the peer's end; Azure's clients use that of the node.
+        keys: under what it is found: the address of the peer's end, for which Azure's clients use that of the node, is
+            in one of them.
     """
 
     def __init__(self, links: RequestLinks, peer: Peer, link: SenderLink, node: str) -> None:
         self.link = link
-        self.node = node
-        self.reply_to = getattr(link.remote.target, "address", None) if link.remote is not None else None
+        reply_to = getattr(link.remote.target, "address", None) if link.remote is not None else None
+        self.keys = _keys(link.session, node, reply_to)
         self.answers = Answers(peer, link)
         self._links = links
         self._peer = peer

@@ -221,13 +221,6 @@ class NamespaceLinks(LinkService):
             raise
 
     def ready(self, session: Session | None = None) -> None:
-        """Send what waits, because a session's window or the output has room again; None: any session's."""
-        for link, receiver in self._receivers.items():
-            if session is None or link.session is session:
-                receiver.credit_changed()
-        for link in self.hubs.links:
-            if session is None or link.session is session:
-                self.hubs.ready(link)
         self._requests.ready(session)
 
     def check_rights(self) -> None:

@@ -182,12 +182,6 @@ class HubLinks:
             link for link, (to, way) in self._senders.items() if hub in (None, to) and wanted in (None, way)
         ]
 
-    def ready(self, link: Link) -> None:
-        """Send what waits on a link, because its session's window or the output has room again."""
-        reader = self._readers.get(link)
-        if reader is not None:
-            reader.credit_changed()
-
     def check_rights(self) -> None:
         """Detach the links that are no longer allowed, because a token expired."""
         for reader in list(self._readers.values()):

@@ -94,13 +94,13 @@ class PartitionReader(LinkTaker, Reader):
         return self._link.credit > 0
 
     def credit_changed(self) -> None:
-        """Continue, because credit came, or the window or the output has room again."""
         if self.partition.reads(self) and (self._link.credit > 0 or self._link.drain):
             self.partition.in_line(self, drain=self._link.drain)
 
     def end(self) -> None:
         """Leave the partition, because the link ended."""
         self.partition.end(self)
+        self._peer.held_up.remove(self._link)
 
     def detach(self, error: Error) -> None:
         """Detach the link with an error."""

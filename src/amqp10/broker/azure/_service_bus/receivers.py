@@ -78,7 +78,6 @@ class EntityReceiver(LinkTaker, Receiver):
         self.credit_changed()
 
     def credit_changed(self) -> None:
-        """Continue, because credit came, or the window or the output has room again."""
         if self._link.credit > 0 or self._link.drain:
             self.entity.in_line(self, drain=self._link.drain)
 
@@ -133,6 +132,7 @@ class EntityReceiver(LinkTaker, Receiver):
     def end(self) -> None:
         """End the link; messages that were never sent become available to others."""
         self.entity.remove_receiver(self)
+        self._peer.held_up.remove(self._link)
         for delivery in self._link.unsettled.values():
             if not delivery.begun and not delivery.local_settled:
                 try:
