@@ -9,6 +9,7 @@ import pytest
 
 from amqp10.broker._queues.node import Limits
 from amqp10.broker._router import Router
+from amqp10.engine import SessionTerms
 from amqp10.messaging import Source, Target
 
 from ...kit.steps import steps
@@ -32,6 +33,16 @@ def producers(wire: Wire, count: int) -> None:
     wire.turn()
 
 
+def sessions(wire: Wire, count: int) -> None:
+    """Leave sessions of AMQP 0-10 that can be resumed."""
+    for first in range(0, count, 100):
+        lasting = Wire(wire.router, "0-10", session=SessionTerms(timeout=100))
+        for _ in range(min(100, count - first) - 1):  # it has begun one
+            lasting.client.begin(SessionTerms(timeout=100))
+        lasting.turn()
+        connection(lasting)
+
+
 def session(wire: Wire) -> None:
     wire.session.end()
     wire.turn()
@@ -43,7 +54,7 @@ def connection(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("end", [session, connection])
-@pytest.mark.parametrize("leave", [subscriptions, producers])
+@pytest.mark.parametrize("leave", [subscriptions, producers, sessions])
 def test_an_end_costs_the_same(leave: Callable[[Wire, int], None], end: Callable[[Wire], None]) -> None:
     """With four times as much left by another connection."""
 
@@ -54,4 +65,22 @@ def test_an_end_costs_the_same(leave: Callable[[Wire, int], None], end: Callable
         return steps(lambda: end(other))
 
     cost(1)
+    assert cost(400) < 1.1 * cost(100)
+
+
+def test_a_session_that_can_be_resumed_costs_the_same() -> None:
+    """With four times as many left by another connection."""
+
+    def cost(count: int) -> int:
+        router = Router(clock=lambda: 0.0, limits=Limits())
+        sessions(Wire(router), count)
+        other = Wire(router, "0-10", session=SessionTerms(timeout=100))
+
+        def begin() -> None:
+            assert other.client.begin(SessionTerms(timeout=100)) is not None
+            other.turn()
+
+        begin()
+        return steps(begin)
+
     assert cost(400) < 1.1 * cost(100)

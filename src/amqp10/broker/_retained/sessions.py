@@ -70,20 +70,23 @@ class ResumableSessions:
         self._deadlines: Deadlines[Key] = Deadlines()
         self._kept: dict[Key, ResumableSession] = {}
         self._keys: dict[Session, Key] = {}  # of the sessions in `_kept`
+        self._of_peer: dict[ResumableSessionOwner, dict[Key, None]] = {}
+        self._waiting: dict[str | None, dict[Key, None]] = {}  # by user, those without a transport, the oldest first
 
     def keep(self, peer: ResumableSessionOwner, session: Session, name: bytes, timeout: int) -> None:
         """Keep the session for `timeout` seconds after its transport is lost; with 0, reserve its name until then."""
         key = peer.engine.identity, name
         self._make_room(key)
         if key in self._kept:
-            del self._keys[self._kept[key].session]
+            self._forget(key)
         self._kept[key] = ResumableSession(session, peer, timeout)
         self._keys[session] = key
+        self._of_peer.setdefault(peer, {})[key] = None
 
     def _make_room(self, new: Key) -> None:
-        waiting = [key for key, kept in self._kept.items() if key[0] == new[0] and kept.deadline is not None]
+        waiting = self._waiting.get(new[0], {})
         if len(waiting) >= MOST and new not in self._kept:
-            kept = self._forget(waiting[0])
+            kept = self._forget(next(iter(waiting)))
             kept.peer.session_expired(kept.session)
 
     def take(self, engine: Engine, name: bytes) -> Session | None:
@@ -96,6 +99,7 @@ class ResumableSessions:
         if not kept.timeout:
             return None
         kept.deadline = None
+        _drop(self._waiting, engine.identity, (engine.identity, name))
         return kept.session
 
     def attached(self, engine: Engine, name: bytes) -> bool:
@@ -110,15 +114,21 @@ class ResumableSessions:
 
     def moved(self, session: Session, peer: ResumableSessionOwner) -> None:
         """Record that another connection has the links of a session."""
-        if session in self._keys:
-            self._kept[self._keys[session]].peer = peer
+        key = self._keys.get(session)
+        if key is not None:
+            kept = self._kept[key]
+            _drop(self._of_peer, kept.peer, key)
+            kept.peer = peer
+            self._of_peer.setdefault(peer, {})[key] = None
 
     def connection_lost(self, peer: ResumableSessionOwner) -> bool:
         """Start the time of the sessions of a lost connection; return whether there are any."""
-        waiting = [each for each in self._kept.items() if each[1].peer is peer and each[1].session.suspended]
-        for key, kept in waiting:
+        waiting = [key for key in self._of_peer.get(peer, ()) if self._kept[key].session.suspended]
+        for key in waiting:
+            kept = self._kept[key]
             if kept.deadline is None:
                 kept.deadline = self._clock() + kept.timeout
+                self._waiting.setdefault(key[0], {})[key] = None
                 self._deadlines.set(key, kept.deadline)
                 self._alarm(self, kept.deadline)
         return bool(waiting)
@@ -131,6 +141,8 @@ class ResumableSessions:
     def _forget(self, key: Key) -> ResumableSession:
         kept = self._kept.pop(key)
         del self._keys[kept.session]
+        _drop(self._of_peer, kept.peer, key)
+        _drop(self._waiting, key[0], key)
         return kept
 
     def expire(self, now: float) -> float | None:
@@ -141,6 +153,15 @@ class ResumableSessions:
                 self._forget(key)
                 attempt("the end of a session that was kept", kept.peer.session_expired, kept.session)
         return self._deadlines.first
+
+
+def _drop(keys_by: dict[Any, dict[Key, None]], of: object, key: Key) -> None:
+    """Drop one of the keys of `of`, if it is there."""
+    keys = keys_by.get(of)
+    if keys is not None:
+        keys.pop(key, None)
+        if not keys:
+            del keys_by[of]
 
 
 class PeerSessions(SessionKeeper):
