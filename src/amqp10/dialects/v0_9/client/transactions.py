@@ -208,9 +208,10 @@ class Transactions(TransactionsCore):
         Raises:
             LocalProtocolError: it is not open, and all channels are in use.
         """
-        if session.commits is None or session.commits.channel.state is not ChannelState.OPEN:
-            session.commits = CommitChannel(session)
-        return session.commits.channel
+        commits: CommitChannel | None = session.commits
+        if commits is None or commits.channel.state is not ChannelState.OPEN:
+            commits = session.commits = CommitChannel(session)
+        return commits.channel
 
 
 class CommitChannel(ChannelUser):
