@@ -365,11 +365,40 @@ async def test_what_a_kept_block_raises() -> None:
         with pytest.raises(ZeroDivisionError):
             async with delivery.keep_locked():
                 raise ZeroDivisionError
-        async with delivery.keep_locked(max_time=0.0):
+        async with delivery.keep_locked():
             await anyio.sleep(0.4)
         azure.lose_locks("brief")
         with pytest.raises(MessageLockLost):
             await delivery.renew_lock()
+
+
+async def test_a_lock_is_kept_no_longer_than_asked_for() -> None:
+    async with emulated() as (bus, _):
+        await put(bus, "brief", "x")
+        delivery = await take(bus, "brief")
+        async with delivery.keep_locked(max_time=0.7):
+            await anyio.sleep(1.2)  # it was renewed after 0.5 s
+            await delivery.renew_lock()
+        async with delivery.keep_locked(max_time=0.0):
+            await anyio.sleep(1.2)
+            with pytest.raises(MessageLockLost):
+                await delivery.renew_lock()
+
+
+async def test_a_renewal_that_fails() -> None:
+    """Another one follows as long as the lock lasts, and no longer: then the block is cancelled, with the reason."""
+    async with emulated() as (bus, azure):
+        await put(bus, "brief", "x")
+        delivery = await take(bus, "brief")
+        async with delivery.keep_locked():
+            azure.refuse_next("brief")
+            await anyio.sleep(1.5)
+            await delivery.renew_lock()
+        with pytest.raises(MessageLockLost, match="it could not be renewed") as lost:
+            async with delivery.keep_locked():
+                azure.refuse_next("brief", 100)
+                await anyio.sleep_forever()
+        assert isinstance(lost.value.__cause__, ServerBusy)
 
 
 # Sessions
