@@ -122,7 +122,9 @@ def compare(monkeypatch: pytest.MonkeyPatch, count: int, seed: int) -> None:
         with monkeypatch.context() as generic, plain_readers(), without_shapes():
             generic.setattr(_layout, "fast", None)
             assert fast == outcome(whole, payload), payload
-            generic.setattr(_compounds, "_TRUSTED_ENTRIES", -1)  # all maps are read by pairs
+            generic.setattr(_compounds, "_TRUSTED_ENTRIES", -1)  # all maps are read as large ones
+            assert fast == outcome(whole, payload), payload
+            generic.setattr(_compounds, "_SECRET_HASHES", ())  # and by pairs
             assert fast == outcome(whole, payload), payload
         outcome(check_sections, payload)
         faulty += fast.startswith("DecodeError")
@@ -152,4 +154,6 @@ def test_each_octet_of_a_map(monkeypatch: pytest.MonkeyPatch, map_of: bytes) -> 
     fast = [outcome(decode, each) for each in changed]
     monkeypatch.setattr(_compounds, "_TRUSTED_ENTRIES", -1)
     with plain_readers(), without_shapes():
+        assert fast == [outcome(decode, each) for each in changed]
+        monkeypatch.setattr(_compounds, "_SECRET_HASHES", ())
         assert fast == [outcome(decode, each) for each in changed]

@@ -93,7 +93,7 @@ def same(one: Any, other: Any) -> bool:
 
 def test_takes_what_is_regular() -> None:
     """What most maps have is taken, and equals what was sent; so are wide ones, and lists."""
-    for sent in (EVENT, {f"never before {id(EVENT)}": 1}, {}, [{"a": [2.5]}, "x"]):
+    for sent in (EVENT, {f"never before {id(EVENT)}": 1}, {}, [{"a": [2.5]}, "x"], {str(key): 1 for key in range(300)}):
         encoded = encode(sent)
         taken = read(encoded)
         assert same(taken, sent)
@@ -121,9 +121,9 @@ def test_leaves_the_rest(value: Any) -> None:
     assert read(encoded) is None
 
 
-@pytest.mark.parametrize("sent", [{1: 2}, {"x" * 300: 1}, {str(key): 1 for key in range(65)}])
+@pytest.mark.parametrize("sent", [{1: 2}, {"x" * 300: 1}])
 def test_leaves_other_keys(sent: dict[Any, Any]) -> None:
-    """Keys that are no short text, and more of them than may meet in a dict unseen, are left to the plain reader."""
+    """Keys that are no short text are left to the plain reader."""
     assert decode(encode(sent)) == sent
     assert read(encode(sent)) is None
 

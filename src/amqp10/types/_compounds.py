@@ -150,7 +150,7 @@ def _read_key(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
 
 # The shapes of maps, by the octets of the count and the first key: maps that begin alike most likely have the same
 # keys.
-_SHAPE_ENTRIES: Final = 32
+_SHAPE_ENTRIES: Final = 64
 
 
 def _entries_of(data: bytes, at: int, entries: dict[Any, Any]) -> list[Entry] | None:
@@ -201,18 +201,44 @@ def _more_pairs(
     return Map(pairs), end
 
 
-# Keys of equal hash make a dict quadratic, and the peer chooses the hashes of all types but text and binary. The keys
-# of a map with more entries than this are checked first.
+# Keys of equal hash make a dict quadratic, and the peer chooses the hashes of all types but text and binary, whose
+# hashes depend on a secret of the process. A map with more entries than this becomes a dict as it is read only while
+# its keys are of these types; otherwise the hashes are checked first.
 _TRUSTED_ENTRIES = 64
 _SAME_HASHES = 16
+_SECRET_HASHES: Final = frozenset((str, bytes, Symbol))
 
 
 def _large_map(data: bytes, at: int, end: int, count: int, room: list[int]) -> tuple[Any, int]:
-    value, end = _more_pairs(data, at, end, count, [], room)
+    readers, known = READERS, _keys.get
+    entries: dict[Any, Any] = {}
+    for _ in repeat(None, count):
+        stop = at + 2 + data[at + 1] if at + 1 < end else at
+        key = known(data[at:stop])
+        if key is None:
+            key, at = _read_key(data, at, room)
+        else:
+            at = stop
+        value, at = readers[data[at]](data, at + 1, room)
+        if type(key) not in _SECRET_HASHES or key in entries:
+            pairs = [*entries.items(), (key, value)]
+            return _checked_map(data, at, end, count - len(pairs), pairs, room)
+        entries[key] = value
+    if at != end:
+        raise DecodeError("the size of a map is not that of its entries")
+    room[0] += 1
+    return entries, end
+
+
+def _checked_map(
+    data: bytes, at: int, end: int, count: int, pairs: list[tuple[Any, Any]], room: list[int]
+) -> tuple[Any, int]:
+    """Read the rest of a map as `_more_pairs` does; return a dict if few keys have the same hash."""
+    value, end = _more_pairs(data, at, end, count, pairs, room)
     try:
         if max(Counter(hash(key) for key in value).values()) <= _SAME_HASHES:
             entries = dict(value.pairs)
-            if len(entries) == count:
+            if len(entries) == len(value.pairs):
                 return entries, end
     except TypeError:
         pass

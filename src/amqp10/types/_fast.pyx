@@ -99,7 +99,6 @@ cdef object symbol_of = None
 
 cdef object NOT_MINE = object()
 cdef int DEEPEST = 4  # levels; a compound that is not read at once is tried again at each level above it
-cdef Py_ssize_t MOST_ENTRIES = 64  # as in `_compounds`: an attacker can choose keys with the same hash
 
 cdef Py_ssize_t KEYS_KEPT = 1024
 cdef Py_ssize_t KEY_OCTETS = 64
@@ -186,7 +185,7 @@ cdef object items(Cursor* c, Py_ssize_t count, int levels):
 
 cdef object entries(Cursor* c, Py_ssize_t count, int levels, unsigned char keys):
     cdef dict found = {}
-    if count & 1 or count > 2 * MOST_ENTRIES:
+    if count & 1:
         return NOT_MINE
     for _ in range(count >> 1):
         if keys and c.at < c.end and c.p[c.at] != keys:

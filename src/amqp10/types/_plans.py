@@ -130,7 +130,7 @@ PlanWriter = Callable[[bytearray, Iterable[Any]], None]
 _FAILURES: Final = (EncodeError, TypeError, ValueError, LookupError, ArithmeticError, struct.error)
 _BEFORE: Final = 8
 _KEPT: Final = 256
-_ENTRIES: Final = 32
+_ENTRIES: Final = 64
 _KEY_LENGTH: Final = 64
 # As in `_shapes`: generating a writer takes a millisecond.
 _WRITTEN_AT_ONCE: Final = 64

@@ -349,7 +349,6 @@ _LOOKS: Final = 8
 _KEPT: Final = 128
 _VARIANTS: Final = 4
 _OCTETS: Final = 64
-_ENTRIES: Final = 32
 # Generating a reader takes a millisecond, as long as reading a hundred maps. So one reader is allowed for each
 # `_READ_FOR_ONE` maps read without one, and `_WRITTEN_AT_ONCE` more: a peer whose maps never look alike costs little
 # more.

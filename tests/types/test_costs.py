@@ -1,0 +1,68 @@
+"""What values cost the plain code, in steps of the interpreter: no kind of values costs many times what its like do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from amqp10.types import Symbol, UInt, _encode, decode, encode
+from amqp10.types._compounds import map_shapes
+
+from ..kit.plain_readers import plain_readers, without_shapes
+from ..kit.steps import steps
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have values written and read by the plain code, which knows no kind of maps at first."""
+    monkeypatch.setattr(_encode, "fast", None)
+    forget()
+    with plain_readers():
+        yield
+    forget()
+
+
+def forget() -> None:
+    map_shapes.clear()
+    _encode.map_plans.clear()
+
+
+def usual(act: Callable[[], Any]) -> int:
+    """Return the steps of a call that came often before."""
+    for _ in range(60):
+        act()
+    return steps(act)
+
+
+@pytest.mark.parametrize("kind", [str, Symbol, lambda text: text.encode()])
+def test_wide_maps(kind: Callable[[str], Any]) -> None:
+    """A map of more entries than may have keys of the same hash costs for each entry what a smaller one does."""
+    small, large = ({kind(f"key {key}"): 300 for key in range(count)} for count in (64, 128))
+    with without_shapes():
+        costs = [usual(partial(decode, encode(value))) for value in (small, large)]
+    assert costs[1] < 2.5 * costs[0]
+
+
+def test_maps_of_64_entries_have_shapes_and_plans() -> None:
+    """A map of 64 entries is read and written for less than twice what two maps of 32 cost."""
+    maps: list[dict[str, Any]] = [{f"{each} {size}": 2.5 for each in range(size)} for size in (32, 64)]
+    written = [usual(partial(encode, value)) for value in maps]
+    read = [usual(partial(decode, encode(value))) for value in maps]
+    assert written[1] < 2.5 * written[0]
+    assert read[1] < 2.5 * read[0]
+
+
+def test_keys_of_chosen_hashes_are_looked_at_first() -> None:
+    """Numbers as keys become a dict only where few of them have the same hash, however many texts come before."""
+    texts = {f"key {key}": key for key in range(100)}
+    same: dict[Any, Any] = {(2**61 - 1) * key: key for key in range(-2, 3)}
+    many: dict[Any, Any] = {UInt(key): key for key in range(100)}
+    for wide in ({**texts, **many}, {**many, **texts}, {**texts, **same}):
+        assert type(decode(encode(wide))) is dict
+        assert decode(encode(wide)) == wide
+    chosen: dict[Any, Any] = {2.0 ** (61 * key): key for key in range(17)}
+    assert len({hash(key) for key in chosen}) == 1
+    assert type(decode(encode({**texts, **chosen}))) is not dict
