@@ -18,6 +18,7 @@ from itertools import chain, repeat
 from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin
 
 from ._secrets import SECRETS, without_secrets
+from ._unknown_arguments import no_argument
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,6 +45,7 @@ _ADVICE: Final = {
     "state": "encode it",
     "updated_after": _MOMENT,
     "tls": "amqp10.TLS() has the usual settings, and so does amqps:// in the URL",
+    "url": "amqp://USER:PASSWORD@HOST is one",
     "tokens": "LoginTokens(source) or CbsTokens(source) takes what gives tokens",
 }
 """What to try, by the name of the argument, which means one thing in the whole package."""
@@ -66,7 +68,7 @@ def checked(target: F) -> F:
     An argument is not checked if its annotation has a name that only type checkers import.
 
     The decorated function raises:
-        TypeError: an argument has the wrong type.
+        TypeError: an argument is unknown or has the wrong type.
         ValueError: an argument is not one of the words of its `Literal`.
     """
     if isinstance(target, type):
@@ -75,12 +77,17 @@ def checked(target: F) -> F:
     parameters = inspect.signature(target).parameters.values()
     positional = [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
     rest = next((each.name for each in parameters if each.kind is each.VAR_POSITIONAL), "")
+    named = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+    takes_any = any(each.kind is each.VAR_KEYWORD and "Unpack[" not in str(each.annotation) for each in parameters)
 
     @functools.cache
     def hints() -> dict[str, Any]:
         return hints_of(target)
 
     def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        for name in kwargs:
+            if not (takes_any or name in named or name in hints()):
+                raise TypeError(no_argument(target, name, dict.fromkeys([*named, *hints()])))
         names = chain(positional, repeat(rest))  # what is left belongs to *args
         for name, value in chain(zip(names, args), kwargs.items()):  # noqa: B905
             if name in hints():
@@ -104,15 +111,19 @@ def checked(target: F) -> F:
 
 
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the evaluated annotations of a function's parameters, except `**` ones."""
+    """Return the evaluated annotations of a function's arguments; for `**` of a `TypedDict`, of its keys."""
     hints: dict[str, Any] = {}
     for each in inspect.signature(function).parameters.values():
-        if each.annotation is each.empty or each.kind is each.VAR_KEYWORD:
+        if each.annotation is each.empty:
             continue
         try:
-            hints[each.name] = _evaluated(each.annotation, function.__globals__)
+            hint = _evaluated(each.annotation, function.__globals__)
         except NameError:
             continue
+        if each.kind is not each.VAR_KEYWORD:
+            hints[each.name] = hint
+        elif get_origin(hint) is typing.Unpack:
+            hints |= _hints_of_class(*get_args(hint))
     return hints
 
 

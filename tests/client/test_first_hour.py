@@ -277,10 +277,10 @@ async def test_reprs() -> None:
 @pytest.mark.parametrize(
     ("url", "settings", "words"),
     [
-        (None, {}, "no URL given"),
-        ([None], {}, "a URL must be a str, .*, not a NoneType"),
-        (b"amqp://localhost", {}, "a URL must be a str, .*, not a bytes"),
-        (5672, {}, "a URL must be a str, .*, not an int"),
+        (None, {}, "url must be a str .*, not a NoneType; if an environment variable has it, look whether that is set"),
+        ([None], {}, "url must be a str or a sequence of str .*, not a list; amqp://USER:PASSWORD@HOST is one"),
+        (b"amqp://localhost", {}, "url must be a str .*, not a bytes"),
+        (5672, {}, "url must be a str .*, not an int"),
         ("amqp://localhost", {"tls": True}, "tls must be a TLS or an SSLContext or None, not a bool; .* amqps://"),
         ("amqp://localhost", {"sasl": ("ann", "secret")}, r"sasl must be a Mechanism .*, not a tuple; amqp10\.Plain"),
         ("amqp://localhost", {"sasl": "PLAIN"}, "sasl must be a Mechanism"),

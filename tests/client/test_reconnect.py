@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import anyio
 import pytest
+from anyio.abc import ByteStream
 
 from amqp10 import (
     AuthenticationFailed,
@@ -137,7 +139,7 @@ def test_what_does_not_go_together() -> None:
     with pytest.raises(ValueError, match="needs a URL"):
         Connection([])
     with pytest.raises(ValueError, match="cannot be connected again"):
-        Connection.over(None, reconnect=Reconnect())  # type: ignore[arg-type]
+        Connection.over(Mock(ByteStream), reconnect=Reconnect())
 
 
 # Hosts

@@ -15,13 +15,14 @@ from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Final, Self, Unpack
 
 import anyio
 from anyio.abc import ByteStream, TaskGroup
 
-from .._arguments import check_settings, checked
+from .._arguments import checked
 from .._groups import Ungrouped, only
+from .._unknown_arguments import advise
 from ..engine import (
     NO_LINK_OWNER,
     NO_SESSION_OWNER,
@@ -43,7 +44,7 @@ from ..engine import (
 from ..engine import dialect as find_dialect
 from ..errors import AmqpError, ConnectionLost, LocalProtocolError, StoreError, Unsupported
 from ..messaging import Error
-from ..net import Proxy, Pump, Route, StreamFacts, TLSSettings, WebSocket
+from ..net import Endpoint, Proxy, Pump, Route, StreamFacts, TLSSettings, WebSocket
 from ..profiles import Profile
 from ..profiles import profile as find_profile
 from ._connecting.supervisor import TransportSupervisor
@@ -63,11 +64,21 @@ from ._events import (
 from ._factory import LinkFactory
 from ._health import Health, HealthMonitor
 from ._links.redirects import LinkRedirects
+from ._receiving.delivery_face import Delivery
+from ._receiving.receiver import Receiver
 from ._recovery.restorer import Restorer
+from ._requests.requester import Requester
+from ._requests.responder import Request, Responder
+from ._sending.delivery_face import SentDelivery
+from ._sending.sender import Sender
 from ._session import ClientSession, Session
 from ._settings import Address, ConnectionSettings, DialectName, LoginTokens, Reconnect, SASLSettings, Tokens
 from ._stores.store import DeliveryStore
 from ._tokens.keepers import token_keeper
+from ._transactions.transaction import Transaction
+
+_EACH_MESSAGE: Final = (Sender, Receiver, Requester, Responder, Request, Delivery, SentDelivery, Transaction)
+"""Classes whose methods are called for each message."""
 
 
 def _loop_finder() -> Callable[[], object]:
@@ -455,6 +466,7 @@ class Connection(LinkFactory):
         Unsupported: there is no such dialect.
     """
 
+    @checked
     def __init__(
         self,
         url: Address,
@@ -506,11 +518,10 @@ class Connection(LinkFactory):
             "profile": profile,
             **said,
         }
-        check_settings(settings, ConnectionSettings)
         self._core: ClientConnection = self._made_core(url, settings)
         self._native: Any = None
 
-    def _made_core(self, url: Address, settings: ConnectionSettings) -> ClientConnection:
+    def _made_core(self, url: Address | Endpoint, settings: ConnectionSettings) -> ClientConnection:
         reconnect, container_id, tokens = settings["reconnect"], settings["container_id"], settings["tokens"]
         store, proxy, profile = settings["delivery_store"], settings["proxy"], settings["profile"]
         terms = ConnectionTerms(
@@ -554,7 +565,7 @@ class Connection(LinkFactory):
         if store is not None and container_id is None:
             raise ValueError("a delivery store finds links again by the container_id too: give one")
 
-        def elsewhere(endpoint: Any) -> ConnectionCore:
+        def elsewhere(endpoint: Endpoint) -> ConnectionCore:
             supervisor = core.supervisor
             sasl, tls = supervisor.login
             there: ConnectionSettings = {
@@ -563,13 +574,16 @@ class Connection(LinkFactory):
                 "sasl": sasl,
                 "tls": tls,
             }
-            return core_of(Connection(endpoint, **there))
+            connection = object.__new__(Connection)
+            connection._core, connection._native = connection._made_core(endpoint, there), None
+            return connection._core
 
         core.redirects = LinkRedirects(core, elsewhere)
         core.recovery = Restorer(core) if reconnect is not None else None
         return core
 
     @classmethod
+    @checked
     def over(
         cls,
         stream: ByteStream,
@@ -758,4 +772,5 @@ class Connection(LinkFactory):
 
         Cancelling: is not noticed; it takes `close_timeout` seconds at most, then the transport is cut.
         """
+        advise(exc, _EACH_MESSAGE)
         await self._core.__aexit__(exc_type, exc, traceback)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .._arguments import checked
+from .._unknown_arguments import instead
 from ..net import TLS, parse_url
 from ..tokens import Token
 from ._settings import Address, ConnectionSettings, LoginTokens, Reconnect
@@ -120,7 +121,7 @@ def _one_url(url: str) -> tuple[str, dict[str, Any]]:
     said: dict[str, Any] = {}
     for name, text in urllib.parse.parse_qsl(query, keep_blank_values=True):
         if name not in _KINDS:
-            raise ValueError(f"unknown parameter {name!r:.80} in the URL: the parameters are {', '.join(_KINDS)}")
+            raise ValueError(f"unknown parameter {name!r:.80} in the URL: {instead(name, list(_KINDS))}")
         if name in said:
             raise ValueError(f"the URL has the parameter {name} twice")
         said[name] = read(f"the URL's parameter {name}", text, _KINDS[name])

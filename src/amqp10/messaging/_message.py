@@ -12,6 +12,7 @@ from struct import Struct
 from typing import Any, ClassVar, Final, Self, TypedDict, TypeVar, Unpack
 from uuid import UUID
 
+from .._unknown_arguments import instead
 from ..errors import DecodeError, EncodeError
 from ..types import Timestamp
 from ..types.codec import DEFAULT_LIMITS
@@ -532,7 +533,5 @@ def _short(value: Any) -> str:
 
 
 def _unknown_field(fields: Iterable[str]) -> TypeError:
-    return TypeError(
-        f"a message has no field {min(set(fields) - _NAMES)!r}; what an application adds is in application_properties, "
-        f"and the fields are {', '.join(sorted(_NAMES))}"
-    )
+    unknown = min(set(fields) - _NAMES)
+    return TypeError(f"a message has no field {unknown!r}: {instead(unknown, ['body', *sorted(_NAMES)])}")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 from urllib.parse import quote
 
 from .._arguments import checked
@@ -19,10 +19,7 @@ from ..engine import LINK_PAIR
 from ..errors import ManagementError, RemoteProtocolError, Unsupported
 from ..messaging import Message
 from ._addresses import escape, queue_address
-from ._arguments import ExchangeType, QueueType, queue_arguments
-
-if TYPE_CHECKING:
-    from ._arguments import QueueArguments
+from ._arguments import ExchangeType, QueueArguments, QueueType, queue_arguments
 
 T = TypeVar("T")
 

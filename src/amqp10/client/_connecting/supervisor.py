@@ -25,7 +25,6 @@ from anyio.abc import ByteStream
 
 from ..._arguments import with_article
 from ..._calls import cancelled_elsewhere
-from ..._secrets import without_secrets
 from ...engine import ConnectionTerms, Dialect, Engine, Event, dialects
 from ...errors import (
     AmqpError,
@@ -122,8 +121,6 @@ class TransportSupervisor:
         before_write: Callable[[], Awaitable[None]] | None = None,
         token_login: Callable[[Endpoint], Awaitable[tuple[Mechanism, ...] | None]] | None = None,
     ) -> None:
-        if settings is not None and not isinstance(settings, Reconnect):
-            raise TypeError(f"reconnect must be a Reconnect() or None, not {without_secrets(settings)}")
         self._ask = address if callable(address) else None
         self._hosts = endpoints(address)
         if not self._hosts and self._ask is None:
@@ -484,8 +481,6 @@ def endpoints(address: Address | Endpoint) -> list[Endpoint]:
         return []
     if isinstance(address, Endpoint):
         return [address]
-    if address is None:
-        raise TypeError("no URL given: a connection needs one, such as amqp://USER:PASSWORD@HOST")
     urls: Iterable[Any] = (
         [address] if isinstance(address, str | bytes) or not isinstance(address, Iterable) else address
     )

@@ -1,0 +1,102 @@
+"""What a program is told that passes an argument which a call does not have, but another library's call has."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from amqp10 import Connection, Message, Worker, sync
+from amqp10._unknown_arguments import _ELSEWHERE, _MEANT
+from amqp10.azure import EventHub, ServiceBus
+from amqp10.broker import Broker
+from amqp10.testing import BackgroundBroker
+
+from .kit.public_calls import public_calls
+
+CONNECTION = Connection("amqp://localhost")
+BUS = ServiceBus("Endpoint=sb://h;SharedAccessKeyName=n;SharedAccessKey=a2V5")
+
+UNKNOWN: list[tuple[Callable[..., Any], str, str]] = [
+    (Connection, "heartbeat", "Connection() has no argument 'heartbeat': use idle_timeout"),
+    (Connection, "virtual_host", "Connection() has no argument 'virtual_host': use hostname"),
+    (Connection, "password", "Connection() has no argument 'password': write it in the URL: amqps://USER:PASSWORD@"),
+    (Connection, "reconnnect", "Connection() has no argument 'reconnnect': did you mean reconnect?"),
+    (Connection.over, "heartbeat", "over() has no argument 'heartbeat': use idle_timeout"),
+    (CONNECTION.receiver, "prefetch", "receiver() has no argument 'prefetch': use credit"),
+    (CONNECTION.receiver, "auto_ack", "receiver() has no argument 'auto_ack': settle_mode=\"settled\" has the sender"),
+    (CONNECTION.receiver, "filters", "receiver() has no argument 'filters': give a Source, "),
+    (CONNECTION.receiver, "callback", "receiver() has no argument 'callback': `async for delivery in receiver` takes "),
+    (CONNECTION.receiver, "xyz", "receiver() has no argument 'xyz': there are address, credit, stream, "),
+    (CONNECTION.sender, "routing_key", "sender() has no argument 'routing_key': the address has it: exchange_addr"),
+    (BUS.receiver, "queue_name", "receiver() has no argument 'queue_name': use entity"),
+    (BUS.receiver("q").receive_batch, "max_wait_time", "receive_batch() has no argument 'max_wait_time': use max_wait"),
+    (ServiceBus, "conn_str", "ServiceBus() has no argument 'conn_str': use where"),
+    (EventHub, "heartbeat", "EventHub() has no argument 'heartbeat': use idle_timeout"),
+    (Worker, "prefetch_count", "Worker() has no argument 'prefetch_count': use prefetch"),
+    (Worker, "on_message", "Worker() has no argument 'on_message': use handler"),
+    (Broker, "user", "Broker() has no argument 'user': did you mean users?"),
+    (Message, "id", "a message has no field 'id': use message_id"),
+    (Message, "content", "a message has no field 'content': use body"),
+    (Message, "xyz", "a message has no field 'xyz': there are body, absolute_expiry_time, application_properties, "),
+]
+
+
+@pytest.mark.parametrize(("call", "name", "text"), UNKNOWN)
+def test_unknown(call: Callable[..., Any], name: str, text: str) -> None:
+    """The error for an argument that a call does not have says what to write in its place."""
+    with pytest.raises(TypeError) as raised:
+        result = call(**{name: "x"})
+        assert inspect.iscoroutine(result)
+        result.send(None)
+    assert str(raised.value).startswith(text)
+
+
+EACH_MESSAGE: list[tuple[str, str, dict[str, Any], str]] = [
+    ("receiver", "receive", {"timeout": 5}, "receive() has no argument 'timeout': `with anyio.fail_after(5):` limits"),
+    ("requester", "request", {"timeout": 5}, "request() has no argument 'timeout': `with anyio.fail_after(5):` limits"),
+    ("sender", "send", {"subject": "s"}, "send() has no argument 'subject': make a Message of it, which has such"),
+    ("sender", "submit", {"settledd": True}, "submit() has no argument 'settledd': did you mean settled?"),
+]
+
+
+@pytest.mark.anyio
+@pytest.mark.in_memory
+@pytest.mark.parametrize(("link", "method", "arguments", "text"), EACH_MESSAGE)
+async def test_calls_of_each_message(link: str, method: str, arguments: dict[str, Any], text: str) -> None:
+    """Python's own error for a call that nothing wraps has a note when it leaves the connection's block."""
+    with pytest.raises(TypeError, match="unexpected keyword argument") as raised:
+        async with Broker() as broker, broker.connect() as connection, getattr(connection, link)("q") as opened:
+            await getattr(opened, method)(*(["x"] if link != "receiver" else []), **arguments)
+    assert raised.value.__notes__[0].startswith(text)
+    assert text in "".join(traceback.format_exception(raised.value))
+
+
+@pytest.mark.anyio
+@pytest.mark.in_memory
+async def test_errors_of_others() -> None:
+    """An error of the program's own functions gets no note."""
+    with pytest.raises(TypeError, match="unexpected keyword argument") as raised:
+        async with Broker() as broker, broker.connect():
+            partial(test_threads, timeout=5)()  # type: ignore[call-arg]
+    assert not hasattr(raised.value, "__notes__")
+
+
+def test_threads() -> None:
+    """The error has its note in a program without an event loop, too."""
+    with BackgroundBroker() as broker, pytest.raises(TypeError) as raised, sync.Connection(broker.url) as connection:
+        with connection.sender("q") as sender:
+            sender.send("x", subject="s")  # type: ignore[call-arg]
+    assert raised.value.__notes__ == ["send() has no argument 'subject': make a Message of it, which has such fields"]
+
+
+def test_advised_arguments_exist() -> None:
+    """Each argument that an error advises is one of a public call."""
+    known = {name for call in public_calls() for name in [each.name for each in call.parameters] + list(call.hints)}
+    known |= set(Message.replace.__annotations__) | set(dir(Message))
+    advised = {name for names in _MEANT.values() for name in names} | {name for name, _, _ in _ELSEWHERE if name}
+    assert advised <= known
