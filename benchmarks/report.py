@@ -90,6 +90,16 @@ REAL_WORKLOADS = {
     "one": "one send at a time",
     "links": "orders, 50 links",
 }
+PLOTTED = ("order-send", "order-receive", "row-send", "row-receive", "relay-worker", "one", "links")
+SHORT_NAMES = {
+    "amqp10": "amqp10",
+    "amqp10+compiled": "compiled",
+    "proton": "proton",
+    "pyamqp": "pyamqp",
+    "go-amqp": "go-amqp",
+    "fe2o3-amqp": "fe2o3",
+    "rhea": "rhea",
+}
 REAL_BROKER_NAMES = {
     "amqp10": "amqp10, embedded",
     "amqp10+compiled": "amqp10 compiled, embedded",
@@ -191,40 +201,47 @@ def real_medians(run: dict[str, Any]) -> dict[tuple[str, str], dict[str, float]]
     }
 
 
-def plot_real(run: dict[str, Any]) -> str:
-    """Bars of CPU a real message, four workloads in two columns, the shortest bar first."""
+def plot_real(run: dict[str, Any], small_run: dict[str, Any], small: Medians) -> str:
+    """Bars of CPU a message in three columns: real messages, then small ones; the shortest bar first."""
     figures = real_medians(run)
-    shown = {
-        workload: sorted((figures[workload, peer]["cpu"], peer) for peer in NAMES if (workload, peer) in figures)
-        for workload in ("order-send", "order-receive", "row-send", "row-receive")
-    }
-    left, long, bar, column = 165, 205, 19, 435
-    high = max(map(len, shown.values())) * bar + 46
+    panels = [
+        (title, [(figures[workload, peer]["cpu"], peer) for peer in SHORT_NAMES if (workload, peer) in figures])
+        for workload, title in REAL_WORKLOADS.items()
+        if workload in PLOTTED
+    ]
+    for workload, title in (("send", "small messages, send"), ("recv", "small messages, receive")):
+        bars = [(small[workload, 100, peer][0], peer) for peer in SHORT_NAMES if (workload, 100, peer) in small]
+        panels.append((title, bars))
+    left, long, bar, column = 75, 165, 19, 300
+    high = len(SHORT_NAMES) * bar + 46
     parts: list[str] = []
-    for index, (workload, bars) in enumerate(shown.items()):
-        x, y = index % 2 * column, 52 + index // 2 * high
-        most = bars[-1][0]
-        parts.append(f'<text x="{x}" y="{y}" class="head">{REAL_WORKLOADS[workload]}</text>')
-        for cpu, peer in bars:
+    for index, (title, bars) in enumerate(panels):
+        x, y = index % 3 * column, 52 + index // 3 * high
+        most = max(cpu for cpu, _ in bars)
+        parts.append(f'<text x="{x}" y="{y}" class="head">{title}</text>')
+        for cpu, peer in sorted(bars):
             y += bar
             width = max(2.0, long * cpu / most)
             kind = "ours" if peer.startswith(OURS) else "theirs"
-            parts.append(f'<text x="{x + left - 8}" y="{y}" text-anchor="end">{NAMES[peer]}</text>')
+            parts.append(f'<text x="{x + left - 8}" y="{y}" text-anchor="end">{SHORT_NAMES[peer]}</text>')
             parts.append(f'<rect x="{x + left}" y="{y - 12}" width="{width:.1f}" height="14" class="{kind}"/>')
-            parts.append(f'<text x="{x + left + width + 6:.1f}" y="{y}">{cpu:.0f}</text>')
-    y = 40 + 2 * high
+            parts.append(f'<text x="{x + left + width + 6:.1f}" y="{y}">{cpu:.{0 if cpu >= 10 else 1}f}</text>')
+    y = 56 + -(-len(panels) // 3) * high
     title = "CPU µs of the client for each message (shorter is better)"
     busy = "; other programs ran, so compare the bars" if max(run["loads"]) > run["cpus"] else ""
     machine = f"{run['machine']}, {run['cpus']} CPUs{busy}"
-    note = f"{run['date']}, median of {run['runs']} runs of {run['count']:,} different messages; {machine}"
+    notes = [
+        f"real messages: {run['date']}, median of {run['runs']} runs of {run['count']:,} different messages; {machine}",
+        f"small messages, 100 bytes: {small_run['date']}, median of {small_run['runs']} runs; {small_run['machine']}",
+    ]
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 870 {y}" role="img">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 890 {y}" role="img">',
             f"<title>{title}</title>",
             f"<style>{STYLE}</style>",
             f'<text x="0" y="16" class="head">{title}</text>',
             *parts,
-            f'<text x="0" y="{y - 10}" class="note">{note}</text>',
+            *(f'<text x="0" y="{y - 26 + 16 * n}" class="note">{note}</text>' for n, note in enumerate(notes)),
             "</svg>",
             "",
         ]
@@ -661,7 +678,7 @@ def main() -> int:
     if AZURE.exists():
         parts.append(page_azure(json.loads(AZURE.read_text())))
     text = "\n".join([*parts, page_0_9_1(json.loads(FIGURES_0_9_1.read_text()))])
-    files = {PAGE: text, PLOT: plot(run, 100, figures), PLOT_REAL: plot_real(real)}
+    files = {PAGE: text, PLOT: plot(run, 100, figures), PLOT_REAL: plot_real(real, run, figures)}
     if arguments.check:
         old = [path.name for path, new in files.items() if not path.exists() or path.read_text() != new]
         if old:
