@@ -234,6 +234,8 @@ def outcome(seed: int, number: int) -> str:
         payload = Message(content, **arguments).encode()
     except EncodeError:
         payload = Message({"a": 1}, subject="s", message_annotations={"b": 2}, application_properties={"c": 3}).encode()
+    if chance.random() < 0.1:
+        payload = b"\0\x53\x70\x45" + payload  # the header of qpid-proton: an empty list
     octets = mutated(chance, payload)
     names = [*makers(chance), "body"]
     chance.shuffle(names)

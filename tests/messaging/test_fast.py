@@ -72,6 +72,28 @@ def test_takes_what_is_regular(body: Any, names: Any) -> None:
     assert message.encode() == payload
 
 
+EMPTY_HEADER = b"\0\x53\x70\x45"
+
+
+@pytest.mark.parametrize("body", [None, True, 5, 10**12, 2.5, UInt(0), [], UUID(int=3)])
+def test_takes_values_of_fixed_width(body: Any) -> None:
+    """A body that is null, a number or an empty list is read at once, behind the empty header of qpid-proton too."""
+    message = Message.decode(EMPTY_HEADER + Message(body, subject="s").encode())
+    assert fast.read_body(message)
+    assert fast.read_all(message)
+    assert (message.body, message.subject, message.durable) == (body, "s", False)
+
+
+@pytest.mark.parametrize("body", [Data(b"a", b"b"), AmqpSequence([1], ["x"])])
+def test_takes_what_is_beside_several_sections(body: Any) -> None:
+    """All but a body of several sections is read at once."""
+    message = Message.decode(Message(body, **WHOLE).encode())
+    assert fast.read_all(message)
+    assert not fast.read_body(message)
+    assert message.body == body
+    assert message.footer == WHOLE["footer"]
+
+
 def test_takes_what_was_looked_into() -> None:
     """A look for octets in a section, as a worker has for each message, leaves the message to the compiled reader."""
     message = Message.decode(Message("text", **WHOLE).encode())

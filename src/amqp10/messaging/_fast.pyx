@@ -37,6 +37,7 @@ from amqp10.types._fast cimport (
     put_value,
     release,
     reserve,
+    section_end,
     value_at,
     word_at,
 )
@@ -116,25 +117,15 @@ cdef Places scan(bytes payload):
     cdef Py_ssize_t size = PyBytes_GET_SIZE(payload)
     cdef Py_ssize_t at = 0, end
     cdef int code, last = 0
-    cdef unsigned char kind
     cdef Places places = Places.__new__(Places)
     memset(places.end, 0, sizeof(places.end))
     while at < size:
-        if size - at < 5 or p[at] != 0 or p[at + 1] != 0x53:
+        end = section_end(p, at, size, last)
+        if end < 0:
             return None
         code = p[at + 2]
-        if code < HEADER or code > FOOTER or code <= last or (last >= DATA and code != FOOTER):
-            return None
-        kind = p[at + 3]
-        if kind == 0xA0 or kind == 0xA1 or kind == 0xA3 or kind == 0xC0 or kind == 0xC1:
-            end = at + 5 + p[at + 4]
-        elif size - at >= 8 and (kind == 0xB0 or kind == 0xB1 or kind == 0xB3 or kind == 0xD0 or kind == 0xD1):
-            end = at + 8 + word_at(p + at + 4)
-        else:
-            return None
-        if end > size:
-            return None
-        places.begin[code - HEADER] = at
+        if code != last:
+            places.begin[code - HEADER] = at
         places.end[code - HEADER] = end
         last = code
         at = end
@@ -211,6 +202,9 @@ cdef class Fields:
         elif c.p[at] == 0xD0 and end - at >= 9:
             count = word_at(c.p + at + 5)
             c.at = at + 9
+        elif c.p[at] == 0x45:
+            count = 0
+            c.at = at + 1
         else:
             return None
         if count > self.count:

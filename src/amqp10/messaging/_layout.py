@@ -15,7 +15,7 @@ from typing import Final
 
 from ..errors import DecodeError
 from ..types import Symbol, ULong, decode_from, skip
-from ..types.codec import fast, unpack_word
+from ..types.codec import CODES, fast, unpack_word
 
 HEADER: Final = 0x70
 DELIVERY_ANNOTATIONS: Final = 0x71
@@ -56,6 +56,12 @@ _DESCRIPTORS: Final = frozenset((0x44, 0x53, 0x80, 0xA3, 0xB3))
 # string, symbol, list or map (§1.6).
 _SHORT: Final = frozenset(bytes((0, 0x53, code, kind)) for code in NAMES for kind in (0xA0, 0xA1, 0xA3, 0xC0, 0xC1))
 _WIDE: Final = frozenset(bytes((0, 0x53, code, kind)) for code in NAMES for kind in (0xB0, 0xB1, 0xB3, 0xD0, 0xD1))
+
+# The same of values of fixed width, with the octets of the section: a body that is a number, a boolean or null, or an
+# empty list.
+_FIXED: Final = {
+    bytes((0, 0x53, code, kind)): 4 + width for code in NAMES for kind, (_, width) in CODES.items() if kind < 0xA0
+}
 
 # The place of a section: where it begins, where its value begins (at the constructor), and where it ends.
 Place = tuple[int, int, int]
@@ -145,6 +151,8 @@ def scan(payload: bytes) -> dict[int, Place]:
                 end = at + 5 + payload[at + 4]
             elif head in _WIDE:
                 end = at + 8 + unpack_word(payload, at + 4)[0]
+            elif head in _FIXED:
+                end = at + _FIXED[head]
             else:
                 break
             code = head[2]

@@ -18,6 +18,7 @@ cdef object NOT_MINE
 
 cdef object value_at(Cursor* c, int levels)
 cdef object compound(Cursor* c, unsigned char code, int levels, unsigned char keys)
+cdef Py_ssize_t section_end(const unsigned char* p, Py_ssize_t at, Py_ssize_t size, int last) noexcept
 cdef Py_ssize_t word_at(const unsigned char* p) noexcept
 
 # These give 1 for what is not theirs; the buffer has some of it then.

@@ -28,7 +28,7 @@ from cpython.ref cimport Py_INCREF, Py_XDECREF
 from cpython.unicode cimport PyUnicode_AsUTF8String, PyUnicode_DecodeUTF8
 from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memcpy, memmove
+from libc.string cimport memcmp, memcpy, memmove, memset
 
 cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object number, int* overflow) except? -1
@@ -72,6 +72,7 @@ from datetime import UTC, datetime
 from uuid import UUID, SafeUUID
 
 from ..errors import DecodeError
+from ._codes import CODES
 from ._values import Byte, Described, Int, Short, Symbol, UByte, UInt, ULong, UShort
 
 import_datetime()
@@ -91,6 +92,14 @@ cdef object unknown_safety = SafeUUID.unknown
 cdef int64_t DAY = 86_400_000
 cdef int64_t FIRST = -62_135_596_800_000  # ms after 1970: the beginning of year 1
 cdef int64_t LAST = 253_402_300_799_999  # the end of year 9999
+
+
+# The octets of a value of fixed width, by constructor; -1 for another.
+cdef signed char[256] widths
+memset(widths, -1, sizeof(widths))
+for _code, (_, _width) in CODES.items():
+    if _code < 0xA0:
+        widths[<int>_code] = _width
 
 
 # The tables of keys and symbols by their octets. `use_tables` sets them to those of the plain readers.
@@ -380,29 +389,45 @@ def scan(bytes payload not None):
     """Return for each section of a message its code, begin, begin of the value, and end; None if irregular."""
     cdef const unsigned char* p = <const unsigned char*>PyBytes_AS_STRING(payload)
     cdef Py_ssize_t size = PyBytes_GET_SIZE(payload)
-    cdef Py_ssize_t at = 0, end
+    cdef Py_ssize_t at = 0, begin, end
     cdef int code, last = 0
-    cdef unsigned char kind
     cdef dict places = {}
     while at < size:
-        if size - at < 5 or p[at] != 0 or p[at + 1] != 0x53:
+        end = section_end(p, at, size, last)
+        if end < 0:
             return None
         code = p[at + 2]
-        if code < 0x70 or code > 0x78 or code <= last or (last >= 0x75 and code != 0x78):
-            return None
-        kind = p[at + 3]
-        if kind == 0xA0 or kind == 0xA1 or kind == 0xA3 or kind == 0xC0 or kind == 0xC1:
-            end = at + 5 + p[at + 4]
-        elif size - at >= 8 and (kind == 0xB0 or kind == 0xB1 or kind == 0xB3 or kind == 0xD0 or kind == 0xD1):
-            end = at + 8 + word_at(p + at + 4)
-        else:
-            return None
-        if end > size:
-            return None
-        places[code] = (at, at + 3, end)
+        begin = at
+        if code == last:
+            begin = places[code][0]
+        places[code] = (begin, begin + 3, end)
         last = code
         at = end
     return places or None
+
+
+cdef Py_ssize_t section_end(const unsigned char* p, Py_ssize_t at, Py_ssize_t size, int last) noexcept:
+    """Return where the section at `at` ends, which follows the section `last`; -1 if it is not regular."""
+    cdef Py_ssize_t end
+    cdef int code
+    cdef unsigned char kind
+    if size - at < 4 or p[at] != 0 or p[at + 1] != 0x53:
+        return -1
+    code = p[at + 2]
+    if code < 0x70 or code > 0x78 or (code <= last and (code != last or code not in (0x75, 0x76))):
+        return -1
+    if last >= 0x75 and code != 0x78 and code != last:
+        return -1
+    kind = p[at + 3]
+    if widths[kind] >= 0:
+        end = at + 4 + widths[kind]
+    elif size - at >= 5 and (kind == 0xA0 or kind == 0xA1 or kind == 0xA3 or kind == 0xC0 or kind == 0xC1):
+        end = at + 5 + p[at + 4]
+    elif size - at >= 8 and (kind == 0xB0 or kind == 0xB1 or kind == 0xB3 or kind == 0xD0 or kind == 0xD1):
+        end = at + 8 + word_at(p + at + 4)
+    else:
+        return -1
+    return end if end <= size else -1
 
 
 cdef Py_ssize_t word_at(const unsigned char* p) noexcept:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ._codes import CODES as CODES
 from ._compiled import fast as fast
 from ._composite import decode_fields as decode_fields
 from ._composite import type_at as type_at
@@ -41,6 +42,7 @@ from ._shapes import write_reader as write_reader
 __all__ = (
     "BINARY_HEAD",
     "BROKEN",
+    "CODES",
     "DEFAULT_LIMITS",
     "PLAN_SCOPE",
     "READERS",
