@@ -172,6 +172,25 @@ async def test_settling_twice_does_nothing(serve: Serve, caplog: pytest.LogCaptu
         assert len(peer.outcomes) == 1
 
 
+@pytest.mark.parametrize("condition", ["nobody can read this", "", "amqp: decode-error"])
+async def test_text_as_condition(serve: Serve, condition: str) -> None:
+    """A text for people in place of the condition of a rejection is refused, and the delivery can still be settled."""
+    async with serve() as (peer, connection), connection, connection.receiver("q") as receiver:
+        sent, delivery = await one(peer, receiver)
+        with pytest.raises(ValueError, match=r"condition must be one word .*; a text for people is description="):
+            delivery.reject(condition)
+        assert not peer.outcomes
+        delivery.reject("amqp:decode-error", "nobody can read this")
+        await anyio.wait_all_tasks_blocked()
+        assert sent.remote_state == Rejected(Error("amqp:decode-error", "nobody can read this"))
+
+
+def test_text_as_error() -> None:
+    """A text in place of the error of a rejection is refused where it is written, not when it is sent."""
+    with pytest.raises(TypeError, match=r"error must be an Error, such as Error.*, or None, not a str"):
+        Rejected("nobody can read this")  # type: ignore[arg-type]
+
+
 async def test_what_the_sender_settled_has_no_outcome(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     """Programs settle what comes in any mode: nothing is said of a delivery that was sent settled."""
     async with (

@@ -70,8 +70,12 @@ def test_other_composites_are_no_error() -> None:
     """Only an error stands where a rejection has its error, both ways."""
     with pytest.raises(DecodeError, match="expected error, not a amqp:accepted:list"):
         Rejected.decode(encode(Described(ULong(0x25), [ACCEPTED])))
+    with pytest.raises(TypeError, match=r"error must be an Error, such as .*, not an Accepted"):
+        Rejected(ACCEPTED)  # type: ignore[arg-type]
+    rejected = Rejected()
+    rejected.error = ACCEPTED  # type: ignore[assignment]
     with pytest.raises(EncodeError, match="expected error, not"):
-        Rejected(ACCEPTED).encode()  # type: ignore[arg-type]
+        rejected.encode()
 
 
 def test_outcomes_with_more_than_the_wire_has() -> None:

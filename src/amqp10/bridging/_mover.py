@@ -326,7 +326,8 @@ class Mover:
                 self._again.told(transit.source)
             else:
                 condition = getattr(why, "condition", None) or "amqp:not-allowed"
-                transit.source.reject(condition, f"the target of a bridge did not accept it: {why}")
+                description = f"the target of a bridge did not accept it: {why}"
+                transit.source.settle(Rejected(Error(condition, description)))
         except (AmqpError, anyio.ClosedResourceError):
             self.flight.refused -= 1  # the source's link is over, so the message comes again
         self._free()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final
 
+from .._arguments import with_article
 from ..types import Composite, Described, composite, field
 from ._transactions import Declared, TransactionalState
 
@@ -47,9 +48,20 @@ class Rejected(Composite):
 
     Attributes:
         error: the reason.
+
+    Raises:
+        TypeError: the reason is not an `Error`.
     """
 
     error: Error | None = field("*", requires="error")
+
+    def __init__(self, error: Error | None = None) -> None:
+        if not isinstance(error, Error | None):
+            raise TypeError(
+                'error must be an Error, such as Error("amqp:decode-error", "why"), or None, not '
+                + with_article(type(error).__name__)
+            )
+        self.error = error
 
 
 @composite(0x26, "amqp:released:list", provides=("delivery-state", "outcome"))

@@ -1583,9 +1583,12 @@ class Delivery(Facade):
 
         Args:
             condition: an error condition such as "amqp:decode-error"; with None no error is given at all.
+            description: a text for people.
+            info: further details.
             transaction: see `accept`.
 
         Raises:
+            ValueError: the condition is empty or has blanks, as a text for people has; nothing was sent.
             EncodeError: the condition is not ASCII, or `info` has a key or value that AMQP lacks; nothing was sent.
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, LocalProtocolError, Unsupported,
                 anyio.ClosedResourceError: see `accept`.

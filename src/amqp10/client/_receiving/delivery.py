@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import anyio
 import anyio.lowlevel
 
+from ..._secrets import without_secrets
 from ...engine._deliveries import IncomingDelivery
 from ...errors import (
     DecodeError,
@@ -175,6 +176,11 @@ class ReceiverDelivery(IncomingDelivery, Delivery):
         *,
         transaction: Transaction | None = None,
     ) -> None:
+        if isinstance(condition, str) and (not condition or any(map(str.isspace, condition))):
+            raise ValueError(
+                f"condition must be one word such as amqp:decode-error, not {without_secrets(condition)}; "
+                "a text for people is description="
+            )
         error = None if condition is None else Error(condition, description, dict(info) if info else None)
         self._settle_in(transaction, Rejected(error))
 
