@@ -217,12 +217,18 @@ def test_keys_that_are_equal_but_of_another_type() -> None:
 def test_few_writers_are_made_for_a_flood(monkeypatch: pytest.MonkeyPatch) -> None:
     """Maps that are always of new kinds, long or wide ones too, leave little, and few of them have writers."""
     plans = _encode.plans_of(b"\xc1", _encode.WRITERS[str], _encode.WRITERS)
-    for number in range(1_500):
+    for number in range(2_500):
         for _ in range(_plans._BEFORE + 2):
             plans.write(bytearray(), {f"a {number}": 1, "b": 2, "c": 3})
-    assert plans.count <= _plans._KEPT
-    most = 1_500 * (_plans._BEFORE + 2) // _plans._MAPS_FOR_ONE + _plans._WRITTEN_AT_ONCE
-    assert 0 < plans.written <= most < 150
+    assert len(plans._times) <= _plans._WAITING
+    noted = 2_500 * (_plans._BEFORE + 2) * 3
+    assert 0 < 5 * plans.count <= noted // _plans._WRITTEN_FOR_ONE + _plans._WRITTEN_AT_ONCE + 5 < 9_000
+    monkeypatch.setattr(_plans, "_WRITTEN_AT_ONCE", 1 << 30)
+    monkeypatch.setattr(_plans, "_ENTRIES_KEPT", 500)
+    for number in range(200):
+        for _ in range(_plans._BEFORE + 2):
+            plans.write(bytearray(), {f"b {number}": 1, "b": 2, "c": 3})
+    assert plans.count == 100
     plans.clear()
     for _ in range(20):
         for entries in (
@@ -256,7 +262,7 @@ def test_what_is_known_is_bounded() -> None:
     for kept in (_encode._keys, section._known):
         assert len(kept) <= _encode._KEYS_KEPT
         assert max(map(len, kept)) <= _encode._KEY_LENGTH
-    assert PROPERTIES_FIELDS.plans.count <= _plans._KEPT
+    assert PROPERTIES_FIELDS.plans.count * (6 + _plans._FRAME) <= _plans._ENTRIES_KEPT
 
 
 def test_threads_share_it() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from amqp10.types import Symbol, UInt, _encode, decode, encode
+from amqp10.types import Symbol, UInt, _encode, _shapes, decode, encode
 from amqp10.types._compounds import map_shapes
 
 from ..kit.plain_readers import plain_readers, without_shapes
@@ -66,3 +66,49 @@ def test_keys_of_chosen_hashes_are_looked_at_first() -> None:
     chosen: dict[Any, Any] = {2.0 ** (61 * key): key for key in range(17)}
     assert len({hash(key) for key in chosen}) == 1
     assert type(decode(encode({**texts, **chosen}))) is not dict
+
+
+def row(kind: int) -> dict[str, Any]:
+    """Return a map of ten entries whose keys no other kind has."""
+    return {f"{key} of kind {kind}": 2.5 for key in range(10)}
+
+
+def cost_of(rows: list[dict[str, Any]]) -> tuple[float, float]:
+    """Return the steps of writing a row, and of reading one."""
+    encoded = [encode(each) for each in rows]
+    written = steps(lambda: [encode(each) for each in rows])
+    return written / len(rows), steps(lambda: [decode(each) for each in encoded]) / len(rows)
+
+
+def test_many_kinds() -> None:
+    """Maps of 300 kinds by turns cost what those of one kind cost."""
+    rows = [row(kind) for kind in range(300)]
+    for _ in range(30):
+        for each in rows:
+            decode(encode(each))
+    several = cost_of(rows)
+    alone = cost_of([rows[-1]] * 300)
+    assert several[0] < 1.2 * alone[0]
+    assert several[1] < 1.2 * alone[1]
+
+
+@pytest.mark.parametrize("times", [1, 30])
+def test_beside_a_peer_of_ever_new_kinds(times: int) -> None:
+    """The rows of a neighbor cost what they cost alone, beside a peer whose maps are of a new kind every so often."""
+    sent = encode(row(0))
+    alone = usual(partial(decode, sent))
+    for kind in range(1_000):
+        hostile = encode({f"hostile {kind}": 1, "b": 2})
+        for _ in range(times):
+            decode(hostile)
+        assert steps(partial(decode, sent)) == alone
+
+
+def test_what_may_have_no_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Maps that are frequent, after as many readers as may be written, are not looked at one by one."""
+    monkeypatch.setattr(_shapes, "_WRITTEN_AT_ONCE", -(1 << 30))
+    encoded = encode(row(0))
+    first = steps(lambda: [decode(encoded) for _ in range(10)])
+    for _ in range(50):
+        decode(encoded)
+    assert steps(lambda: [decode(encoded) for _ in range(40)]) < 1.2 * 4 * first

@@ -81,34 +81,39 @@ def test_shapes_are_bounded() -> None:
     """Maps of more kinds than are kept, and of many or long keys, leave no more than there is room for."""
     shapes = _compounds.map_shapes
     with quick_shapes(before=1):
-        for number in range(300):
+        for number in range(_shapes._ENTRIES_KEPT // 4 + 100):
             for _ in range(3):
                 assert decode(encode({f"only {number}": 1, "b": 2})) == {f"only {number}": 1, "b": 2}
-        assert 0 < len(shapes.readers) <= len(shapes._seen) <= _shapes._KEPT
+        assert shapes._entries() <= _shapes._ENTRIES_KEPT
+        assert len(shapes.readers) == len(shapes._kept) == _shapes._ENTRIES_KEPT // 4
+        for number in range(_shapes._WAITING + 100):
+            assert decode(encode({f"once {number}": 1, "b": 2})) == {f"once {number}": 1, "b": 2}
+            assert len(shapes._waiting) <= _shapes._WAITING
         for sent in ({str(each): each for each in range(65)}, {"a": 1, "l" * 200: 2}, {"l" * 200: 1, "a": 2}):
             for _ in range(4):
                 assert decode(encode(sent)) == sent
         kept = shapes.readers
-        assert max(map(len, shapes._seen)) <= _shapes._OCTETS
+        assert max(map(len, (*shapes._waiting, *shapes._kept))) <= _shapes._OCTETS
         assert not any(beginning[0] > 2 * _compounds._SHAPE_ENTRIES for beginning in kept)
         for number in range(20):  # keys behind the same first one
             for _ in range(4):
                 assert decode(encode({"first": 1, f"then {number}": 2})) == {"first": 1, f"then {number}": 2}
         assert all(len(readers) <= _shapes._VARIANTS for readers in kept.values())
-        assert all(len(seen.variants) <= _shapes._VARIANTS for seen in shapes._seen.values())
+        assert all(len(seen.variants) <= _shapes._VARIANTS for seen in shapes._kept.values())
 
 
 @pytest.mark.usefixtures("plain")
 def test_few_readers_are_written_for_a_flood() -> None:
-    """A peer whose maps are always of new kinds has a reader written for one of hundreds, not for each kind."""
+    """A peer whose maps are always of new kinds has readers written for few of them once it had its fill."""
     shapes = Shapes(_compounds._entries_of)
-    for number in range(2_000):
+    for number in range(3_000):
         sent = encode({f"kind {number}": 1, "b": 2})
         at, stop = 3, 5 + sent[4]
         for _ in range(_shapes._BEFORE + _shapes._LOOKS + 1):
             shapes.note(sent[at - 1 : stop], sent, at, {f"kind {number}": 1, "b": 2})
-    most = 2_000 * (_shapes._BEFORE + _shapes._LOOKS + 1) // _shapes._READ_FOR_ONE + _shapes._WRITTEN_AT_ONCE
-    assert 0 < shapes._written <= most < 200
+    noted = 3_000 * (_shapes._BEFORE + _shapes._LOOKS + 1) * 4
+    assert 0 < shapes._written <= noted // _shapes._READ_FOR_ONE + _shapes._WRITTEN_AT_ONCE + 4
+    assert len(shapes.readers) == shapes._written // 4 < 2_200
 
 
 @pytest.mark.usefixtures("plain")
@@ -299,9 +304,10 @@ def test_threads_share_it() -> None:
         with ThreadPoolExecutor(8) as threads:
             assert list(threads.map(read, range(8))) == list(range(8))
             with quick_shapes(before=2, looks=2), plain_readers(), pytest.MonkeyPatch.context() as patch:
-                patch.setattr(_shapes, "_KEPT", 3)  # they are forgotten all the time
+                patch.setattr(_shapes, "_WAITING", 3)  # they are forgotten all the time
+                patch.setattr(_shapes, "_ENTRIES_KEPT", 15)
                 assert list(threads.map(read_shapes, range(8))) == list(range(8))
+                assert len(_compounds.map_shapes.readers) <= 3 + 8
     finally:
         sys.setswitchinterval(interval)
     assert len(_compounds._keys) <= _compounds._KEYS_KEPT + 8
-    assert len(_compounds.map_shapes.readers) <= _shapes._KEPT + 8

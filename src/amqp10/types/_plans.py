@@ -129,12 +129,23 @@ PlanWriter = Callable[[bytearray, Iterable[Any]], None]
 
 _FAILURES: Final = (EncodeError, TypeError, ValueError, LookupError, ArithmeticError, struct.error)
 _BEFORE: Final = 8
-_KEPT: Final = 256
+_WAITING: Final = 1024
 _ENTRIES: Final = 64
+_ENTRIES_KEPT: Final = 16_384
 _KEY_LENGTH: Final = 64
-# As in `_shapes`: generating a writer takes a millisecond.
-_WRITTEN_AT_ONCE: Final = 64
-_MAPS_FOR_ONE: Final = 500
+# As in `_shapes`: generating a writer takes up to a tenth of a millisecond for each entry.
+_WRITTEN_AT_ONCE: Final = 8192
+_WRITTEN_FOR_ONE: Final = 500
+_FRAME: Final = 2
+
+
+def forget_oldest(table: dict[Any, Any]) -> Any:
+    """Remove from a table what was entered first; return its key. Other threads may change the table meanwhile."""
+    with suppress(RuntimeError, StopIteration):
+        oldest = next(iter(table))
+        table.pop(oldest, None)
+        return oldest
+    return None
 
 
 class Plans:
@@ -159,8 +170,7 @@ class Plans:
         self._count = count
         self._times: dict[tuple[Any, ...], int] = {}
         self._known: dict[tuple[Any, ...], PlanWriter] = {}
-        self.written: int = 0
-        """The number of writers generated."""
+        self._written = 0
         self._noted = 0
 
     @property
@@ -193,21 +203,24 @@ class Plans:
     def _note(self, kind: tuple[Any, ...], entries: Mapping[Any, Any]) -> None:
         """Count maps of a kind without a writer; generate a writer once the kind is frequent."""
         times = self._times.get(kind, 0)
-        self._noted += 1
+        self._noted += len(entries)
         if not times:
             if not all(isinstance(key, str) and len(key) <= _KEY_LENGTH for key in entries):
                 return
-            if len(self._times) >= _KEPT:
-                self.clear()
+            if len(self._times) >= _WAITING:
+                forget_oldest(self._times)
         if times < _BEFORE:
             self._times[kind] = times + 1
-        elif times == _BEFORE and self.written < _WRITTEN_AT_ONCE + self._noted // _MAPS_FOR_ONE:
-            self.written += 1
+        elif times == _BEFORE and self._written < _WRITTEN_AT_ONCE + self._noted // _WRITTEN_FOR_ONE:
+            self._written += len(entries) + _FRAME
             self._times[kind] = _BEFORE + 1
             with suppress(EncodeError):
                 plan = self._written_for(entries)
                 if plan is not None:
                     self._known[kind] = plan
+                    self._times.pop(kind, None)
+            while len(self._known) > 1 and sum(len(each) // 3 + _FRAME for each in list(self._known)) > _ENTRIES_KEPT:
+                forget_oldest(self._known)
 
     def _written_for(self, entries: Mapping[Any, Any]) -> PlanWriter | None:
         """Generate and compile a writer; return None if the map is left to the general writer."""

@@ -30,6 +30,7 @@ from typing import Any, Final, NamedTuple
 
 from ..errors import DecodeError
 from ._encode import EPOCH
+from ._plans import forget_oldest
 from ._readers import READERS, SMALL_VALUES, known_symbols, new_uuid, symbol_of
 from ._values import Int, Symbol, UInt, ULong
 
@@ -329,7 +330,7 @@ class _Variant:
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.keys = [each.key for each in entries]
-        self.codes: list[set[int]] = [set() for _ in entries]
+        self.codes = [_ONLY[each.code] for each in entries]
         self.looks = 0
         self.reader: ShapeReader | None = None
 
@@ -344,20 +345,26 @@ class _Seen:
         self.variants: dict[tuple[bytes, ...], _Variant] = {}
 
 
+_ONLY: Final = [frozenset((code,)) for code in range(256)]
 _BEFORE: Final = 16
 _LOOKS: Final = 8
-_KEPT: Final = 128
+_WAITING: Final = 512
 _VARIANTS: Final = 4
 _OCTETS: Final = 64
-# Generating a reader takes a millisecond, as long as reading a hundred maps. So one reader is allowed for each
-# `_READ_FOR_ONE` maps read without one, and `_WRITTEN_AT_ONCE` more: a peer whose maps never look alike costs little
-# more.
-_WRITTEN_AT_ONCE: Final = 64
-_READ_FOR_ONE: Final = 500
+_ENTRIES_KEPT: Final = 16_384
+# Generating a reader takes up to a tenth of a millisecond for each entry, as long as reading a hundred entries. So one
+# entry is allowed for each `_READ_FOR_ONE` keys and values that were read without a reader, and `_WRITTEN_AT_ONCE`
+# more: a peer whose maps never look alike costs little more. What a reader has beside its entries counts as `_FRAME`.
+_WRITTEN_AT_ONCE: Final = 8192
+_READ_FOR_ONE: Final = 1000
+_FRAME: Final = 2
 
 
 class Shapes:
     """The shapes of frequent maps or lists of fields.
+
+    Beginnings wait without a reader until they are frequent. So a peer whose maps never begin alike displaces only
+    what waits.
 
     Threads may share it even without the GIL, because the readers are independent of each other.
 
@@ -373,7 +380,8 @@ class Shapes:
     ) -> None:
         self._look = look
         self._write = write
-        self._seen: dict[bytes, _Seen] = {}
+        self._waiting: dict[bytes, _Seen] = {}
+        self._kept: dict[bytes, _Seen] = {}
         self._written = 0
         self._noted = 0
         self.readers: Readers = {}
@@ -384,19 +392,22 @@ class Shapes:
 
     def clear(self) -> None:
         """Forget all shapes."""
-        for table in (self._seen, self.readers, self.simple, self.symbols):
+        for table in (self._waiting, self._kept, self.readers, self.simple, self.symbols):
             table.clear()
 
     def note(self, beginning: bytes, data: bytes, at: int, found: Any) -> None:
-        """Count a map that the general reader read at `at`; generate a reader once `beginning` is frequent."""
-        seen = self._seen.get(beginning)
+        """Count a map that the general reader read at `at`; generate a reader once `beginning` is frequent.
+
+        The first octet of `beginning` is the count of the map or list.
+        """
+        seen = self._kept.get(beginning) or self._waiting.get(beginning)
         if seen is None:
             if len(beginning) > _OCTETS:
                 return
-            if len(self._seen) >= _KEPT:
-                self.clear()
-            seen = self._seen[beginning] = _Seen()
-        self._noted += 1
+            if len(self._waiting) >= _WAITING:
+                forget_oldest(self._waiting)
+            seen = self._waiting[beginning] = _Seen()
+        self._noted += beginning[0]
         seen.due -= 1
         if seen.due >= 0:
             return
@@ -408,21 +419,35 @@ class Shapes:
                 seen.due = _BEFORE
                 return
             variant = seen.variants[octets] = _Variant(entries)
-        for codes, entry in zip(variant.codes, entries or (), strict=True):
-            codes.add(entry.code)
+        for number, entry in enumerate(entries or ()):
+            if entry.code not in variant.codes[number]:
+                variant.codes[number] |= {entry.code}
         variant.looks += 1
-        if variant.looks >= _LOOKS and self._written < _WRITTEN_AT_ONCE + self._noted // _READ_FOR_ONE:
-            self._written += 1
+        if variant.looks < _LOOKS:
+            return
+        seen.due = _BEFORE
+        if self._written < _WRITTEN_AT_ONCE + self._noted // _READ_FOR_ONE:
+            self._written += len(octets) + _FRAME
             variant.looks = 0
-            seen.due = _BEFORE
-            known = list(zip(octets, variant.keys, map(frozenset, variant.codes), strict=True))
-            variant.reader = self._write(known)
-            self._enter(beginning, list(seen.variants.values()))
+            variant.reader = self._write(list(zip(octets, variant.keys, variant.codes, strict=True)))
+            self._keep(beginning, seen)
 
-    def _enter(self, beginning: bytes, variants: Sequence[_Variant]) -> None:
-        """Register the readers of a beginning."""
+    def _keep(self, beginning: bytes, seen: _Seen) -> None:
+        """Register the readers of a beginning; forget the oldest ones where there are too many."""
+        self._waiting.pop(beginning, None)
+        self._kept[beginning] = seen
         for table, fits in ((self.readers, _any), (self.simple, _is_simple), (self.symbols, _has_symbols)):
-            table[beginning] = tuple(each.reader for each in variants if each.reader is not None and fits(each))
+            table[beginning] = tuple(
+                each.reader for each in seen.variants.values() if each.reader is not None and fits(each)
+            )
+        while len(self._kept) > 1 and self._entries() > _ENTRIES_KEPT:
+            oldest = forget_oldest(self._kept)
+            for table in (self.readers, self.simple, self.symbols):
+                table.pop(oldest, None)
+
+    def _entries(self) -> int:
+        """Return how many entries the kept variants have together."""
+        return sum(len(variant) + _FRAME for seen in list(self._kept.values()) for variant in list(seen.variants))
 
 
 def _any(variant: _Variant) -> bool:
