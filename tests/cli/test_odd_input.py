@@ -40,6 +40,11 @@ Starter = Callable[..., tuple[Any, str]]
         ("broker", "--port", "0", "--queue", ""),
         ("broker", "--port", "0", "--queue", "a", "--topic", "a"),
         ("broker", "--port", "0", "--user", "nobody"),
+        ("receive", "amqp://127.0.0.1:1", "q", "--credit", "4294967296"),
+        ("check", "amqp://%ff:%00@127.0.0.1:1"),
+        ("trace", "amqp://127.0.0.1:1", "--listen", "65536"),
+        ("trace", "amqp://127.0.0.1:1", "--listen", "1\u00b2"),
+        ("work", "..:handle", "amqp://127.0.0.1:1", "q"),
     ],
 )
 def test_wrong_usage(amqp10: Commands, arguments: tuple[str, ...]) -> None:
@@ -47,6 +52,47 @@ def test_wrong_usage(amqp10: Commands, arguments: tuple[str, ...]) -> None:
     result = amqp10(*arguments)
     assert result.code == 2
     assert "Error: " in result.err
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("raise RuntimeError('at import')", "runtime error: at import"),
+        ("import sys; sys.exit(3)", "system exit: 3"),
+        ("def handle(message):\n", "indentation error: "),
+        ("import not_installed_at_all", "module not found error: No module named 'not_installed_at_all'"),
+    ],
+)
+def test_handler_that_cannot_be_imported(
+    amqp10: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, says: str
+) -> None:
+    """It is wrong usage, which names the module and the reason; an exit code of the module once passed as ours."""
+    (tmp_path / "broken_handlers.py").write_text(content)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "broken_handlers", raising=False)
+    result = amqp10("work", "broken_handlers:handle", "amqp://127.0.0.1:1", "q")
+    assert result.code == 2
+    assert f"'broken_handlers' cannot be imported: {says}" in result.err
+
+
+def test_files_that_are_not_text(amqp10: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Octets where a trace or a password is expected."""
+    (tmp_path / "octets").write_bytes(b"\xff\xfe\n")
+    result = amqp10("trace", "--from", str(tmp_path / "octets"), "--output", str(tmp_path / "page.html"))
+    assert (result.code, result.err) == (1, "amqp10: line 1 is not from a trace file, as --trace-file writes one\n")
+    with (tmp_path / "octets").open(encoding="utf-8") as octets:
+        monkeypatch.setattr(sys, "stdin", octets)
+        result = amqp10("hash-password")
+    assert result.code == 2
+    assert "the password on standard input must be UTF-8" in result.err
+
+
+def test_port_of_metrics_in_use(amqp10: Commands, broker_url: str) -> None:
+    """The error names the port, and the option that takes another."""
+    port = broker_url.rpartition(":")[2].rstrip("/")
+    result = amqp10("broker", "--port", "0", "--metrics-port", port)
+    assert result.code == 1
+    assert f"port {port} of 127.0.0.1 is in use: --metrics-port takes another" in result.err
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,21 @@ def spans_to(exporter: str) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def naming_port(port: int, host: str, option: str) -> Iterator[None]:
+    """Make the error of a port that is in use name the port, and the option that takes another.
+
+    Raises:
+        Failure: the port is in use.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        raise Failure(f"port {port} of {host} is in use: {option} takes another, or 0 for any free one") from None
+
+
 @click.command()
 @click.option(
     "--config",
@@ -314,13 +329,8 @@ def broker(
         async with AsyncExitStack() as stack:
             if otel is not None:
                 stack.enter_context(spans_to(otel))
-            try:
+            with naming_port(said["port"], said.get("host", host), "--port"):
                 running = await stack.enter_async_context(made)
-            except OSError as error:
-                if error.errno != errno.EADDRINUSE:
-                    raise
-                where = f"port {said['port']} of {said.get('host', host)}"
-                raise Failure(f"{where} is in use: --port takes another, or 0 for any free one") from None
             told = f"amqp10 broker on {' and '.join(running.urls)} ({kept}; Ctrl-C stops it)"
             if service_bus is not None:
                 text = connection_string(running.url, EMULATOR_RULE)
@@ -332,9 +342,11 @@ def broker(
                 administration = running.azure.administration(
                     said.get("host", host), azure_administration_port, tls=said.get("tls")
                 )
-                told += f"\nadministration at {await stack.enter_async_context(administration)}"
+                with naming_port(azure_administration_port, said.get("host", host), "--azure-administration-port"):
+                    told += f"\nadministration at {await stack.enter_async_context(administration)}"
             if metrics_port is not None:
-                found = await stack.enter_async_context(serving(running, metrics_host, metrics_port))
+                with naming_port(metrics_port, metrics_host, "--metrics-port"):
+                    found = await stack.enter_async_context(serving(running, metrics_host, metrics_port))
                 told += f"\nmetrics at http://{metrics_host}:{found}/metrics"
             click.echo(told)
             await reload_on_hangup(running, said, settings)

@@ -25,7 +25,10 @@ def hash_password(iterations: int) -> None:
     if sys.stdin.isatty():
         password = click.prompt("password", hide_input=True, confirmation_prompt=True, err=True)
     else:
-        password = sys.stdin.readline().rstrip("\r\n")
+        try:
+            password = sys.stdin.readline().rstrip("\r\n")
+        except UnicodeDecodeError:
+            raise click.UsageError("the password on standard input must be UTF-8") from None
     if not password:
         raise click.UsageError("the password must not be empty")
     try:

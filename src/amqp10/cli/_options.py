@@ -287,6 +287,7 @@ def peer_of(url: str, said: dict[str, Any], end: str = "") -> Peer:
         )
         peer.route().check(endpoint, peer.tls())
         peer.sasl()
+        from_credentials(endpoint.user, endpoint.password)  # checks both
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint=f"--{end}" if end else "URL") from None
     return peer

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from ..client import Delivery, Receiver
+from ..client.internals import MOST_CREDIT
 from ..errors import DecodeError
 from ..messaging import Filter, Message, Selector, Source
 from ..net import visible
@@ -197,7 +198,9 @@ with_format = click.option(
     help="stop when no message has arrived for this long; 0: when the broker has no more",
 )
 @with_format
-@click.option("--credit", type=click.IntRange(1), default=100, help="how many messages the broker may send ahead")
+@click.option(
+    "--credit", type=click.IntRange(1, MOST_CREDIT), default=100, help="how many messages the broker may send ahead"
+)
 @with_selector
 def receive(
     peer: Peer, address: str, count: int | None, wait: float | None, form: str, credit: int, filters: list[Filter]

@@ -22,7 +22,7 @@ from ..client import Connection, Reconnect
 from ..messaging import Message, MessageFields
 from ..worker import Retries, SessionWorker, Worker
 from ._lines import LogFormat, log_format_option, log_to_stderr
-from ._main import Interrupted, first
+from ._main import Interrupted, first, words
 from ._options import SECONDS, Peer, with_peer
 
 if TYPE_CHECKING:
@@ -38,12 +38,16 @@ def handler_named(context: click.Context, parameter: click.Parameter, value: str
         sys.path.insert(0, "")
     try:
         found: Any = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
+            raise click.BadParameter(f"there is no module {error.name!r}, here or installed") from None
+        if sys.flags.dev_mode:
+            raise
+        shows = "`python -X dev -m amqp10` shows where"
+        raise click.BadParameter(f"{module_name!r} cannot be imported: {words(error)} ({shows})") from None
+    try:
         for part in name.split("."):
             found = getattr(found, part)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise  # a module imported by the handler's module
-        raise click.BadParameter(f"there is no module {error.name!r}, here or installed") from None
     except AttributeError as error:
         raise click.BadParameter(str(error)) from None
     if not callable(found):

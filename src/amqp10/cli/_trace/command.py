@@ -212,10 +212,9 @@ def _write(recording: Recording, output: Path, title: str) -> None:
 
 def _address(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, int]:
     host, _, port = value.rpartition(":")
-    try:
-        return host or "127.0.0.1", int(port)
-    except ValueError:
-        raise click.BadParameter(f"HOST:PORT or PORT, not {without_secrets(value)}") from None
+    if not (port.isdecimal() and len(port) < 6 and int(port) < 65536):
+        raise click.BadParameter(f"HOST:PORT or PORT, the port in 0..65535, not {without_secrets(value)}")
+    return host or "127.0.0.1", int(port)
 
 
 @click.command()
@@ -257,7 +256,7 @@ def trace(
     if (url is None) == (source is None):
         raise click.UsageError("give either URL or --from FILE")
     if source is not None:
-        with source.open(encoding="utf-8") as file:
+        with source.open(encoding="utf-8", errors="replace") as file:
             _write(read_trace(file), output, visible(source.name))
         return
     assert url is not None
