@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Else each worker of pytest rewrites the assertions of all tests anew, in each run.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test lint lint-mypy lint-others check format coverage dist sync azure-matrix nightly sanitize soak interop docs tables changelog release-notes bench bench-quick bench-real bench-real-brokers bench-full bench-transports bench-scale bench-large bench-spark clean
+.PHONY: help demo test lint lint-mypy lint-others check format coverage dist sync azure-matrix nightly sanitize soak interop docs tables changelog release-notes bench bench-quick bench-real bench-real-brokers bench-azure bench-full bench-transports bench-scale bench-large bench-spark clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12

@@ -36,13 +36,19 @@ class Shop:
         task that opened it.
         """
         await receive()  # lifespan.startup
-        async with (
-            Connection(URL, reconnect=Reconnect()) as connection,
-            connection.sender("web-orders") as self.sender,
-        ):
-            await send({"type": "lifespan.startup.complete"})
-            await receive()  # lifespan.shutdown
-        await send({"type": "lifespan.shutdown.complete"})
+        step = "startup"
+        try:
+            async with (
+                Connection(URL, reconnect=Reconnect()) as connection,
+                connection.sender("web-orders") as self.sender,
+            ):
+                await send({"type": "lifespan.startup.complete"})
+                step = "shutdown"
+                await receive()  # lifespan.shutdown
+        except AmqpError as error:  # at startup: the server ends, and says why
+            await send({"type": f"lifespan.{step}.failed", "message": str(error)})
+        else:
+            await send({"type": "lifespan.shutdown.complete"})
 
     async def order(self, body: bytes | None) -> int:
         if body is None:

@@ -69,6 +69,16 @@ def test_the_changelog_has_this_version() -> None:
     assert text.index(CONFIGURED["start_string"]) < text.index(f"\n## {version} ")
 
 
+def test_tag_of_a_release() -> None:
+    """A tag of another version is refused, and one while fragments wait."""
+    check = runpy.run_path(str(ROOT / "tools" / "release_notes.py"))["check_tag"]
+    check("v1.1", "1.1", [])
+    with pytest.raises(ValueError, match=r"the tag is v1\.0, and the version of the package 1\.1"):
+        check("v1.0", "1.1", [])
+    with pytest.raises(ValueError, match=r"2 fragments wait in changelog\.d/, such as a\.fixed\.md"):
+        check("v1.1", "1.1", ["a.fixed.md", "b.added.md"])
+
+
 def test_release_notes() -> None:
     """The notes of a release are the section of its version; a version without one is an error."""
     notes = runpy.run_path(str(ROOT / "tools" / "release_notes.py"))["notes"]

@@ -150,6 +150,29 @@ def test_terminated_before_its_broker_is_there(name: str) -> None:
     assert "Traceback" not in log
 
 
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", ["web.py", "web/app.py"])
+async def test_no_broker_at_the_start_of_a_web_application(name: str) -> None:
+    """The server hears that the start failed, and why: it would serve without a connection otherwise."""
+    code = (ROOT / "examples" / name).read_text().removesuffix("anyio.run(main)\n")
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        url = f"amqp://127.0.0.1:{closed.getsockname()[1]}"
+    names: dict[str, Any] = {}
+    exec(code, names)
+    names["URL"] = url
+    sent: list[dict[str, str]] = []
+
+    async def receive() -> dict[str, str]:
+        return {"type": "lifespan.startup"}
+
+    async def send(event: dict[str, str]) -> None:
+        sent.append(event)
+
+    await names["App" if "App" in names else "Shop"]()({"type": "lifespan"}, receive, send)
+    assert [event["type"] for event in sent] == ["lifespan.startup.failed"]
+    assert url.removeprefix("amqp://") in sent[0]["message"]
+
+
 def test_manifest() -> None:
     """Kubernetes waits longer than the service drains, and asks the paths that the service has."""
     folder = ROOT / "examples" / "service"

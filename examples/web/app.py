@@ -49,11 +49,17 @@ class App:
         connection closes it.
         """
         await receive()  # lifespan.startup
+        step = "startup"
         self.connection = Connection(URL, reconnect=Reconnect())
-        async with self.connection, self.connection.sender("orders") as self.sender:
-            await send({"type": "lifespan.startup.complete"})
-            await receive()  # lifespan.shutdown
-        await send({"type": "lifespan.shutdown.complete"})
+        try:
+            async with self.connection, self.connection.sender("orders") as self.sender:
+                await send({"type": "lifespan.startup.complete"})
+                step = "shutdown"
+                await receive()  # lifespan.shutdown
+        except AmqpError as error:  # at startup: the server ends, and says why
+            await send({"type": f"lifespan.{step}.failed", "message": str(error)})
+        else:
+            await send({"type": "lifespan.shutdown.complete"})
 
     async def place(self, order: bytes | None) -> int:
         """Return the HTTP status: 202 only if the broker has accepted the order."""
