@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import math
 import os
 import re
 import signal
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from functools import cache, wraps
 from inspect import iscoroutinefunction
@@ -101,8 +103,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     """Leave what collecting has made out of each later search for garbage: a million objects, which stay to the end."""
     gc.enable()
-    gc.collect()
-    gc.freeze()
+    gc.freeze()  # garbage among it, too: to look for that would take each worker half a second
 
 
 def pytest_collection() -> None:
@@ -214,6 +215,32 @@ class OutOfTime(BaseException):
 
 
 LIMIT = pytest.StashKey[float]()
+
+LOST = 1500
+"""Seconds after which the process ends, with all tracebacks: a signal was to end a test, and it was lost."""
+WATCHED = pytest.StashKey[tuple[int, float]]()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Keep where errors go, which tests will not write to."""
+    session.config.stash[WATCHED] = os.dup(2), -math.inf
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    """Watch that tests end, by one thread for those of a minute; pytest has one for each (`faulthandler_timeout`).
+
+    On a busy machine a test waits for the end of such a thread longer than it takes itself.
+    """
+    errors, since = item.config.stash[WATCHED]
+    if (now := time.monotonic()) - since > 60:
+        faulthandler.dump_traceback_later(LOST, exit=True, file=errors)
+        item.config.stash[WATCHED] = errors, now
+
+
+def pytest_sessionfinish() -> None:
+    """Watch no longer."""
+    faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.hookimpl(tryfirst=True)
