@@ -1,4 +1,4 @@
-"""Write docs/reference/states.md: the state machines of every dialect, from their tables.
+"""Write docs/reference/states.md: the state machines of the client and of every dialect, from their tables.
 
 `--check` writes nothing and fails if the page is not what the tables say.
 """
@@ -12,13 +12,20 @@ from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any
 
+import amqp10.client._core
 import amqp10.dialects
 from amqp10._machine import HAPPENED, RECEIVED, SENT, Machine
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference" / "states.md"
 
-TITLES = {"v1_0": "AMQP 1.0", "v0_9": "AMQP 0-9-1", "v0_10": "AMQP 0-10", "fast": "AMQP/Fast 0.7"}
+TITLES = {
+    "v1_0": "AMQP 1.0",
+    "v0_9": "AMQP 0-9-1",
+    "v0_10": "AMQP 0-10",
+    "fast": "AMQP/Fast 0.7",
+    "_core": "The client",
+}
 
 INTRODUCTION = """\
 # States
@@ -28,17 +35,20 @@ receives leads from one state to the next. A frame that is not in the row of the
 tries to send it, `LocalProtocolError` is raised. If the peer sends it, the peer has broken the protocol.
 
 Client and server use the same tables. For the calls that wait, the client has states of its own, in
-`client/_core/lifecycle.py`. They are the same in all dialects.
+`client/_core/states.py`. They are the same in all dialects, and the last table shows them.
 
-`python tools/states.py` writes this page from the tables in `amqp10.dialects`.
+`python tools/states.py` writes this page from the tables in `amqp10.dialects` and `amqp10.client`.
 """
 
 
 def machines() -> dict[str, list[type[Machine[Any]]]]:
-    """Return the machines of each dialect, by its package."""
+    """Return the machines of each dialect and of the client, by the package below `amqp10.dialects` or `client`."""
     found: dict[str, list[type[Machine[Any]]]] = {}
     drawn: set[tuple[str, int]] = set()
-    for module in walk_packages(amqp10.dialects.__path__, "amqp10.dialects."):
+    for module in (
+        *walk_packages(amqp10.dialects.__path__, "amqp10.dialects."),
+        *walk_packages(amqp10.client._core.__path__, "amqp10.client._core."),
+    ):
         for kind in vars(import_module(module.name)).values():
             if (
                 isinstance(kind, type)

@@ -1,8 +1,8 @@
 """State machines that are tables: what may be sent and received when, and what state follows.
 
-A dialect names the states of an endpoint and the steps between them, and writes a table of both. The endpoint is a
-`Machine` on that table: `advance` alone changes its state, and `entered` alone sets what others read of it. That an
-endpoint ends with what is above it, or by a fault, is a step of its table, too.
+A dialect names the states of an endpoint and the steps between them, and writes a table of both; so does the client,
+for its callers. The endpoint is a `Machine` on that table: `advance` alone changes its state, and `entered` alone sets
+what others read of it. That an endpoint ends with what is above it, or by a fault, is a step of its table, too.
 docs/reference/states.md is drawn from the tables.
 """
 

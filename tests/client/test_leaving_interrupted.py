@@ -8,10 +8,11 @@ import anyio
 import pytest
 
 from amqp10 import ConnectionLost
-from amqp10.engine import CreditChanged, Event
+from amqp10.engine import CreditChanged, Event, LinkAttached
 from amqp10.messaging import Accepted
 
 from ..kit.hosts import QUICK, connecting, hosting, until
+from .conftest import Peer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 
@@ -103,3 +104,29 @@ async def test_links_that_are_left_open(monkeypatch: pytest.MonkeyPatch) -> None
         for sender in senders:
             with pytest.raises((TimeoutError, ConnectionLost)):
                 await sender.__aexit__(None, None, None)
+
+
+async def test_a_link_that_is_left_while_it_is_attached_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The peer's answer comes after the link's end: the link is detached there, and stays closed here."""
+    async with hosting(monkeypatch) as hosts, connecting() as connection:
+        held: list[Event] = []
+
+        def prepare(peer: Peer) -> None:
+            """It answers all but the attach, for now."""
+
+            def on_event(event: Event) -> bool:
+                if isinstance(event, LinkAttached):
+                    held.append(event)
+                return isinstance(event, LinkAttached)
+
+            peer.on_event = on_event
+
+        hosts.prepare = prepare
+        async with connection.receiver("r") as receiver:
+            await hosts.cut()
+            await until(lambda: held and receiver._core.awaiting_peer)
+        hosts.peer.on_event = lambda event: False
+        hosts.peer.handle(held)
+        hosts.peer.pump.wake()
+        await until(lambda: hosts.peer.ended)
+        assert (receiver._core.over, receiver._core.interrupted, receiver.open) == (True, False, False)

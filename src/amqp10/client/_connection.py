@@ -51,6 +51,7 @@ from ._connecting.supervisor import TransportSupervisor
 from ._core.close_deadline import CloseDeadlines, leave_all
 from ._core.connection import ConnectionCore, LinkCore, SessionCore, TokenKeeper
 from ._core.faces import core_of
+from ._core.states import Step
 from ._environment import url_settings
 from ._events import (
     ConnectionBlocked,
@@ -104,9 +105,6 @@ class ClientConnection(ConnectionCore, EngineOwner):
     redirects: LinkRedirects
     recovery: Restorer | None
     tokens: TokenKeeper | None
-    open: bool
-    interrupted: bool
-    closed: bool
 
     def __init__(
         self,
@@ -173,7 +171,7 @@ class ClientConnection(ConnectionCore, EngineOwner):
                 raise self.failure or self.lost()
         except BaseException:
             self._shield.shield = True
-            self.closed = True
+            self.advance(Step.CLOSE)
             await self._stop_tasks()
             raise
         return self
@@ -277,7 +275,7 @@ class ClientConnection(ConnectionCore, EngineOwner):
     def _on_connection_opened(self, event: ConnectionOpened) -> None:
         self.adopt()
         again = self.interrupted
-        self.open, self.interrupted = not self.over, False
+        self.advance(Step.OPEN)
         self.health.changed()
         self._profile = self._named_profile
         downtime = self.supervisor.opened(self.remote.properties)
@@ -365,8 +363,7 @@ class ClientConnection(ConnectionCore, EngineOwner):
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._opener != anyio.get_current_task().id:
-            self.closed = True
-            self.open = False
+            self.advance(Step.CLOSE)
             self._background.cancel()
             raise LocalProtocolError(
                 "a connection must be closed by the task that opened it: keep its `async with` in one task, such "
@@ -374,8 +371,7 @@ class ClientConnection(ConnectionCore, EngineOwner):
                 "lifespan of a web application or an anyio fixture; other tasks may use the connection meanwhile"
             ) from exc
         self._shield.shield = True
-        self.closed = True
-        self.open = False
+        self.advance(Step.CLOSE)
         self.health.changed()
         with self.close_deadlines.exit(self.close_timeout, outermost=True) as this:
             try:
@@ -716,7 +712,7 @@ class Connection(LinkFactory):
         return self._core.health.look(self._core)
 
     def __repr__(self) -> str:
-        return f"<Connection {self._core.described()}: {self._core.state()}>"
+        return f"<Connection {self._core.described()}: {self._core.state_in_words()}>"
 
     # Sessions
 

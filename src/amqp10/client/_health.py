@@ -175,7 +175,7 @@ class HealthMonitor:
             oldest_unsettled=max((link.oldest_unsettled for link in links), default=0.0),
             credit=min(senders, default=None),
             window=_window(connection),
-            queued=pump.waiting if pump is not None and connection.open else 0,
+            queued=pump.waiting if pump is not None and connection.established else 0,
             token_expires_in=connection.tokens.seconds_left if connection.tokens is not None else None,
             counts=dict(counts),
             links=tuple(links),
@@ -229,7 +229,7 @@ def _age(now: float, moment: float | None) -> float | None:
 
 
 def _window(connection: ConnectionCore) -> int | None:
-    if not connection.open:
+    if not connection.established:
         return None
-    windows = [session.in_engine.peer_window for session in set(connection.links.values()) if session.open]
+    windows = [session.in_engine.peer_window for session in set(connection.links.values()) if session.established]
     return min((each for each in windows if each is not None), default=None)

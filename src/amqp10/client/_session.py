@@ -11,6 +11,7 @@ from ..engine import Request, SessionTerms
 from ..errors import AmqpError, LocalProtocolError, RequestRefused
 from ._core.close_deadline import leave_all, shielded_until
 from ._core.connection import ConnectionCore, LinkCore, SessionCore
+from ._core.states import State, Step
 from ._errors import fresh
 from ._factory import LinkFactory
 
@@ -23,10 +24,6 @@ R = TypeVar("R")
 
 class ClientSession(SessionCore):
     """The core of a session: how it begins, is restored and ends."""
-
-    open: bool
-    awaiting_peer: bool
-    closed: bool
 
     def __init__(self, connection: ConnectionCore, terms: SessionTerms, *, restorable: bool = True) -> None:
         super().__init__("session")
@@ -50,7 +47,8 @@ class ClientSession(SessionCore):
         try:
             await self.until(lambda: self.begun or self.over)
         except BaseException:
-            self.closed = self._abandoned = True
+            self._abandoned = True
+            self.advance(Step.CLOSE)
             if self.begun:
                 self.end()
             raise
@@ -62,7 +60,7 @@ class ClientSession(SessionCore):
         """Send the begin; links may attach at once."""
         self.enter()
         self.connection.close_deadlines.interrupted()
-        if not self.connection.open:
+        if not self.connection.established:
             raise self.connection.gone()
         self._begin_in_engine()
         if self.connection.recovery is not None and self._restorable:
@@ -74,7 +72,8 @@ class ClientSession(SessionCore):
             terms = replace(terms, timeout=recovery.settings.resume_timeout)
         self._engine_session = session = self.connection.in_engine.begin(terms)
         session.owner = self
-        self.open = self.awaiting_peer = True
+        self.awaiting_peer = True
+        self.advance(Step.OPEN)
         self.connection.wake()
 
     @property
@@ -108,7 +107,6 @@ class ClientSession(SessionCore):
     def restore(self) -> None:
         """Begin again, with all links."""
         self._begin_in_engine()
-        self.interrupted = False
         recovery = self.connection.recovery
         assert recovery is not None
         for link in self.links:
@@ -120,8 +118,8 @@ class ClientSession(SessionCore):
         """Return a session for one link of this one, to be begun as one that was lost."""
         session = ClientSession(self.connection, self._terms)
         session.parent = self
-        session.begun = session.interrupted = True
-        session.loss = link.loss
+        session.begun = True
+        session.interrupt(link.loss)
         self._senders.pop(link, None)
         return session
 
@@ -212,7 +210,7 @@ class ClientSession(SessionCore):
     # Ending
 
     def end(self) -> None:
-        self.open = False
+        self.advance(Step.CLOSE)
         self.end_sent = True
         if self._engine_session is not None:
             self._engine_session.end()
@@ -253,13 +251,12 @@ class ClientSession(SessionCore):
             await self.leave(this.links_by)
 
     async def leave(self, deadline: float) -> None:
-        if self.closed or self.over:
+        if self.closed or self.over or self.state is State.NEW:
             return
-        self.closed = True
+        self.advance(Step.CLOSE)
         if self.interrupted and not any(link.has_unfinished_work() for link in self.links):
             self.end_for_good(None)
             return
-        self.open = False
         await leave_all(self.links, deadline)
         if self.interrupted:
             self.end_for_good(self.loss)
@@ -319,4 +316,4 @@ class Session(LinkFactory):
         await self._core.__aexit__(exc_type, exc, traceback)
 
     def __repr__(self) -> str:
-        return f"<Session {self._core.described()}: {self._core.state()}>"
+        return f"<Session {self._core.described()}: {self._core.state_in_words()}>"

@@ -10,57 +10,62 @@ come later:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 import anyio
 
+from ..._machine import Machine
 from ...errors import AmqpError, LocalProtocolError
 from .._errors import fresh
+from .states import LIFECYCLE, State, Step
+
+_CLOSED_HERE = {State.CLOSING, State.CLOSING_INTERRUPTED, State.CLOSING_RESTORED, State.CLOSED}
 
 
-class Lifecycle:
-    """The life of one connection, session or link: not yet there, open, over. The base of their cores.
-
-    not yet open    none of the flags; `enter` sets `entered`
-    opening         `awaiting_peer`
-    open            `open`
-    lost            `interrupted`, set by `interrupt`; then opening and open again, or over
-    over            `over`, set by `end_for_good`; only a link whose attach the peer refused or redirected is reset,
-                    before anybody has the link (`ClientLink.attach`)
-    closed          `closed`, with any of the others: the owner closed it
+class Lifecycle(Machine[State]):
+    """The life of one connection, session or link: the base of their cores.
 
     Attributes:
         kind: "connection", "session", "sender" or "receiver".
-        open: the endpoint can be used now.
-        entered: `async with` has opened it.
-        awaiting_peer: our begin or attach was sent, and its answer has not arrived.
-        interrupted: the endpoint was lost because of `loss`, and `Recovery` will restore or end it.
-        generation: how many times it was interrupted.
-        over: the endpoint has ended in the engine, too; no further event will arrive.
+        open: it can be used now.
+        established: sessions or links can be begun on it: it is open, or it was restored to finish its work.
+        interrupted: it was lost because of `loss`, and `Recovery` will restore or end it.
         closed: the owner has closed it or is closing it.
+        over: it has ended in the engine, too; no further event will arrive.
+        generation: how many times it was interrupted.
         cause: why it ended; None if the owner closed it.
+        awaiting_peer: our begin or attach was sent, and its answer has not arrived. This is no state: it may be so
+            while the endpoint is opened, open on another link's attachment, restored, or closed again.
         change: set when tasks in `until` shall check their condition again.
     """
 
+    noun = "connection, session or link"
+    transitions: ClassVar[Mapping[tuple[State, Step], State]] = LIFECYCLE
+
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        self.open: bool = False
-        self.entered: bool = False
-        self.awaiting_peer: bool = False
-        self.interrupted: bool = False
+        self.state = State.NEW
+        self.entered(State.NEW)
         self.loss: AmqpError | None = None
         self.generation: int = 0
-        self.over: bool = False
-        self.closed: bool = False
         self.cause: AmqpError | None = None
+        self.awaiting_peer: bool = False
         self.change: anyio.Event | None = None
+
+    def entered(self, state: State) -> None:
+        self.open: bool = state is State.OPEN
+        self.established: bool = state in (State.OPEN, State.CLOSING_RESTORED)
+        self.interrupted: bool = state in (State.INTERRUPTED, State.CLOSING_INTERRUPTED)
+        self.closed: bool = state in _CLOSED_HERE
+        self.over: bool = state in (State.ENDED, State.CLOSED)
 
     def described(self) -> str:
         """Return a description for people, without secrets."""
         return self.kind
 
-    def state(self) -> str:
-        """Return the state as a word, for people."""
+    def state_in_words(self) -> str:
+        """Return the state for people."""
         if self.closed:
             return "closed"
         if self.over:
@@ -88,24 +93,32 @@ class Lifecycle:
     def enter(self) -> None:
         """Record that `async with` opens the endpoint; that can be done once, in the connection's event loop."""
         self.check_loop()
-        if self.entered:
+        if self.state is not State.NEW:
             raise LocalProtocolError(f"a {self.kind} can be opened by `async with` only once; make a new one")
-        self.entered = True
+        self.advance(Step.ENTER)
 
     def end_for_good(self, error: AmqpError | None) -> None:
-        """End the endpoint; it will not be restored."""
-        self.open = self.interrupted = False
-        self.over = True
+        """End the endpoint; it will not be restored. The first end counts: later ones change nothing."""
+        if self.over:
+            return
         self.cause = error
+        self.advance(Step.END)
         self.changed()
 
     def interrupt(self, error: AmqpError | None) -> None:
-        """Record a loss; the endpoint will be restored."""
-        self.open = self.awaiting_peer = False
-        self.interrupted = True
+        """Record a loss; the endpoint will be restored. After its end this changes nothing."""
+        if self.over:
+            return
+        self.awaiting_peer = False
         self.loss = error
         self.generation += 1
+        self.advance(Step.LOSE)
         self.changed()
+
+    def retry(self) -> None:
+        """Open a link anew whose attach the peer refused or redirected; nobody has it yet."""
+        self.cause = None
+        self.advance(Step.RETRY)
 
     async def ready(self) -> None:
         """Wait while the endpoint is being restored."""

@@ -23,6 +23,7 @@ from .._connecting.policy import is_unrelated_to_resume
 from .._core.close_deadline import shielded_until
 from .._core.connection import ConnectionCore, LinkCore, SessionCore
 from .._core.faces import core_of
+from .._core.states import State, Step
 from .._events import ConnectionEvent, because, cause_fields
 from .redirects import MOST_HOPS
 
@@ -59,16 +60,12 @@ class ClientLink(LinkCore):
     connection: ConnectionCore
     terms: LinkTerms
     wake: Callable[[], None]
-    over: bool
     awaiting_peer: bool
     session: SessionCore | None
     pending: list[Any]
     resuming: bool
     may_resume: bool
-    interrupted: bool
-    open: bool
     stray_attaches: int
-    closed: bool
 
     def __init__(self, kind: str, connection: ConnectionCore, session: SessionCore | None, terms: LinkTerms) -> None:
         super().__init__(kind, connection, terms)
@@ -110,12 +107,11 @@ class ClientLink(LinkCore):
             hops += 1
             if hops > MOST_HOPS or self.on_session is not None:
                 raise self.lost()
-            cause, self.cause = self.cause, None
             self.connection, self.terms = await self.connection.follow_redirect(
-                cause, self.terms, self.kind == "sender"
+                self.cause, self.terms, self.kind == "sender"
             )
             self.wake = self.connection.wake
-            self.over = False
+            self.retry()
 
     async def _attach_here(self, *, again: bool = True) -> bool:
         """Attach; False if the peer redirects the link.
@@ -134,8 +130,8 @@ class ClientLink(LinkCore):
         if connection.tokens is not None:
             had_token = await connection.tokens.admit(self)
             await session.ready()
-        if not session.open or not connection.open:
-            raise session.gone() if connection.open else connection.gone()
+        if not session.established or not connection.established:
+            raise session.gone() if connection.established else connection.gone()
         self.require_capabilities()
         self.ask_to_be_kept()
         self._recall()
@@ -150,10 +146,11 @@ class ClientLink(LinkCore):
             self._abandon()
             raise
         if self.over and self.first_attach_refused():
-            self.over, self.cause, self._resume_refused = False, None, True
+            self._resume_refused = True
+            self.retry()
             return await self._attach_here(again=again)
         if self.over and again and had_token and await self._token_put_anew():
-            self.over, self.cause = False, None
+            self.retry()
             return await self._attach_here(again=False)
         if self.over and not is_redirect(self.cause):
             error = self.lost()
@@ -213,32 +210,33 @@ class ClientLink(LinkCore):
 
     def first_attach_refused(self) -> bool:
         """Return whether to attach once more without the deliveries of an earlier connection."""
-        if not self.resuming or is_unrelated_to_resume(self.cause) or not self.connection.open:
+        if not self.resuming or is_unrelated_to_resume(self.cause) or not self.connection.established:
             return False
-        return self.on_session is None or self.on_session.open
+        return self.on_session is None or self.on_session.established
 
     def _abandon(self) -> None:
         """Attaching was cancelled: nobody will use the link, so it goes as soon as it stands."""
-        self.closed = self._abandoned = True
+        attached, self._abandoned = self.open, True
+        self.advance(Step.CLOSE)
         if self.interrupted:
             self.end_for_good(None)
-        elif self.open:
+        elif attached:
             self.detach(closed=not self.outlives_link())
 
     def on_attached(self) -> None:
         """Act on the peer's attach."""
         self.awaiting_peer = False
-        if self._abandoned:
+        if self._abandoned or self.over:  # attaching was cancelled, or the answer has crossed the end
             # What is meant to outlive the link may have been there before, with messages in it.
             self.detach(closed=not self.outlives_link())
             return
         link = self.engine_link  # it may be detached already, which is told next
         if link is not None:
             self.answered = link.remote
-        restored, self.interrupted = self.interrupted and self.ever_attached, False
+        restored = self.interrupted and self.ever_attached
+        self.advance(Step.OPEN)
         self.ever_attached = True
         self.may_resume = self.is_kept()
-        self.open = not self.closed
         if restored:
             assert self.connection.recovery is not None
             self.connection.recovery.link_restored(self)
@@ -330,12 +328,12 @@ class ClientLink(LinkCore):
         return self._terminus_outlives_link
 
     async def leave(self, closed: bool, deadline: float | None = None) -> None:
-        if self.closed or not self.entered:
+        if self.closed or self.state is State.NEW:
             with anyio.CancelScope(shield=True):
                 await self.until(lambda: not self._leave_running)  # another task is at it
             return
-        self.closed = self._leave_running = True
-        self.open = False
+        self._leave_running = True
+        self.advance(Step.CLOSE)
         try:
             self.wake_all()
             if not self.over and deadline is not None:
@@ -411,7 +409,7 @@ class Link(ABC):
         core.face = self
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._core.described()}: {self._core.state()}>"
+        return f"<{type(self).__name__} {self._core.described()}: {self._core.state_in_words()}>"
 
     @property
     def open(self) -> bool:

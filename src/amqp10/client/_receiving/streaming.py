@@ -20,6 +20,7 @@ from ...engine import LinkTerms, ReceiverLink
 from ...errors import AmqpError, DecodeError, DeliveryAborted, LocalProtocolError
 from ...messaging import DeliveryState, Message, StreamDecoder, TransactionalState
 from ...types import encode
+from .._core.states import State
 from .._errors import busy, fresh
 from .consumer import YIELD_AFTER_MESSAGES
 from .core import ReceiverCore
@@ -220,7 +221,7 @@ class StreamReceiverCore(ReceiverCore):
 
     async def attach(self) -> None:
         session = self._own_session
-        if session is None or self.entered:
+        if session is None or self.state is not State.NEW:
             await super().attach()
             return
         await self.connection.ready()
@@ -229,7 +230,6 @@ class StreamReceiverCore(ReceiverCore):
         try:
             await super().attach()
         except BaseException:
-            session.closed = True
             session.end()
             raise
 
@@ -344,7 +344,7 @@ class StreamReceiverCore(ReceiverCore):
         if self.over:
             self._opening.clear()
         session = self._own_session
-        if session is None or not session.entered:
+        if session is None:
             return
         if deadline is None:
             await session.__aexit__(None, None, None)

@@ -188,11 +188,11 @@ class Restorer(Recovery):
         self.sessions.pop(session, None)
         self._suspected.pop(session, None)
         self._blamed.pop(session, None)
-        if self._connection.open and not self.topology.stands:  # it may have waited for this one
+        if self._connection.established and not self.topology.stands:  # it may have waited for this one
             self.topology.restore()
 
     def _restore_session(self, session: SessionCore) -> None:
-        if session.over or not session.interrupted or not self._connection.open:
+        if session.over or not session.interrupted or not self._connection.established:
             return
         try:
             session.restore()
@@ -318,7 +318,7 @@ class Restorer(Recovery):
 
     def restore_link(self, link: LinkCore) -> None:
         """Attach it again, if it is time for that."""
-        if not link.interrupted or link.awaiting_peer or link.session is None or not link.session.open:
+        if not link.interrupted or link.awaiting_peer or link.session is None or not link.session.established:
             return
         if not self.topology.stands:
             return

@@ -113,7 +113,7 @@ class CbsKeeper(TokenKeeper):
 
     def _stands(self, grant: Grant) -> bool:
         """Return whether the peer has the token, on the connection that is there now."""
-        return grant.generation == self._connection.generation and self._connection.open
+        return grant.generation == self._connection.generation and self._connection.established
 
     def explained(self, error: AmqpError | None, link: LinkCore | None = None) -> AmqpError | None:
         if link is None or not isinstance(error, LinkDetached) or error.condition != "amqp:unauthorized-access":

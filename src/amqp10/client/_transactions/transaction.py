@@ -46,6 +46,7 @@ from ...profiles import TransactionSupport
 from .._core.close_deadline import shielded_until
 from .._core.connection import ConnectionCore, LinkCore, SessionCore
 from .._core.faces import core_of
+from .._core.states import Step
 from .._core.transaction_work import AcquiringCore, TransactionCore, TransactionFace, TransactionState
 from .._errors import fresh
 from .._receiving.delivery import settle_committed
@@ -479,8 +480,7 @@ class CoordinatorSender(Sender):
         """Detach at once: the peer rolls back what is open on it (§4.1)."""
         core = self._core
         if core.open:
-            core.open = False
-            core.closed = True
+            core.advance(Step.CLOSE)
             core.wake_all()
             core.detach(closed=True)
 
