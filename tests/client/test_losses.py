@@ -309,3 +309,19 @@ async def test_leaving_with_an_outcome_out_and_no_connection(monkeypatch: pytest
                 hosts.down = {"a"}
                 await hosts.cut()
                 await until(lambda: sender._core.interrupted)
+
+
+async def test_a_fault_of_our_own_while_a_loss_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection is over, and whoever waits is told why: nothing would restore it."""
+
+    def fail(error: Any) -> None:
+        raise RuntimeError("a fault")
+
+    async with hosting(monkeypatch) as hosts:
+        with pytest.raises(RuntimeError, match="a fault"):
+            async with connecting() as connection, connection.receiver("r") as receiver:
+                monkeypatch.setattr(receiver._core, "interrupt", fail)
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(hosts.cut)
+                    with pytest.raises(ConnectionLost, match="own task failed"), anyio.fail_after(5):
+                        await receiver.receive()

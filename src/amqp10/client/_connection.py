@@ -146,7 +146,7 @@ class ClientConnection(ConnectionCore, EngineOwner):
         self._scopes: set[anyio.CancelScope] = set()
         self._find_loop: Callable[[], object] | None = None  # returns the event loop of who calls it
         self._loop: object = None
-        self._losing = False  # the events that are told just now end with a loss that is no end
+        self.losing = False
 
     # Opening
 
@@ -230,13 +230,11 @@ class ClientConnection(ConnectionCore, EngineOwner):
             # A connection that opens and ends in one pass gets no opened event: nobody could have used it.
             events = [event for event in events if not isinstance(event, ConnectionOpened)]
             ended = self.closed or self._crash is not None or last.error is None
-            self._losing = not ended and self.supervisor.keeps(self, last.error)  # type: ignore[arg-type]
-            if self.recovery is not None:
-                self.recovery.losing = self._losing
+            self.losing = not ended and self.supervisor.keeps(self, last.error)  # type: ignore[arg-type]
         try:
             self.dispatch(events)
         except Exception as error:
-            self._crash = error
+            self._crash, self.losing = error, False  # nothing would restore it
             raise
 
     def _reason(self, error: AmqpError | None) -> AmqpError | None:
@@ -293,10 +291,8 @@ class ClientConnection(ConnectionCore, EngineOwner):
     def _on_ended(self, error: AmqpError | None) -> None:
         if self.over:
             return
-        if self._losing:
-            self._losing = False
-            if self.recovery is not None:
-                self.recovery.losing = False
+        if self.losing:
+            self.losing = False
             if self.open:
                 self.interrupt(error)
                 self.health.changed()

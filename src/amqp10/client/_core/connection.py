@@ -46,12 +46,10 @@ class Recovery(ABC):
 
     Attributes:
         settings: the user's.
-        losing: the events that are told just now end with the loss of the connection, which will be restored.
         sessions: those that are to be there, in order of beginning.
     """
 
     settings: Reconnect
-    losing: bool
     sessions: dict[SessionCore, None]
 
     @abstractmethod
@@ -339,9 +337,15 @@ class SessionCore(Restorable, SessionOwner):
 
 
 class ConnectionCore(Lifecycle, TransportOwner):
-    """A connection, as its sessions, links and the restorer know it: its facts, its engine, room in its output."""
+    """A connection, as its sessions, links and the restorer know it: its facts, its engine, room in its output.
+
+    Attributes:
+        losing: the events that are told just now end with the loss of the connection, which will be restored. This is
+            no state: it holds for one pass, so that sessions and links tell that loss from an end of their own.
+    """
 
     face: UserConnection
+    losing: bool
     close_timeout: float
     terms: ConnectionTerms
     supervisor: TransportSupervisor

@@ -281,8 +281,7 @@ class ClientLink(LinkCore):
         self.connection.wake()
 
     def interrupt(self, error: AmqpError | None) -> None:
-        recovery = self.connection.recovery
-        if self.awaiting_peer and recovery is not None and recovery.losing:
+        if self.awaiting_peer and self.connection.losing:
             self.stray_attaches += 1
         super().interrupt(error)
 

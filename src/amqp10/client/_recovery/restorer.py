@@ -68,7 +68,6 @@ class Restorer(Recovery):
 
     def __init__(self, connection: ConnectionCore) -> None:
         self.settings: Reconnect = connection.supervisor.settings
-        self.losing = False
         self.sessions: dict[SessionCore, None] = {}
         self.topology: Declarations = Declarations(
             connection, again=self.settings.declare_again, attach_links=self.restore_links
@@ -144,12 +143,12 @@ class Restorer(Recovery):
         if session.end_sent or session not in self.sessions:
             return False
         found = session.refused_to_resume or is_transient(error) or bool(self._unanswered_attaches(session))
-        return self.losing or (session.begun and found)
+        return self._connection.losing or (session.begun and found)
 
     def session_lost(self, session: SessionCore) -> None:
         """Begin a session again later: it is interrupted, by itself or with the connection."""
         suspects, blamed = self._suspected.pop(session, []), self._blamed.pop(session, [])
-        if self.losing:
+        if self._connection.losing:
             return
         for link in blamed:
             if link.interrupted:
@@ -207,12 +206,12 @@ class Restorer(Recovery):
         """Return whether a link that ended so is attached again; `unresumed`: without its deliveries."""
         if not link.restorable or link.session not in self.sessions or self._repeats_fatal_message(link, error):
             return False
-        if not self.losing and self.topology.lacks(link, error):
+        if not self._connection.losing and self.topology.lacks(link, error):
             return False
         if isinstance(error, SessionEnded) and link.ever_attached and self._unanswered_attaches(link.session):
             return True
         return (
-            self.losing
+            self._connection.losing
             or unresumed
             or (link.ever_attached and (is_transient(error) or self._stolen_by_own_attach(link, error)))
         )
@@ -268,7 +267,7 @@ class Restorer(Recovery):
 
         A cause that passes is waited for a few times; on a session with others it may be another link's.
         """
-        if self.losing or not link.resuming or is_unrelated_to_resume(error):
+        if self._connection.losing or not link.resuming or is_unrelated_to_resume(error):
             return False
         session = link.session if isinstance(error, SessionEnded) else None
         if is_transient(error):
@@ -285,7 +284,7 @@ class Restorer(Recovery):
         if unresumed:
             assert link.session is not None
             link.may_resume, link.session.refused_to_resume = False, isinstance(error, SessionEnded)
-        if self.losing or not isinstance(error, LinkDetached):
+        if self._connection.losing or not isinstance(error, LinkDetached):
             return
         if unresumed:  # once again, and at once
             self.restore_link(link)
