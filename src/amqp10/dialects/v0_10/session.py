@@ -102,9 +102,10 @@ class SessionEndpoint(Session, Machine[SessionState]):
         self.outbox: SentCommands = SentCommands()
         self.inbox: ReceivedCommands = ReceivedCommands()
         self.timeout: int = 0
-        self._resumed = False  # the session was attached before
+        self._resumed = False  # the session was attached before: no state, for that is so in any from then on
         self._waiting: list[bytes | bytearray] = []  # output until the session is attached
-        self._point_sent = self._point_received = False  # command-point was sent, was received
+        # command-point was sent, was received: no states, for each direction has its own time for that.
+        self._point_sent = self._point_received = False
         self._last: bytearray | None = None  # the last command of this output
         self._needs_completion = False  # an owner waits for the completion of a command in this output
         self._confirmed_at = 0

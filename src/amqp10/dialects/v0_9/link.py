@@ -27,7 +27,7 @@ class LinkEndpoint(PlainLink, Machine[LinkState]):
         return self.state is LinkState.OVER
 
     def entered(self, state: LinkState) -> None:
-        self.attached = state is LinkState.ATTACHED
+        self.attached = state in (LinkState.ATTACHED, LinkState.CANCELLED)
 
     def end_untold(self) -> bool:
         """End the link without an event, for the owner has ended it; return False if it had ended before."""

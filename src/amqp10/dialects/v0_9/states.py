@@ -48,6 +48,7 @@ class Step(AnyStep):
     END_SESSION = HAPPENED, "call of end(), or our close of a server's channel"
     FINISH = HAPPENED, "end of its channels, or of the connection"
     ATTACH = HAPPENED, "the node was found, or the owner has answered"
+    CANCEL = HAPPENED, "cancel of a server's consumer, or the answer to a get"
     DETACH = SENT, "channel.close"
     END_LINK = HAPPENED, "end of the link, or of its channel"
 
@@ -102,6 +103,7 @@ class LinkState(Enum):
 
     ATTACHING = "the node is to be found, or the owner is to answer"
     ATTACHED = "messages"
+    CANCELLED = "nothing more is sent to the client: acks are to come"
     DETACHING = "what ends the link at the peer is out"
     OVER = "the owner knows that the link is over"
 
@@ -160,6 +162,7 @@ CONSUMER: Final[dict[tuple[ConsumerState, Step], ConsumerState]] = {
 
 LINK: Final[dict[tuple[LinkState, Step], LinkState]] = {
     (_L.ATTACHING, Step.ATTACH): _L.ATTACHED,
+    **{(state, Step.CANCEL): _L.CANCELLED for state in (_L.ATTACHING, _L.ATTACHED)},
     **{(state, Step.DETACH): _L.DETACHING for state in (_L.ATTACHING, _L.ATTACHED)},
     (_L.OVER, Step.DETACH): _L.OVER,  # the connection ended first
     **{(state, Step.END_LINK): _L.OVER for state in LinkState if state is not _L.OVER},

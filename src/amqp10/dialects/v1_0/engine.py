@@ -115,9 +115,7 @@ class V1Engine(EngineCore, Machine[TransportState]):
         self._events: list[Event] = []
         self._dirty: list[SessionCore] = []
         self._delayed: list[tuple[int, Composite]] = []  # answers to what the peer pipelined after an open
-        self._open_asked = False
-        self._open_sent = False
-        self._header_sent = False
+        self._open_asked = False  # by the owner: no state, for it may be asked in any, before our header is sent
 
     # Opening
 
@@ -146,12 +144,10 @@ class V1Engine(EngineCore, Machine[TransportState]):
 
     def _open_if_asked(self) -> None:
         """Send our open once our header is sent, without waiting for the peer's (§2.4.1, pipelined open)."""
-        if self._open_asked and self._header_sent and not self._open_sent:
-            self._open_sent = True
+        if self._open_asked and self.connection.may(Step.SEND_OPEN):
             self.connection.send_open(self.terms)
 
     def _send_header(self) -> None:
-        self._header_sent = True
         self.connection.advance(Step.SEND_HEADER)
         self.write(AMQP_HEADER)
 
@@ -219,7 +215,7 @@ class V1Engine(EngineCore, Machine[TransportState]):
             self.state is TransportState.HEADER or (self.role is Role.SERVER and self._bare_allowed)
         ):
             self.connection.advance(Step.RECEIVE_HEADER)
-            if not self._header_sent:
+            if self.connection.may(Step.SEND_HEADER):
                 self._send_header()
             self._reader.max_frame_size = min(MAX_FIRST_FRAME, self.terms.max_frame_size)
             self.advance(Step.RECEIVE_HEADER)
@@ -232,7 +228,7 @@ class V1Engine(EngineCore, Machine[TransportState]):
 
     def _refuse_header(self, header: bytes) -> None:
         """Answer a header that we do not accept with the one that we do, and end (§2.2)."""
-        if self.role is Role.SERVER and not self._header_sent:
+        if self.role is Role.SERVER and self.connection.may(Step.SEND_HEADER):
             self.write(SASL_HEADER if self._sasl is not None else AMQP_HEADER)
         if header == SASL_HEADER:
             self._end(AuthenticationFailed("the peer asks for SASL, which this side does not do"))
@@ -380,7 +376,7 @@ class V1Engine(EngineCore, Machine[TransportState]):
     def close(self, error: Error | None = None) -> None:
         if self.state is TransportState.OVER or self.connection.close_sent:
             return
-        if not self._header_sent or not self._open_asked:
+        if self.connection.may(Step.SEND_HEADER) or not self._open_asked:
             # Nothing was opened, so there is nothing to close: the transport's end says all (§2.4.3).
             self._end(None)
             return

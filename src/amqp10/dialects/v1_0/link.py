@@ -81,6 +81,8 @@ class LinkEndpoint(Link, Machine[LinkState]):
         gone: the link is closed, or its session is over: its deliveries can no longer be settled on the wire.
         resumes: this side's attach had an unsettled map, which may be empty (§2.6.13).
         errant: our detach told a fault of the peer: any further input but its detach ends the session (§2.6.5).
+
+    `gone` and `errant` are no states, for they say of a detach what it said, and last when the link is OVER.
     """
 
     noun = "link"

@@ -61,7 +61,7 @@ class ClientSender(LinkEndpoint, PlainSender, HandleOwner):
         self._prepared = b""  # the body of `_preparing`
         self._window = 0  # messages that may be sent and want a reply
         self._restart = ""
-        self._closed = True
+        self._closed = True  # what our detach said; no state, as the answer ends the link either way
         self.channel: ClientChannel = ClientChannel(session.engine, self._on_channel_closed, self._on_channel)
         self._handle = ClientHandle(self.channel, self)
 

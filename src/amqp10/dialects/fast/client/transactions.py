@@ -86,8 +86,8 @@ class Committing(HandleOwner):
         self._asked = asked
         self._handles: dict[tuple[int, str], ClientHandle] = {}
         self._opening = 0
-        self._commit_sent = False  # the commit was sent
-        self._over = False
+        # Not states of an endpoint: the commit was sent, and it is decided how the transaction ended.
+        self._commit_sent = self._over = False
         self._share = SenderShare(coordinator.session.engine.send_window)
         self._link = next(iter(transaction.accepted), None)
         self._channel = self._link.channel if self._link is not None else coordinator.own_channel()

@@ -35,7 +35,7 @@ from ..channel import BASIC
 from ..codes import Fault
 from ..message.streams import stream_filters
 from ..message.to_basic import Route, ToBasic, as_encoded_sections
-from ..states import ChannelState
+from ..states import ChannelState, LinkState, Step
 from ..wire.fields import write_shortstr
 from ..wire.framing import METHOD
 from ..wire.methods import BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicGet, BasicGetEmpty, BasicGetOk
@@ -152,8 +152,7 @@ class Consumers:
     def cancel(self, method: BasicCancel) -> None:
         link = self._by_tag.pop(method.consumer_tag, None)
         if link is not None:
-            link.cancelled = True
-            link.credit = 0
+            link.cancel()
             self.session.replies_end(link.queue)
             self.end_if_done(link)
         if not method.nowait:
@@ -287,9 +286,10 @@ class ServerSender(ServerLink, WholeMessageSender):
         self.frame_room: int = self.engine.max_payload
         self.limit = NO_LIMIT
         self.queue = queue
-        self.cancelled = False
+        self.cancelled: bool = False
         self.revocable = 0  # acks in a transaction that is not over
-        self._told_late = False  # its client knows that an ack took too long
+        # The client knows that an ack took too long. No state: it may be so before and after a cancel of the client.
+        self._told_late = False
         self._consumers = consumers
         self._method = method
         self._no_ack = no_ack
@@ -300,6 +300,10 @@ class ServerSender(ServerLink, WholeMessageSender):
         write_shortstr(prefix, name, self.engine.variant.tables)
         self._prefix = bytes(prefix)
         self._routes: dict[tuple[str, str], bytes] = {}
+
+    def entered(self, state: LinkState) -> None:
+        super().entered(state)
+        self.cancelled = state is LinkState.CANCELLED
 
     @property
     def put_back(self) -> DeliveryState:
@@ -398,6 +402,12 @@ class ServerSender(ServerLink, WholeMessageSender):
         self._consumers.end_if_done(self)
         self._consumers.freed((self,))
 
+    def cancel(self) -> None:
+        """Send nothing more; acks are still to come."""
+        self.credit = 0
+        if self.may(Step.CANCEL):  # else it is over
+            self.advance(Step.CANCEL)
+
     def take_back(self, delivery: OutgoingDelivery) -> None:
         """Cancel the consumer, as RabbitMQ 4.3 does; where its tag is gone, close the channel.
 
@@ -466,9 +476,8 @@ class GetLink(ServerSender):
             self._consumers.end_if_done(self)
 
     def _answered(self) -> None:
-        self.credit = 0
+        self.cancel()
         self.drain = False
-        self.cancelled = True
         self.session.channel.release(self)
 
     def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
