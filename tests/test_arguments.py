@@ -9,7 +9,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import timedelta
-from typing import Any, Literal
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 import pytest
 
@@ -22,7 +24,9 @@ from amqp10 import (
     Requester,
     Retries,
     Retry,
+    Source,
     StreamOffset,
+    Target,
     Worker,
     bridge,
 )
@@ -31,6 +35,8 @@ from amqp10._secrets import SECRETS
 from amqp10.broker import Broker
 from amqp10.broker.azure import EventHubConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from amqp10.rabbitmq import management
+
+from .kit.public_calls import NotMade, PublicCall, public_calls
 
 PACKAGES = (
     *("", ".azure", ".bridging", ".broker", ".broker.azure", ".rabbitmq", ".sasl", ".testing", ".worker"),
@@ -45,7 +51,7 @@ class Wrong:
         return "<hunter2>"
 
 
-def public_calls() -> Iterator[Callable[..., Any]]:
+def checked_calls() -> Iterator[Callable[..., Any]]:
     """Yield the checked constructors, methods and functions of the public packages."""
     for name in PACKAGES:
         package = importlib.import_module(f"amqp10{name}")
@@ -57,7 +63,7 @@ def public_calls() -> Iterator[Callable[..., Any]]:
                     yield function
 
 
-CALLS = sorted(set(public_calls()), key=lambda call: (call.__module__, call.__qualname__))
+CALLS = sorted(set(checked_calls()), key=lambda call: (call.__module__, call.__qualname__))
 
 
 UNCHECKED = {
@@ -265,3 +271,108 @@ def test_out_of_range(call: Callable[[], Any], text: str) -> None:
     """A number out of range is refused by an error with the argument's name, the rule and the value."""
     with pytest.raises(ValueError, match=f"^{re.escape(text)}"):
         call()
+
+
+FACTS = {
+    *("BridgePlan", "BridgeReport", "ConnectionAttempted", "ConnectionRestored", "DeliveriesStale", "ExchangeFacts"),
+    *("Health", "HubProperties", "LastEvent", "LinkHealth", "MessagesRepeated", "MessagesUncertain"),
+    *("PartitionProperties", "QuarantinedMessage", "QueueFacts", "QueueInfo", "StoredDelivery", "SubscriptionFacts"),
+    *("TokenRefused", "TokenRenewed", "TopicFacts"),
+}
+"""Classes whose objects the package makes, for programs to read."""
+
+SILENT: dict[tuple[str, str], str] = {
+    ("Authenticator", "iterations"): "it is checked where it is used, for the first user with a password",
+    ("Checkpoint", "sequence_number"): "-1 is before all events",
+    ("Connection.receiver", "priority"): "a priority may be negative",
+    ("Connection.subscription", "priority"): "a priority may be negative",
+    ("Endpoint", "port"): "the package makes it from a URL",
+    ("EventPosition.offset", "offset"): "-1 is before all events",
+    ("EventPosition.sequence_number", "number"): "-1 is before all events",
+    ("Index", "after"): "refused where it is encoded",
+    ("MemoryDeliveryStore.add", "message_format"): "the client calls it",
+    ("Quarantine", "most_bytes"): "the broker makes it",
+    ("Quarantine", "most_messages"): "the broker makes it",
+    ("Quarantine.drop", "number"): "no message has the number",
+    ("Quarantine.release", "number"): "no message has the number",
+    ("Quarantine.set_aside", "message_format"): "the broker calls it",
+    ("Reconnect.delay", "chance"): "the client calls it",
+    ("Reconnect.delay", "failures"): "the client calls it",
+    ("Retries.decide", "attempt"): "the worker calls it",
+    ("SasKey.sign", "expires_on"): "a time in the past",
+    ("Sender.send_encoded", "message_format"): "called for each message: refused where it is encoded",
+    ("ServiceBusReceiver", "prefetch"): "ServiceBus makes it",
+    ("Source", "timeout"): "refused where a link is made of it, like that of a target",
+    ("StreamDecoder", "limit"): "the client makes it",
+    ("Token", "expires_on"): "a time in the past",
+    ("Xid.decode_fields", "at"): "the package calls it",
+    ("Xid.decode_fields", "end"): "the package calls it",
+    ("data_head", "size"): "called for each message",
+    ("patch_header", "delivery_count"): "called for each message: refused where it is encoded",
+    ("patch_header", "priority"): "called for each message: refused where it is encoded",
+}
+"""Numeric arguments that take -1 or NaN, or are refused later, and why."""
+
+
+def numeric(call: PublicCall) -> Iterator[tuple[str, bool]]:
+    """Yield the arguments of a call that are numbers, and whether they may have fractions."""
+    several = {each.name for each in call.parameters if each.kind is each.VAR_POSITIONAL}
+    for name, hint in call.hints.items():
+        if name in several:
+            continue
+        kinds = set(alternatives(hint))
+        if kinds & {int, float} and not kinds & {str, bytes}:
+            yield name, float in kinds
+
+
+def alternatives(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+NUMBERS = [
+    (call, name, fractions)
+    for call in public_calls()
+    if str(call.function.__module__).startswith("amqp10.")
+    and not call.function.__module__.startswith(("amqp10.net", "amqp10.testing", "amqp10.types"))
+    and not (call.owner is not None and call.owner.__name__ in FACTS)
+    and call.name not in ("Message", "Message.replace")  # values of a message: refused where it is encoded
+    for name, fractions in numeric(call)
+]
+
+
+@pytest.mark.parametrize(("call", "name", "fractions"), NUMBERS, ids=lambda each: getattr(each, "name", str(each)))
+def test_numbers_out_of_any_range(
+    call: PublicCall, name: str, fractions: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every numeric argument refuses -1, NaN and True, by an error with its name and value; others have a reason."""
+    monkeypatch.chdir(tmp_path)  # some arguments are files, which are made
+    silent = []
+    for value in (-1, math.nan, True, *([] if fractions else [math.inf, 0.5])):
+        try:
+            finish(call.call(**{name: value}))
+        except NotMade:
+            return
+        except (TypeError, ValueError) as error:
+            if name in str(error) and str(value) in str(error):
+                continue
+        except Exception:  # it is past the check of its arguments
+            pass
+        silent.append(value)
+    assert bool(silent) == ((call.name, name) in SILENT), silent
+
+
+@pytest.mark.parametrize("terminus", [Source("q", timeout=-1), Target("q", timeout=-1)])
+def test_timeout_of_termini(terminus: Any) -> None:
+    """The timeout of a source or target is checked when a link is made of it, before it is attached."""
+    make = CONNECTION.receiver if isinstance(terminus, Source) else CONNECTION.sender
+    with pytest.raises(ValueError, match=r"timeout must be in 0\.\.4294967295, not -1"):
+        make(terminus)
+
+
+def test_close_timeout_is_set() -> None:
+    """What a program sets as the time for closing is checked as well."""
+    connection = Connection("amqp://localhost")
+    connection.close_timeout = 1
+    with pytest.raises(ValueError, match="close_timeout must be at least 0, not -1"):
+        connection.close_timeout = -1
+    assert connection.close_timeout == 1

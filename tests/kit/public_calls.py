@@ -12,6 +12,9 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin
+from unittest.mock import Mock
+
+from anyio.abc import ByteStream
 
 from amqp10 import (
     Browser,
@@ -39,7 +42,7 @@ from amqp10.azure import (
     ServiceBusSender,
     ServiceBusSession,
 )
-from amqp10.broker import Broker
+from amqp10.broker import Broker, SasRule
 
 PACKAGES = (
     *(
@@ -81,7 +84,9 @@ class PublicCall:
             NotMade: an argument or the object of a method cannot be made here.
         """
         args: list[Any] = [made(self.owner)] if self._bound and not self._makes else []
-        kwargs: dict[str, Any] = {}
+        named = {each.name for each in self.parameters}
+        kwargs: dict[str, Any] = {name: value for name, value in wrong.items() if name not in named}  # of **settings
+        wrong = NEEDED.get(self.name, {}) | wrong
         for each in self.parameters:
             if each.kind in (each.VAR_KEYWORD, each.VAR_POSITIONAL):
                 continue
@@ -100,14 +105,16 @@ class NotMade(Exception):
     """A right argument of a type that is not made here."""
 
 
+_STRING = "Endpoint=sb://h;SharedAccessKeyName=n;SharedAccessKey=a2V5"
 CONNECTION = Connection("amqp://localhost")
-HUB = EventHub("Endpoint=sb://h;SharedAccessKeyName=n;SharedAccessKey=a2V5;EntityPath=hub")
-BUS = ServiceBus("Endpoint=sb://h;SharedAccessKeyName=n;SharedAccessKey=a2V5")
+HUB = EventHub(f"{_STRING};EntityPath=hub")
+BUS = ServiceBus(_STRING)
 
 MADE: dict[Any, Callable[[], Any]] = {
     Any: lambda: "any",
     Broker: lambda: Broker(port=0),
     Connection: lambda: CONNECTION,
+    ByteStream: lambda: Mock(ByteStream),
     Browser: lambda: CONNECTION.browser("q"),
     EventHub: lambda: HUB,
     EventReader: lambda: HUB.reader("0"),
@@ -140,6 +147,19 @@ MADE: dict[Any, Callable[[], Any]] = {
     str: lambda: "text",
     types.NoneType: lambda: None,
 }
+
+NEEDED: Mapping[str, dict[str, Any]] = {
+    "Connection.receiver": {"address": "q"},
+    "Connection.subscription": {"durable": False},
+    "EventHub": {"where": f"{_STRING};EntityPath=hub"},
+    "Sender.send_stream": {"message": Message()},
+    "ServiceBus": {"where": _STRING},
+    "ServiceBus.next_session": {"entity": "q"},
+    "ServiceBus.receiver": {"entity": "q"},
+    "TokenRules": {"sas": [SasRule("n", "key")]},
+    "bridge": {"source": (CONNECTION, "a"), "target": (CONNECTION, "b")},
+}
+"""Arguments with defaults that a call needs together with others."""
 
 _UNMADE: set[Any] = set()
 """Classes that cannot be made here, or are being made."""

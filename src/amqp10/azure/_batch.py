@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from .._arguments import check_range, check_type
 from ..messaging import Data, Message
 from ..types import Symbol
 
@@ -45,8 +46,9 @@ class MessageBatch:
         max_count: int | None = None,
         prepared: Callable[[Message], Message] = lambda message: message,
     ) -> None:
-        if max_size is not None and max_size < 1:
-            raise ValueError(f"max_size must be at least 1, not {max_size}")
+        for name, most in (("max_size", max_size), ("max_count", max_count)):
+            check_type(name, most, int | None)
+            check_range(name, most if most is not None else 1, 1)
         self.max_size = max_size
         self.max_count = max_count
         self.size: int = 0

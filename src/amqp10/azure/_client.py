@@ -5,7 +5,9 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, Self
 
+from .._arguments import check_range
 from ..client import Connection, ConnectionSettings, Reconnect, Sender, Transaction
+from ..types import Symbol
 from ._batch import BATCH_FORMAT, MessageBatch
 from ._namespace import Namespace
 
@@ -65,19 +67,21 @@ class NamespaceSender:
         else:
             await self.sender.send(message, transaction=transaction)
 
-    def _batch_limit(self, max_size: int | None, *said: object) -> int | None:
+    def _batch_limit(self, max_size: int | None, said: Symbol | None = None) -> int | None:
         """Return the most octets that a batch may have; None: no limit.
 
         Args:
             max_size: what the caller asks for; None: as many as the service takes.
-            said: limits of the service besides its max-message-size.
+            said: the link property by which the service says another limit, besides its max-message-size.
 
         Raises:
-            ValueError: the service takes fewer octets than `max_size`.
+            ValueError: `max_size` is not positive, or the service takes fewer octets.
             LocalProtocolError: the sender is not attached yet.
         """
-        limits = [each for each in (self.sender.remote.max_message_size, *said) if isinstance(each, int) and each]
-        largest = min(limits, default=None)
+        check_range("max_size", max_size if max_size is not None else 1, 1)
+        remote = self.sender.remote
+        limits = (remote.max_message_size, remote.properties.get(said))
+        largest = min((each for each in limits if isinstance(each, int) and each), default=None)
         if max_size is not None and largest is not None and max_size > largest:
             raise ValueError(f"max_size must be {largest} or less, the service's limit for a batch, not {max_size}")
         return max_size if max_size is not None else largest

@@ -20,7 +20,7 @@ from typing import Any, Final, Self, Unpack
 import anyio
 from anyio.abc import ByteStream, TaskGroup
 
-from .._arguments import checked
+from .._arguments import check_range, check_type, checked
 from .._groups import Ungrouped, only
 from .._unknown_arguments import advise
 from ..engine import (
@@ -510,6 +510,7 @@ class Connection(LinkFactory):
             "profile": profile,
             **said,
         }
+        check_range("close_timeout", settings["close_timeout"], 0)
         self._core: ClientConnection = self._made_core(url, settings)
         self._native: Any = None
 
@@ -617,6 +618,8 @@ class Connection(LinkFactory):
 
     @close_timeout.setter
     def close_timeout(self, seconds: float) -> None:
+        check_type("close_timeout", seconds, float)
+        check_range("close_timeout", seconds, 0)
         self._core.close_timeout = seconds
         self._core.close_deadlines.interrupted()  # also for an exit that follows another one at once
 

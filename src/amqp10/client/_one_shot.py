@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from .._arguments import checked
+from .._arguments import check_range, checked
 from ..errors import DecodeError
 from ..messaging import Message, Source
 from ._connection import Connection
@@ -56,6 +56,7 @@ async def receive(
         settings: as for `Connection`.
 
     Raises:
+        ValueError: `count` is negative.
         LinkDetached: the peer refused the address, or ended the link.
         FilterNotApplied: the peer does not apply a filter of the source.
         DecodeError: one of them is not a message; it was rejected, the others were released.
@@ -64,6 +65,7 @@ async def receive(
 
     Cancelling: the messages that came are released; none is lost.
     """
+    check_range("count", count, 0)
     deliveries: list[Delivery] = []
     asked = 0
     async with Connection(url, **settings) as connection, connection.receiver(address, credit=0) as receiver:

@@ -179,6 +179,7 @@ def _check_terminus(terminus: Source | Target) -> None:
     kind, address = type(terminus).__name__, terminus.address
     if not isinstance(address, str | None):
         raise ValueError(f"{kind}: address must be a str, not {without_secrets(address)}")
+    _check(f"{kind}: timeout", terminus.timeout, 0, _UINT_MAX)
     if terminus.dynamic and address is not None:
         raise ValueError(
             f"{kind}: the peer chooses the address of a dynamic node: leave out the address {address!r}, or dynamic"

@@ -6,6 +6,7 @@ from enum import IntEnum
 from types import TracebackType
 from typing import Any, Self
 
+from .._arguments import check_range, checked
 from ..client import Connection, Session
 from ..client.internals import ask
 from ..dialects.v0_10 import (
@@ -200,13 +201,16 @@ class XA:
         result = await self._do(DtxGetTimeout(xid))
         return int(result.timeout)
 
+    @checked
     async def set_timeout(self, xid: Xid, seconds: int) -> None:
         """Roll the branch back after `seconds`; 0 for never.
 
         Raises:
+            ValueError: `seconds` does not fit in 32 bits.
             RequestRefused: the branch does not exist, or is prepared.
             SessionEnded, ConnectionClosed, ConnectionLost: see the class.
 
         Cancelling: the time-out may have been set.
         """
+        check_range("seconds", seconds, 0, 0xFFFF_FFFF)
         await self._do(DtxSetTimeout(xid, seconds))

@@ -7,6 +7,8 @@ from datetime import timedelta
 from math import ceil
 from typing import Any, Final, Literal, TypedDict
 
+from .._arguments import check_range
+
 QueueType = Literal["classic", "quorum", "stream"]
 """The types of queues of RabbitMQ."""
 ExchangeType = Literal["direct", "fanout", "topic", "headers", "x-local-random", "x-delayed-message"] | str
@@ -74,12 +76,14 @@ def queue_arguments(queue_type: QueueType, said: Mapping[str, Any], more: Mappin
 
     Raises:
         TypeError: an argument in `said` does not exist.
-        ValueError: a queue of this type does not have an argument in `said`.
+        ValueError: a queue of this type does not have an argument in `said`, or the argument is negative.
     """
     arguments: dict[str, Any] = {"x-queue-type": queue_type}
     for name, value in said.items():
         if name not in _NAMES:
             raise TypeError(f"declare_queue() got an unexpected keyword argument {name!r}")
+        if isinstance(value, int):
+            check_range(name, value, 0)
         if queue_type not in _NAMES[name]:
             raise ValueError(f"a {queue_type} queue has no argument {name}")
         arguments[_NAMES[name][queue_type]] = _spelled(name, value)

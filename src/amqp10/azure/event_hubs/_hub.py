@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final, Unpack
 
 from ..._arguments import checked
+from ..._secrets import without_secrets
 from ...client import ConnectionSettings
 from ...messaging import EventPosition, Source
 from ...types import Symbol
@@ -70,11 +71,13 @@ class EventHub(NamespaceClient):
         hub = name if name is not None else namespace.entity
         if not hub or "/" in hub:
             raise ValueError(
-                f"hub must be the name of an event hub, for the connection string has no EntityPath, not {hub!r:.200}"
+                "hub must be the name of an event hub, for the connection string has no EntityPath, not "
+                + without_secrets(hub)
             )
         if namespace.entity is not None and hub.casefold() != namespace.entity.casefold():
             raise ValueError(
-                f"the connection string is for {namespace.entity!r} alone (EntityPath), and {hub!r} is asked for: "
+                f"the connection string is for {namespace.entity!r} alone (EntityPath), and "
+                f"{without_secrets(hub)} is asked for: "
                 "leave out the name, or take a connection string of the namespace"
             )
         self.name = hub

@@ -116,7 +116,7 @@ class EventReader:
         Raises:
             OwnershipLost, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, DecodeError,
                 anyio.BusyResourceError, anyio.ClosedResourceError: see `receive`.
-            ValueError: `size` is not positive.
+            ValueError: `size` is not positive, or `max_wait` is negative.
             TypeError: `max_wait` is not a number.
 
         Cancelling: no event is lost: those that came stay for the next call.

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Unpack
 
 from ..._arguments import checked
+from ..._secrets import without_secrets
 from ...client import ConnectionSettings, Transaction
 from ...types import Int, Symbol
 from .._arguments import check_time
@@ -227,7 +228,8 @@ class ServiceBus(NamespaceClient):
             raise ValueError("name the queue or topic: the connection string has no EntityPath, or the name is empty")
         if self._entity is not None and not f"{name}/".casefold().startswith(f"{self._entity}/".casefold()):
             raise ValueError(
-                f"the connection string is for {self._entity!r} alone (EntityPath), and {name!r} is asked for: take a "
+                f"the connection string is for {self._entity!r} alone (EntityPath), and "
+                f"{without_secrets(name)} is asked for: take a "
                 "connection string of the namespace"
             )
         return name if subscription is None else f"{name}/Subscriptions/{subscription}"

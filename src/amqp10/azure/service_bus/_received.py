@@ -14,7 +14,7 @@ from uuid import UUID
 import anyio
 import anyio.lowlevel
 
-from ..._arguments import checked
+from ..._arguments import check_range, checked
 from ...client import Transaction
 from ...errors import (
     AmqpError,
@@ -216,6 +216,7 @@ class ServiceBusDelivery(ReceivedMessage):
             MessageLockLost: the lock was lost, and the block cancelled.
             LocalProtocolError: the lock is that of a session, or the message has no lock.
         """
+        check_range("max_time", max_time if max_time is not None else 0, 0)
         self._token()
         clock = self._place.clock
         return kept(self.renew_lock, self.locked_until, clock, MessageLockLost, max_time, settled=lambda: self.settled)

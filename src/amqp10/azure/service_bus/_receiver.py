@@ -13,7 +13,7 @@ from uuid import UUID
 
 import anyio
 
-from ..._arguments import checked
+from ..._arguments import check_range, checked
 from ...client import Connection, Delivery, Receiver
 from ...errors import AmqpError, ConnectionLost, EndpointError
 from ...messaging import Message, Source
@@ -115,11 +115,13 @@ class ServiceBusReceiver:
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, SessionLockLost, ServiceBusError,
                 anyio.BusyResourceError, anyio.ClosedResourceError: see `receive`.
-            ValueError: `size` is not positive.
+            ValueError: `size` is not positive, or `max_wait` is negative.
             TypeError: `max_wait` is not a number.
 
         Cancelling: no message is lost: those that came stay for the next call, locked.
         """
+        if max_wait is not None:
+            check_range("max_wait", max_wait, 0)
         receiver = self.receiver
         try:
             if self._prefetch:
@@ -229,6 +231,7 @@ class ServiceBusReceiver:
         """
         if size < 1:
             raise ValueError(f"size must be at least 1, not {size}")
+        check_range("from_sequence", from_sequence, 0, (1 << 63) - 1)
         asked = {"from-sequence-number": from_sequence, "message-count": Int(size)}
         answer = await self._ask("peek-message", asked, repeat=True)
         return [ReceivedMessage(_message(each)) for each in listed(answer, "messages")]
@@ -351,6 +354,7 @@ class ServiceBusSession(ServiceBusReceiver):
         Raises:
             SessionLockLost: the lock was lost, and the block cancelled.
         """
+        check_range("max_time", max_time if max_time is not None else 0, 0)
         return kept(self.renew_lock, self._until, self._clock, SessionLockLost, max_time)
 
     async def state(self) -> bytes | None:

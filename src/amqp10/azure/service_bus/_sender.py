@@ -99,7 +99,7 @@ class ServiceBusSender(NamespaceSender):
             ValueError: the service takes fewer octets than `max_size`.
             LocalProtocolError: the sender is not attached yet.
         """
-        largest = self._batch_limit(max_size, self.sender.remote.properties.get(_LARGEST_BATCH))
+        largest = self._batch_limit(max_size, _LARGEST_BATCH)
         return MessageBatch(largest, _MOST_IN_BATCH, self.sender.prepared)
 
     @checked

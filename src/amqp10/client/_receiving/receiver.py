@@ -189,12 +189,14 @@ class Receiver(Link):
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over and nothing is left here.
             anyio.BusyResourceError: another task is receiving from this receiver.
             anyio.ClosedResourceError: the receiver was closed here.
-            ValueError: `size` is not positive.
+            ValueError: `size` is not positive, or `max_wait` is negative.
 
         Cancelling: no delivery is lost: those that came stay for the next call.
         """
         if size < 1:
             raise ValueError(f"size must be at least 1, not {size}")
+        if max_wait is not None and max_wait < 0:
+            raise ValueError(f"max_wait must be at least 0 seconds, not {max_wait}")
         core = self._core
         consumer = core.consumer
         consumer.check_free()

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Final, TypedDict, Unpack
 from uuid import UUID
 
-from ..._arguments import checked
+from ..._arguments import check_range, checked
 from ...types import Symbol, Timestamp, UInt, ULong
 from .filters import Filter
 
@@ -55,13 +55,15 @@ class PropertyValues(TypedDict, total=False):
     reply_to_group_id: Text
 
 
+@checked
 class PropertiesFilter(Filter):
     """A filter by properties, which must all match (`amqp:properties-filter`).
 
         PropertiesFilter(subject=StartsWith("order."), group_id="eu")
 
     Raises:
-        TypeError: a keyword is not a field of the properties section.
+        TypeError: a keyword is not a field of the properties section, or a value has another type.
+        ValueError: `group_sequence` does not fit in 32 bits.
     """
 
     __slots__ = ()
@@ -70,9 +72,8 @@ class PropertiesFilter(Filter):
     usual_name = "properties-filter"
 
     def __init__(self, **fields: Unpack[PropertyValues]) -> None:
-        if not fields.keys() <= PropertyValues.__annotations__.keys():
-            unknown = min(fields.keys() - PropertyValues.__annotations__.keys())
-            raise TypeError(f"the properties of a message have no {unknown!r}")
+        if "group_sequence" in fields:
+            check_range("group_sequence", fields["group_sequence"], 0, 0xFFFF_FFFF)
         super().__init__(
             {Symbol(name.replace("_", "-")): _TYPES.get(name, reference)(value) for name, value in fields.items()}
         )
