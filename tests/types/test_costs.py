@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import pytest
 
-from amqp10.types import Symbol, UInt, _encode, _shapes, decode, encode
+from amqp10.errors import EncodeError
+from amqp10.types import Array, Described, Symbol, UInt, ULong, _encode, _shapes, decode, encode
 from amqp10.types._compounds import map_shapes
 
 from ..kit.plain_readers import plain_readers, without_shapes
@@ -112,3 +114,39 @@ def test_what_may_have_no_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(50):
         decode(encoded)
     assert steps(lambda: [decode(encoded) for _ in range(40)]) < 1.2 * 4 * first
+
+
+LINES = [{"sku": f"s{number}", "quantity": number, "price": 2.5} for number in range(5)]
+
+
+@pytest.mark.parametrize(
+    "value", [LINES, {"a": 1, "b": "x"}, [1, 2, 3], Described(Symbol("x:y"), 1), Array("int", [1])]
+)
+def test_a_nested_value_costs_only_itself(value: Any) -> None:
+    """A map with a list, map, array or described value costs what the map and the value cost alone."""
+    wide = {f"key {number}": ("text", 5, 2.5, True, None)[number % 5] for number in range(20)}
+    alone = usual(partial(encode, wide)) + usual(partial(encode, value))
+    assert usual(partial(encode, {**wide, "value": value})) < 1.1 * alone
+
+
+def test_a_fault_far_within_is_found_at_once() -> None:
+    """A fault within nested maps of a frequent kind costs each level once, and is named by its path."""
+    costs = []
+    for depth in (10, 20):
+        value: Any = 1
+        for _ in range(depth):
+            value = {"a": value, "b": 2}
+        for _ in range(20):
+            encode(value)
+        wrong: Any = ULong(-1)
+        for _ in range(depth):
+            wrong = {"a": wrong, "b": 2}
+        with pytest.raises(EncodeError, match=r"^(\['a'\])+: ULong\(-1\) is out of range for ulong"):
+            encode(wrong)
+        costs.append(steps(partial(refused, wrong)))
+    assert costs[1] < 3 * costs[0]
+
+
+def refused(value: Any) -> None:
+    with suppress(EncodeError):
+        _encode.write_map(bytearray(), value)

@@ -184,8 +184,12 @@ class FieldsSection:
         Raises:
             EncodeError: a field is of the wrong type or out of range. The message names the field.
         """
-        if self._defaults or not self.plans.write(out, fields):
-            self._write_by_field(out, fields)
+        try:
+            if not self._defaults and self.plans.write(out, fields):
+                return
+        except EncodeError:
+            pass
+        self._write_by_field(out, fields)
 
     def _parts(self, fields: Mapping[str, Any]) -> list[Part]:
         """Return the parts to write of a message with `fields`: see `Plans`."""
@@ -322,8 +326,11 @@ class MapSection:
             EncodeError: a key or a value is of the wrong type or out of range. The message names the section and the
                 key.
         """
-        if entries and self.plans.write(out, entries):
-            return
+        try:
+            if entries and self.plans.write(out, entries):
+                return
+        except EncodeError:
+            pass
         if type(entries) is not dict and not isinstance(entries, Mapping):
             raise EncodeError(f"{self.name}: a mapping is required, not {type(entries).__qualname__}")
         if not entries:

@@ -518,9 +518,6 @@ WRITERS.update(
 )
 
 
-SIMPLE_TYPES: Final = frozenset(WRITERS) - {list, tuple, dict, Map, Described}
-"""The types that have a writer, except those of values that contain others."""
-
 PLAN_SCOPE: Final[dict[str, Any]] = {
     "BINARY_HEAD": BINARY_HEAD,
     "EPOCH": EPOCH,
@@ -540,8 +537,6 @@ def plans_of(head: bytes, write_key: Writer, writers: Mapping[type, Writer]) -> 
     def look(entries: Mapping[Any, Any]) -> list[Part] | None:
         parts = []
         for number, (key, value) in enumerate(entries.items()):
-            if type(value) not in SIMPLE_TYPES:
-                return None
             written = bytearray()
             write_key(written, key)
             parts.append(Part(number, bytes(written), type(value), writers[type(value)]))

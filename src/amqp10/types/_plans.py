@@ -3,9 +3,12 @@
 Such a map gets a writer as Python source: straight code without a lookup or branch for each entry, in which keys are
 already encoded and values of fixed width are packed at once. For a string and two numbers it reads as
 
-    v0, v1, v2, = values
-    r0 = v0.encode()
-    raw = join((k0, STRING_HEAD[len(r0)], r0, pack1(k1, v1, k2, v2)))
+    try:
+        v0, v1, v2, = values
+        r0 = v0.encode()
+        raw = join((k0, STRING_HEAD[len(r0)], r0, pack1(k1, v1, k2, v2)))
+    except FAILURES:
+        return False
     size = len(raw)
     if size < 256:
         out += heads[size]
@@ -14,8 +17,10 @@ already encoded and values of fixed width are packed at once. For a string and t
         out += pack_wide(wide, size + 3, 6)
         out += raw[1:]
 
-If a step fails, nothing was written, and the general writer starts again and raises the error. The source contains only
-numbers, never the names or values of a program.
+If a step fails, nothing was written, and the general writer starts again and raises the error. Values without straight
+code, such as lists and maps, are written last, by the writers of their types. An error there is the first one of the
+map, and is raised at once: so a fault at the bottom of nested maps is not looked for anew at each level. The source
+contains only numbers, never the names or values of a program.
 """
 
 from __future__ import annotations
@@ -54,7 +59,7 @@ class Part(NamedTuple):
     Attributes:
         number: its index among the values of the dict.
         octets: the octets before it: its key.
-        kind: the type it is written as; types missing from the tables above are left to `write`.
+        kind: the type it is written as; types missing from the tables above are written last, by `write`.
         write: its writer.
     """
 
@@ -73,6 +78,7 @@ class _Source:
     def __init__(self, scope: Mapping[str, Any]) -> None:
         self.scope = dict(scope)
         self.lines: list[str] = []
+        self.last: list[str] = []
         self.pieces: list[str] = []
         self._layout = ""
         self._packed: list[str] = []
@@ -111,7 +117,8 @@ class _Source:
             self.pieces.append(f"({head}[n] if (n := len({raw})) < 256 else pack_word({long}, n))")
         else:
             self.scope[f"write{number}"] = write
-            self.lines += [f"{raw} = bytearray()", f"write{number}({raw}, {name})"]
+            self.lines.append(f"{raw} = bytearray()")
+            self.last.append(f"write{number}({raw}, {name})")
         self.pieces.append(raw)
 
     def flush(self) -> None:
@@ -125,9 +132,10 @@ class _Source:
         self._packed = []
 
 
-PlanWriter = Callable[[bytearray, Iterable[Any]], None]
+PlanWriter = Callable[[bytearray, Iterable[Any]], bool]
 
 _FAILURES: Final = (EncodeError, TypeError, ValueError, LookupError, ArithmeticError, struct.error)
+_MOST: Final = 0xFFFF_FFFF - 3
 _BEFORE: Final = 8
 _WAITING: Final = 1024
 _ENTRIES: Final = 64
@@ -184,7 +192,11 @@ class Plans:
         self._known.clear()
 
     def write(self, out: bytearray, entries: Mapping[Any, Any]) -> bool:
-        """Append the map if its kind is frequent, and return True; otherwise leave `out` unchanged."""
+        """Append the map if its kind is frequent, and return True; otherwise leave `out` unchanged.
+
+        Raises:
+            Exception: from the writer of a value without straight code; the general writer would raise the same.
+        """
         if type(entries) is not dict or len(entries) > _ENTRIES:
             return False
         values = entries.values()
@@ -194,11 +206,7 @@ class Plans:
         except KeyError:
             self._note(kind, entries)
             return False
-        try:
-            plan(out, values)
-        except _FAILURES:
-            return False
-        return True
+        return plan(out, values)
 
     def _note(self, kind: tuple[Any, ...], entries: Mapping[Any, Any]) -> None:
         """Count maps of a kind without a writer; generate a writer once the kind is frequent."""
@@ -230,6 +238,7 @@ class Plans:
         count = self._count(parts)
         source = _Source(self._scope)
         source.scope |= {
+            "FAILURES": _FAILURES,
             "heads": self._heads,
             "wide": self._wide_head,
             "pack_wide": struct.Struct(f">{len(self._wide_head)}sII").pack,
@@ -238,20 +247,30 @@ class Plans:
             source.value(part if place else part._replace(octets=bytes((count,)) + part.octets))
         source.flush()
         names = "".join(f"v{number}, " for number in range(len(entries)))
+        pieces = f"({', '.join(source.pieces)},)"
+        if source.last:
+            source.last.append("raw = join(raw)")
         lines = [
-            f"{names}= values",
-            *source.lines,
-            f"raw = join(({', '.join(source.pieces)},))",
+            "try:",
+            f"    {names}= values",
+            *("    " + line for line in source.lines),
+            f"    raw = {pieces}" if source.last else f"    raw = join({pieces})",
+            "except FAILURES:",
+            "    return False",
+            *source.last,
             "size = len(raw)",
             "if size < 256:",
             "    out += heads[size]",
             "    out += raw",
-            "else:",
+            f"elif size < {_MOST}:",
             f"    out += pack_wide(wide, size + 3, {count})",
             "    out += raw[1:]",
+            "else:",
+            "    return False",
+            "return True",
         ]
         if not parts:
-            lines = ["pass"]
+            lines = ["return True"]
         exec("\n".join(("def write(out, values):", *("    " + line for line in lines))), source.scope)
         write: PlanWriter = source.scope["write"]
         return write
