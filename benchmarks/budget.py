@@ -438,6 +438,19 @@ async def decode_rows(connection: Connection, wire: Wire, count: Count) -> None:
     _each(read_row, [as_sent(each) for each in rows(COUNT)], count)
 
 
+async def encode_nested(connection: Connection, wire: Wire, count: Count) -> None:
+    """Rows that contain five maps."""
+    lines = [[{"sku": f"s{number}", "quantity": number, "price": 2.5}] * 5 for number in range(COUNT)]
+    nested = [{"body": {**row["body"], "lines": each}} for row, each in zip(rows(COUNT), lines, strict=True)]
+    _each(as_sent, nested, count)
+
+
+async def decode_wide(connection: Connection, wire: Wire, count: Count) -> None:
+    """Rows of more fields than may have keys of the same hash."""
+    more = {f"more {number}": number for number in range(51)}
+    _each(read_row, [as_sent({"body": {**row["body"], **more}}) for row in rows(COUNT)], count)
+
+
 def _each(operation: Callable[[Any], Any], things: list[Any], count: Count) -> None:
     count.start()
     for each in things:
@@ -467,7 +480,7 @@ CLIENT_WORKLOADS: tuple[Workload, ...] = (
     *(send, send_settled, send_each, send_large, submit),
     *(receive, receive_settled, receive_batch, receive_large, receive_mixed),
     *(relay_worker, relay_task, receive_links),
-    *(encode, decode, encode_orders, decode_orders, encode_rows, decode_rows),
+    *(encode, decode, encode_orders, decode_orders, encode_rows, decode_rows, encode_nested, decode_wide),
     *(publish_0_9_1, consume_0_9_1, consume_0_9_1_own),
 )
 
