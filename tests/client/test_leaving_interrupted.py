@@ -106,8 +106,9 @@ async def test_links_that_are_left_open(monkeypatch: pytest.MonkeyPatch) -> None
                 await sender.__aexit__(None, None, None)
 
 
-async def test_a_link_that_is_left_while_it_is_attached_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The peer's answer comes after the link's end: the link is detached there, and stays closed here."""
+@pytest.mark.parametrize("how", ["block", "close", "detach"])
+async def test_a_link_that_is_left_while_it_is_attached_again(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """The peer's answer comes after the link's end: it is detached there as its owner asked, and stays closed here."""
     async with hosting(monkeypatch) as hosts, connecting() as connection:
         held: list[Event] = []
 
@@ -125,8 +126,13 @@ async def test_a_link_that_is_left_while_it_is_attached_again(monkeypatch: pytes
         async with connection.receiver("r") as receiver:
             await hosts.cut()
             await until(lambda: held and receiver._core.awaiting_peer)
+            if how == "close":
+                await receiver.close()
+            elif how == "detach":
+                await receiver.detach()
         hosts.peer.on_event = lambda event: False
         hosts.peer.handle(held)
         hosts.peer.pump.wake()
         await until(lambda: hosts.peer.ended)
+        assert [event.closed for event in hosts.peer.ended] == [how != "detach"]
         assert (receiver._core.over, receiver._core.interrupted, receiver.open) == (True, False, False)

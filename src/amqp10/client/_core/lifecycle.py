@@ -35,8 +35,7 @@ class Lifecycle(Machine[State]):
         over: it has ended in the engine, too; no further event will arrive.
         generation: how many times it was interrupted.
         cause: why it ended; None if the owner closed it.
-        awaiting_peer: our begin or attach was sent, and its answer has not arrived. This is no state: it may be so
-            while the endpoint is opened, open on another link's attachment, restored, or closed again.
+        awaiting_peer: our begin or attach was sent, and its answer has not arrived.
         change: set when tasks in `until` shall check their condition again.
     """
 

@@ -1,7 +1,8 @@
 """The states of the client's connections, sessions and links, as a table: what callers can do, and what they wait for.
 
 All three use the same table, whatever the dialect; what frames are legal is in the tables of the dialects.
-`Lifecycle` is the machine on it (`amqp10._machine`).
+`Lifecycle` is the machine on it (`amqp10._machine`). Which of our frames are out (`awaiting_peer`, `end_sent`,
+`detach_sent`), and what has been once (`begun`, `ever_attached`), are no states: each is so in several of these.
 """
 
 from __future__ import annotations

@@ -47,6 +47,7 @@ class ClientLink(LinkCore):
 
     __slots__ = (
         "_abandoned",
+        "_closes",
         "_leave_running",
         "_resume_refused",
         "_terminus_outlives_link",
@@ -73,6 +74,9 @@ class ClientLink(LinkCore):
         self.answered: LinkTerms | None = None
         self._terminus_outlives_link = outlives_link(terms.source, terms.target)
         self._abandoned = False
+        # How its owner leaves it, closed or only detached. Without a word from the owner, what is meant to outlive the
+        # link is not closed: it may have been there before, with messages in it.
+        self._closes: bool = not self._terminus_outlives_link
         self._leave_running = False
         self._resume_refused = False  # the peer took no deliveries of an earlier connection
 
@@ -221,14 +225,13 @@ class ClientLink(LinkCore):
         if self.interrupted:
             self.end_for_good(None)
         elif attached:
-            self.detach(closed=not self.outlives_link())
+            self.detach(closed=self._closes)
 
     def on_attached(self) -> None:
         """Act on the peer's attach."""
         self.awaiting_peer = False
         if self._abandoned or self.over:  # attaching was cancelled, or the answer has crossed the end
-            # What is meant to outlive the link may have been there before, with messages in it.
-            self.detach(closed=not self.outlives_link())
+            self.detach(closed=self._closes)
             return
         link = self.engine_link  # it may be detached already, which is told next
         if link is not None:
@@ -331,7 +334,7 @@ class ClientLink(LinkCore):
             with anyio.CancelScope(shield=True):
                 await self.until(lambda: not self._leave_running)  # another task is at it
             return
-        self._leave_running = True
+        self._closes, self._leave_running = closed, True
         self.advance(Step.CLOSE)
         try:
             self.wake_all()
