@@ -223,7 +223,7 @@ def _fits_member(value: object, hint: Any, kind: Any) -> bool:
         return all(_fits(key, members[0]) and _fits(item, members[1]) for key, item in value.items())
     if kind is tuple and members and ... not in members:
         return len(value) == len(members) and all(map(_fits, value, members))
-    if isinstance(value, list | tuple) and members:
+    if isinstance(value, list | tuple) and members and members[0] is not object:
         return all(_fits(each, members[0]) for each in value)
     return True
 
