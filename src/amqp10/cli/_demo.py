@@ -25,7 +25,6 @@ from rich.table import Table
 from ..broker import Broker
 from ..client import Connection, Delivery
 from ..messaging import Message
-from ..types import encode
 from ._main import Failure, start
 from ._options import Peer, with_peer
 
@@ -98,7 +97,9 @@ class Tally:
 
     def add(self, record: dict[str, Any]) -> None:
         self.count += 1
-        self.digest += int.from_bytes(blake2b(encode(record), digest_size=HASH_BITS // 8).digest(), "big")
+        # Names, values and their types. To encode the record once more for that took a sixth of the demo's time.
+        text = repr((*record, *record.values()))
+        self.digest += int.from_bytes(blake2b(text.encode(), digest_size=HASH_BITS // 8).digest(), "big")
 
     @property
     def hash(self) -> str:
