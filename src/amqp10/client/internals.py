@@ -5,6 +5,7 @@ It is not for users: any version may change it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
 from ..engine import Engine, Request, SessionTerms
@@ -137,12 +138,12 @@ def terminus_of(link: Link) -> Source | Target | None:
     return terminus if isinstance(terminus, Source | Target) else None
 
 
-def take_at_once(receiver: Receiver) -> ReceiverDelivery | None:
-    """Take a delivery that waits in a receiver on which no task waits; None without one.
+def taking_at_once(receiver: Receiver) -> Callable[[], ReceiverDelivery | None]:
+    """Return what takes a delivery that waits in a receiver on which no task waits; it returns None without one.
 
-    None as well once every 64 deliveries, for other tasks are to run before the next.
+    It returns None as well once every 64 deliveries, for other tasks are to run before the next.
     """
-    return core_of(receiver).take_at_once()
+    return core_of(receiver).take_at_once
 
 
 def processing_of(receiver: Receiver) -> Processing | None:

@@ -20,7 +20,7 @@ from ._body import AmqpValue, Data
 from ._codec import DATA_HEADS, read_body, wide_data_head, write_body, write_head, write_map
 from ._compiled import fast
 from ._fields import HEADER_FIELDS, MAPS, PROPERTIES_FIELDS, FieldsSection
-from ._layout import BODY, DATA, FOOTER, HEADER, NAMES, PROPERTIES, Place, scan
+from ._layout import BODY, DATA, FOOTER, HEADER, MESSAGE_ANNOTATIONS, NAMES, PROPERTIES, Place, scan
 from ._pieces import Pieces, Unmapped
 
 MessageId = int | UUID | bytes | str
@@ -489,11 +489,12 @@ def decoded(kind: type[SomeMessage], payload: bytes | Pieces | Unmapped) -> Some
     return message
 
 
-def may_hold(message: Message, code: int, octets: bytes = b"") -> bool:
-    """Return whether a section of `message` may contain `octets`, without decoding it; True if the message was changed.
+def may_hold(message: Message, octets: bytes) -> tuple[bool, bool]:
+    """Return whether `message` may have a header, and whether its message annotations may contain `octets`.
+
+    Nothing is decoded for that. Both may be, if the message was changed.
 
     Args:
-        code: the descriptor code of the section, which must precede the body.
         octets: the octets to look for, such as the name of an entry.
 
     Raises:
@@ -501,14 +502,17 @@ def may_hold(message: Message, code: int, octets: bytes = b"") -> bool:
     """
     source = message._source
     if message._fields or source is None:
-        return True
+        return True, True
     places = message._places
     if places is None:
         if type(source) is bytes and source.startswith(_DATA_FIRST):
-            return False
+            return False, False
         places = message._scanned()
-    place = places.get(code)
-    return place is not None and message._source.find(octets, place[0], place[2]) >= 0  # type: ignore[union-attr]
+    annotations = places.get(MESSAGE_ANNOTATIONS)
+    if annotations is None:
+        return HEADER in places, False
+    payload: Any = message._source  # not `Unmapped`, since it was scanned
+    return HEADER in places, payload.find(octets, annotations[0], annotations[2]) >= 0
 
 
 _DATA_FIRST: Final = b"\x00\x53\x75"

@@ -36,7 +36,7 @@ from .._groups import Ungrouped
 from .._secrets import without_secrets
 from .._service import Service, ServiceBlock
 from ..client import Connection, Delivery, Receiver, Sender
-from ..client.internals import MOST_CREDIT, processing_of, take_at_once
+from ..client.internals import MOST_CREDIT, processing_of, taking_at_once
 from ..errors import (
     AmqpError,
     DecodeError,
@@ -47,7 +47,7 @@ from ..errors import (
     Unsupported,
 )
 from ..messaging import ACCEPTED, OUTCOMES, Error, Message, Outcome, Rejected, Source
-from ..messaging.sections import HEADER, MESSAGE_ANNOTATIONS, may_hold
+from ..messaging.sections import may_hold
 from ..net import visible
 from ..types import Symbol
 from ._delays import (
@@ -371,6 +371,7 @@ class Worker(Service):
             self._receiver = await links.enter_async_context(connection.receiver(self._address, credit=credit))
             # A subclass, as telemetry has, overrides `receive`.
             self._by_one = self._by_one and type(self._receiver) is Receiver
+            self._take_at_once = taking_at_once(self._receiver)
 
     async def _attach_locked(self, links: AsyncExitStack, prefetch: int) -> Locks | None:
         """Attach a link to an entity of Service Bus; return None if the address is not such an entity."""
@@ -384,6 +385,7 @@ class Worker(Service):
         if self._stopping.is_set():
             return
         self._stopping.set()
+        self._by_one = False  # which takes messages
         waiting = [job for jobs in self._ready for job in jobs]
         waiting += [job for behind in self._keys.values() for job in behind]
         self._ready.clear()
@@ -408,12 +410,8 @@ class Worker(Service):
         self._called -= 1
         try:
             while True:
-                if (
-                    self._by_one
-                    and not (self._receiving or self._ready or self._stopping.is_set())
-                    and self.held < self._max_held
-                ):
-                    delivery = take_at_once(self._receiver)
+                if self._by_one and not (self._receiving or self._ready) and self.held < self._max_held:
+                    delivery = self._take_at_once()
                     if delivery is not None:
                         await self._handle_one(delivery)
                         continue
@@ -433,21 +431,24 @@ class Worker(Service):
 
         See benchmarks/budget.py, "relay_worker".
         """
-        job = Job(delivery)
         if self._idle or self._tasks < self.concurrency:
             self._call_another()
-        self._count_earlier_attempts(job)
-        if job.failures or job.fault is not None or delivery.stale:
-            await self._handle([job])
+        if delivery.stale or _may_have_failed(delivery):
+            tried = Job(delivery)
+            self._count_earlier_attempts(tried)
+            await self._handle([tried])
             return
+        handler: Any = self._handler
+        job: Job | None = None
         self.running += 1
         try:
             try:
-                result = await cast("Handler", self._handler)(delivery.message)  # type: ignore[misc]
+                result = await handler(delivery.message)
             except BaseException as error:
                 failure = error if isinstance(error, Exception) else cancelled_elsewhere(error, own_task=True)
                 if failure is None:
                     raise
+                job = Job(delivery)
                 await self._failed(job, failure)
                 return
             if result is None:
@@ -455,12 +456,13 @@ class Worker(Service):
                 try:
                     delivery.accept()
                 except _GONE as error:
-                    self._not_told(job, error)
+                    self._not_told(Job(delivery), error)
             else:
+                job = Job(delivery)
                 await self._finish([job], result)
         except BaseException:
-            if not job.held:
-                self._give_back(job)
+            if job is None or not job.held:
+                self._give_back(job or Job(delivery))
             raise
         finally:
             self.running -= 1
@@ -565,12 +567,12 @@ class Worker(Service):
         """Count the failed attempts before the message arrived."""
         try:
             message = job.delivery.message
-            if may_hold(message, HEADER):
+            has_header, has_octets = may_hold(message, _FAILED_ATTEMPTS)
+            if has_header:
                 job.broker_count = min(message.delivery_count, MOST_COUNTED)
-                job.failures_on_arrival = job.failures = job.broker_count
             # A search for the octets of its name saves decoding the annotations, mostly in vain.
-            if may_hold(message, MESSAGE_ANNOTATIONS, _FAILED_ATTEMPTS):
-                job.failures_on_arrival = job.failures = job.broker_count + uncounted(message)
+            more = uncounted(message) if has_octets else 0
+            job.failures_on_arrival = job.failures = job.broker_count + more
         except Exception as error:
             job.fault = error
 
@@ -931,6 +933,16 @@ def check_handler(handler: Any, *given: str) -> None:
         count = "one argument" if len(given) == 1 else f"{len(given)} arguments"
         reason = f"handler is called with {count}, {takes}; {shown} takes {signature}"
         raise TypeError(reason) from error
+
+
+def _may_have_failed(delivery: Delivery) -> bool:
+    """Return whether a message failed before, or is malformed. `Worker._count_earlier_attempts` says how often."""
+    message = delivery.message
+    try:
+        has_header, has_octets = may_hold(message, _FAILED_ATTEMPTS)
+        return has_octets or (has_header and message.delivery_count > 0)
+    except DecodeError:
+        return True
 
 
 def _id_of(job: Job) -> str | None:

@@ -14,6 +14,7 @@ from ...errors import AmqpError, MessageModified, MessageNotAccepted, MessageRej
 from ...messaging import (
     ACCEPTED,
     OUTCOMES,
+    Accepted,
     Declared,
     Modified,
     Outcome,
@@ -117,9 +118,12 @@ def sender_delivery(delivery: SentDelivery) -> SenderDelivery:
 
 async def outcome_of(delivery: SenderDelivery) -> Outcome:
     """Wait for an outcome as `SentDelivery.outcome`, in the connection's event loop."""
+    sender: DeliverySender = delivery.link.owner  # type: ignore[assignment]
     while True:
-        sender: DeliverySender = delivery.link.owner  # type: ignore[assignment]
-        if delivery.remote_state is not None or delivery.remote_settled or delivery.local_settled:
+        state = delivery.remote_state
+        if type(state) is Accepted:  # nearly always
+            return state
+        if state is not None or delivery.remote_settled or delivery.local_settled:
             if (outcome := known_outcome(delivery)) is not None:
                 return outcome
             if (error := unknown(delivery)) is not None:
