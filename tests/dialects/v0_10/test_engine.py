@@ -28,7 +28,9 @@ from amqp10.dialects.v0_10.wire.controls import (
     ConnectionClose,
     ConnectionCloseOk,
     ConnectionHeartbeat,
+    ConnectionOpen,
     ConnectionRedirect,
+    ConnectionSecureOk,
     ConnectionStart,
     ConnectionStartOk,
     ConnectionTune,
@@ -127,6 +129,11 @@ def test_out_of_order() -> None:
         [ConnectionStartOk({}, "ANONYMOUS", b"", "en"), ConnectionStartOk({}, "ANONYMOUS", b"", "en")],
         [ConnectionStartOk({}, "ANONYMOUS", b"", "en"), ConnectionTuneOk(300, 65_535, 0)],
         [ConnectionStartOk({}, "ANONYMOUS", b"", "en"), ConnectionTuneOk(1, 100, 0)],
+        [ConnectionStartOk({}, "ANONYMOUS", b"", "en"), *[ConnectionTuneOk(1, 65_535, 0)] * 2],
+        [ConnectionSecureOk(b"")],
+        [ConnectionStartOk({}, "ANONYMOUS", b"", "en"), ConnectionSecureOk(b"")],
+        [ConnectionOpen("", [])],  # by someone who has not logged in
+        [ConnectionStartOk({}, "ANONYMOUS", b"", "en"), ConnectionOpen("", [])],
         [SessionAttach(b"too early")],
         [ConnectionTune(1, 2, 3, 4)],
     ):
@@ -221,6 +228,15 @@ def test_no_channel_left() -> None:
     assert [raw.engine.begin() and None for _ in range(2)] == [None, None]
     with pytest.raises(LocalProtocolError, match="2 sessions"):
         raw.engine.begin()
+
+
+def test_a_channel_above_the_limit() -> None:
+    """It costs the client the connection; the last one below does not."""
+    raw = a_server()
+    raw.open_as_client(session=False)
+    assert raw.names(raw.say(SessionAttach(b"last"), 256)) == ["session.attached"]
+    assert isinstance(raw.say(SessionAttach(b"more"), 257)[-1], ConnectionClose)
+    assert isinstance(the_end(raw), RemoteProtocolError)
 
 
 # A client

@@ -15,6 +15,7 @@ from amqp10.dialects.v0_9.wire.methods import (
     ChannelCloseOk,
     ChannelOpen,
     ConfirmSelect,
+    ConnectionClose,
     ConnectionOpen,
     ConnectionStartOk,
     ConnectionTuneOk,
@@ -40,6 +41,16 @@ def serving() -> tuple[Engine, Any]:
     session.begin()
     engine.data_to_send()
     return engine, session
+
+
+def test_a_channel_above_the_limit() -> None:
+    """It costs the client the connection, with 504; the last one below does not."""
+    engine, _ = serving()
+    assert any(isinstance(event, SessionBegun) for event in hear(engine, 100, ChannelOpen()))
+    hear(engine, 101, ChannelOpen())
+    (close,) = said(engine)
+    assert isinstance(close, ConnectionClose)
+    assert close.reply_code == 504
 
 
 @pytest.mark.parametrize("cause", ["fault", "end", "refused", "closed by the client"])
