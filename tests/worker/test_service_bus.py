@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 import anyio
 import pytest
 
-from amqp10 import Connection, Message, Modified, Outcome, Rejected, Released
+from amqp10 import Connection, Message, Modified, Outcome, Rejected, Released, Source
 from amqp10.broker import Broker
 from amqp10.broker.azure import AzureConfig, QueueConfig
 from amqp10.worker import Retries, Retry, Worker
@@ -59,7 +59,8 @@ async def left(connection: Connection, address: str = "orders") -> list[Message]
         return [each.message for each in found]
 
 
-async def test_locks_are_kept(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("address", ["orders", Source("orders")], ids=["address", "source"])
+async def test_locks_are_kept(caplog: pytest.LogCaptureFixture, address: str | Source) -> None:
     """While a handler runs, while a message waits for a retry, or behind another one of its key, for long."""
     seen: Counter[int] = Counter()
 
@@ -70,7 +71,7 @@ async def test_locks_are_kept(caplog: pytest.LogCaptureFixture) -> None:
             raise Retry(delay=400)
 
     async with emulated(4) as (_, connection):
-        worker = Worker(connection, "orders", handle, concurrency=2, key=lambda message: message.body % 2, clock=clock)
+        worker = Worker(connection, address, handle, concurrency=2, key=lambda message: message.body % 2, clock=clock)
         async with worker:
             await until(lambda: worker.handled == 4)
         assert await left(connection) == await left(connection, "orders/$DeadLetterQueue") == []

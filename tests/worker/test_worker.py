@@ -907,7 +907,7 @@ async def test_attempts_that_nobody_made(queues: Queues, count: int) -> None:
     async with Worker(queues.connection, "orders", handle, retries=AT_ONCE, dead_letters="dead") as worker:
         await until_done(worker, 1)
     (dead,) = await queues.take("dead")
-    assert dead.message_annotations["x-opt-dead-letter-attempts"] >= 2**32 - 2
+    assert dead.message_annotations["x-opt-dead-letter-attempts"] == 2**32 - 2
 
 
 def test_counters_are_listed() -> None:
