@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import pickle
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -40,6 +42,7 @@ from amqp10.azure import (
 )
 from amqp10.broker import Broker, SasRule, TokenRules
 from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, connection_string
+from amqp10.testing import FaultProxy
 
 from ..kit.token_rig import Source, rules, wall
 from .conftest import CONFIG, behind_a_proxy, emulated, emulating
@@ -531,24 +534,50 @@ async def test_a_lock_outlives_its_link() -> None:
         assert await left(bus, "orders") == []
 
 
+@asynccontextmanager
+async def answer_lost(proxy: FaultProxy) -> AsyncIterator[None]:
+    """What the block asks the service for arrives there; the connection is lost before the answer."""
+
+    async def cut() -> None:
+        await anyio.sleep(0.1)
+        proxy.resume()
+        proxy.cut()
+
+    proxy.stall("down")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(cut)
+        yield
+
+
 async def test_an_outcome_on_its_way_when_the_connection_is_lost() -> None:
     """The lock is gone, and nobody can say why."""
     async with behind_a_proxy() as (bus, proxy):
         await put(bus, "orders", "x")
         async with bus.receiver("orders") as receiver:
             delivery = await receiver.receive()
-            proxy.stall("down")
-            async with anyio.create_task_group() as tasks:
-
-                async def cut() -> None:
-                    await anyio.sleep(0.1)
-                    proxy.resume()
-                    proxy.cut()
-
-                tasks.start_soon(cut)
+            async with answer_lost(proxy):
                 with pytest.raises(DeliveryUncertain):
                     await delivery.complete()
             assert await receiver.peek() == []
+
+
+async def test_a_request_on_its_way_when_the_connection_is_lost() -> None:
+    """It is made again only if that can do no harm: no message is scheduled twice, and none more deleted."""
+    async with behind_a_proxy() as (bus, proxy):
+        await put(bus, "orders", "x", "y", "z")
+        async with bus.sender("orders") as sender, bus.receiver("orders") as receiver:
+            delivery = await receiver.receive()
+            await receiver.peek()
+            async with answer_lost(proxy):
+                with pytest.raises(DeliveryUncertain):
+                    await sender.schedule("later", now() + HOUR)
+            async with answer_lost(proxy):
+                with pytest.raises(DeliveryUncertain):
+                    await receiver.delete_messages(1)
+            async with answer_lost(proxy):
+                assert await delivery.renew_lock() > now()
+            async with answer_lost(proxy):
+                assert [each.message.body for each in await receiver.peek()] == ["x", "z", "later"]
 
 
 async def test_a_session_does_not_outlive_its_connection() -> None:
