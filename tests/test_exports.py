@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import pydoc
 import re
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import amqp10.azure
 import amqp10.rabbitmq
 import amqp10.worker
 from amqp10.broker import Broker
+from amqp10.messaging import MessageFields
 
 PACKAGES = [
     "amqp10",
@@ -50,6 +52,13 @@ PACKAGES = [
 ]
 
 
+INTERNAL = {
+    *("amqp10.engine", "amqp10.errors", "amqp10.messaging.payloads", "amqp10.messaging.sections", "amqp10.net"),
+    *("amqp10.spark", "amqp10.testing.suite", "amqp10.types.codec"),
+}
+"""Packages for the package itself, and modules whose other names are few."""
+
+
 @pytest.mark.parametrize("name", PACKAGES)
 def test_all_is_complete(name: str) -> None:
     """Each name of `__all__` is there, once, and every class and function in it has a docstring."""
@@ -67,6 +76,27 @@ def test_all_is_complete(name: str) -> None:
     }
     if name not in ("amqp10.errors", "amqp10.testing"):  # modules with imports of their own, or loaded at first use
         assert public == set(names)
+
+
+@pytest.mark.parametrize("name", sorted(set(PACKAGES) - INTERNAL))
+def test_dir(name: str) -> None:
+    """`dir`, and so an editor, lists what is public of a package for users, and nothing else."""
+    module = importlib.import_module(name)
+    assert dir(module) == sorted(module.__all__)
+
+
+def test_signature_of_messages() -> None:
+    """`help` and editors show the fields of a message by name; a subclass has the signature of its own constructor."""
+    parameters = inspect.signature(amqp10.Message).parameters
+    assert list(parameters) == ["body", *MessageFields.__annotations__]
+    assert parameters["ttl"].annotation == "timedelta | None"
+    assert "subject: 'str | None' = None" in pydoc.plain(pydoc.render_doc(amqp10.Message))
+
+    class Order(amqp10.Message):
+        def __init__(self, number: int) -> None:
+            super().__init__(number)
+
+    assert list(inspect.signature(Order).parameters) == ["number"]
 
 
 def test_every_error_is_public() -> None:
@@ -171,6 +201,7 @@ metadata.distribution = absent  # which version() asks, too
 import anyio, click.testing
 from amqp10 import Connection
 from amqp10.broker import Broker
+from amqp10.messaging import MessageFields
 from amqp10.cli._main import cli
 from amqp10.otel import instrument, instrument_broker
 

@@ -408,5 +408,6 @@ if not typing.TYPE_CHECKING:  # with `__getattr__`, type checkers would accept a
         found = globals()[name] = getattr(importlib.import_module(_LATER[name], __name__), name)
         return found
 
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *_LATER})
+
+def __dir__() -> tuple[str, ...]:
+    return __all__

@@ -16,3 +16,7 @@ from .native.xa import XA as XA
 from .native.xa import XAStatus as XAStatus
 
 __all__ = ("XA", "ExchangeType", "Native", "XAStatus", "Xid", "native")
+
+
+def __dir__() -> tuple[str, ...]:
+    return __all__

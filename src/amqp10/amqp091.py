@@ -11,3 +11,7 @@ from .native.amqp_0_9_1 import native as native
 from .native.topology import ExchangeType as ExchangeType
 
 __all__ = ("ExchangeType", "Native", "native")
+
+
+def __dir__() -> tuple[str, ...]:
+    return __all__

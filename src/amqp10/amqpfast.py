@@ -11,3 +11,7 @@ from .native.fast import Native as Native
 from .native.fast import native as native
 
 __all__ = ("Index", "Native", "native")
+
+
+def __dir__() -> tuple[str, ...]:
+    return __all__

@@ -7,3 +7,7 @@ from ._plan import PlannedEnd as PlannedEnd
 from ._report import BridgeReport as BridgeReport
 
 __all__ = ("Bridge", "BridgePlan", "BridgeReport", "PlannedEnd", "bridge")
+
+
+def __dir__() -> tuple[str, ...]:
+    return __all__

@@ -39,3 +39,7 @@ __all__ = (
     "read_config",
     "read_users",
 )
+
+
+def __dir__() -> tuple[str, ...]:
+    return __all__

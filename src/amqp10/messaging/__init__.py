@@ -146,3 +146,7 @@ __all__ = (
     "selector_literal",
     "unapplied_filters",
 )
+
+
+def __dir__() -> tuple[str, ...]:
+    return __all__

@@ -6,6 +6,7 @@ copies unchanged sections byte for byte.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from struct import Struct
@@ -514,6 +515,18 @@ def may_hold(message: Message, octets: bytes) -> tuple[bool, bool]:
     payload: Any = message._source  # not `Unmapped`, since it was scanned
     return HEADER in places, payload.find(octets, annotations[0], annotations[2]) >= 0
 
+
+# What `help` and editors show: the fields by name, and not `**fields`.
+Message.__init__.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [
+        inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD),
+        inspect.Parameter("body", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation="Any"),
+        *(
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint.__forward_arg__)
+            for name, hint in inspect.get_annotations(MessageFields).items()
+        ),
+    ]
+)
 
 _DATA_FIRST: Final = b"\x00\x53\x75"
 _DEFAULTS: Final = HEADER_FIELDS.defaults

@@ -15,3 +15,7 @@ from ._instrument import instrument as instrument
 from ._instrument import uninstrument as uninstrument
 
 __all__ = ("extract", "inject", "instrument", "instrument_broker", "uninstrument", "uninstrument_broker")
+
+
+def __dir__() -> tuple[str, ...]:
+    return __all__

@@ -37,3 +37,7 @@ __all__ = (
     "profile",
     "recognize",
 )
+
+
+def __dir__() -> tuple[str, ...]:
+    return __all__

@@ -29,3 +29,7 @@ __all__ = (
     "management",
     "queue_address",
 )
+
+
+def __dir__() -> tuple[str, ...]:
+    return __all__

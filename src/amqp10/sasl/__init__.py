@@ -67,3 +67,7 @@ __all__ = (
     "from_credentials",
     "prepare",
 )
+
+
+def __dir__() -> tuple[str, ...]:
+    return __all__

@@ -50,3 +50,7 @@ __all__ = (
     "receive",
     "send",
 )
+
+
+def __dir__() -> tuple[str, ...]:
+    return __all__

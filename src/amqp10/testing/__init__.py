@@ -72,3 +72,7 @@ __all__ = (
     "ScriptedPeer",
     "Transfer",
 )
+
+
+def __dir__() -> tuple[str, ...]:
+    return __all__

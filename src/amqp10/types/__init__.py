@@ -86,3 +86,7 @@ __all__ = (
     "serial_lt",
     "skip",
 )
+
+
+def __dir__() -> tuple[str, ...]:
+    return __all__

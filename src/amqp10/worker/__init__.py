@@ -37,3 +37,7 @@ __all__ = (
     "session_worker_from_environment",
     "worker_from_environment",
 )
+
+
+def __dir__() -> tuple[str, ...]:
+    return __all__

@@ -23,3 +23,7 @@ __all__ = (
     "PartitionProperties",
     "ReceivedEvent",
 )
+
+
+def __dir__() -> tuple[str, ...]:
+    return __all__

@@ -23,3 +23,7 @@ __all__ = (
     "PostgreSQLLeases",
     "SQLiteLeases",
 )
+
+
+def __dir__() -> tuple[str, ...]:
+    return __all__

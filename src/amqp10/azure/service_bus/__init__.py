@@ -47,3 +47,7 @@ __all__ = (
     "SubscriptionRules",
     "TrueFilter",
 )
+
+
+def __dir__() -> tuple[str, ...]:
+    return __all__

@@ -29,3 +29,7 @@ __all__ = (
     "TrueFilter",
     "connection_string",
 )
+
+
+def __dir__() -> tuple[str, ...]:
+    return __all__
