@@ -32,7 +32,7 @@ class Lifecycle(Machine[State]):
         established: sessions or links can be begun on it: it is open, or it was restored to finish its work.
         interrupted: it was lost because of `loss`, and `Recovery` will restore or end it.
         closed: the owner has closed it or is closing it.
-        over: it has ended in the engine, too; no further event will arrive.
+        over: it has ended; what the peer may still answer changes nothing here.
         generation: how many times it was interrupted.
         cause: why it ended; None if the owner closed it.
         awaiting_peer: our begin or attach was sent, and its answer has not arrived.
