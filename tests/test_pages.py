@@ -21,6 +21,7 @@ from amqp10.azure import EventHub, ServiceBus
 from amqp10.broker import Broker, TokenRules
 from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, EventHubConfig, QueueConfig, TopicConfig, connection_string
 from amqp10.otel import uninstrument
+from amqp10.rabbitmq import Management, management
 from amqp10.testing import BackgroundBroker, BackgroundServiceBus, CertificateAuthority
 
 from .kit.jumping_clock import Backend, jumping
@@ -125,6 +126,9 @@ class Supplies:
 
     async def responder(self) -> Any:
         return await self._enter((await self.connection()).responder("questions"))
+
+    async def rabbit(self) -> Management:
+        return await self._enter(management(await self.connection()))
 
     async def source(self) -> str:
         return "orders"

@@ -19,9 +19,10 @@ MADE_BY_OTHERS = (
 
 
 class Constructors(griffe.Extension):
-    """Removes `__init__` from the classes of these modules."""
+    """Removes `__init__` from the classes of these modules, and `__dir__` from all."""
 
     def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
         """Griffe calls this for each class, once its members are known."""
         if cls.path.startswith(MADE_BY_OTHERS):
             cls.members.pop("__init__", None)
+        cls.members.pop("__dir__", None)

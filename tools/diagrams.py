@@ -177,7 +177,7 @@ SETTLEMENT: list[Step] = [
     Right("Transfer"),
     Left("Disposition: accepted, settled"),
     Note("a cut before this arrives: the sender sends again, it comes twice", bad=True),
-    Head('exactly once: receiver_settle_mode="second", and links that resume'),
+    Head('exactly once: receiver_settle_mode="second"'),
     Right("Transfer"),
     Left("Disposition: accepted"),
     Right("Disposition: settled"),

@@ -1,4 +1,4 @@
-"""Look at the site as a browser shows it: three widths, light and dark.
+"""Look at the site as a browser shows it: four widths, light and dark.
 
     pip install playwright                    # and a Chromium: `apt install chromium`, or `playwright install chromium`
     make docs
@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-WIDTHS = (390, 820, 1440)
+WIDTHS = (390, 820, 1240, 1440)
+PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 SCHEMES = ("light", "dark")
 WIDER = """() => {
     const wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
@@ -89,7 +90,7 @@ def main() -> int:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}/"
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
+        browser = playwright.chromium.launch(executable_path=next(filter(None, map(shutil.which, PROGRAMS)), None))
         for scheme in SCHEMES:
             for width in WIDTHS:
                 if f"{width}-{scheme}" not in (arguments.only or every):
@@ -103,7 +104,7 @@ def main() -> int:
                     wrong = [each for each in look(page, url, name, shot, axe) if "ERR_FAILED" not in each]
                     bad += len(wrong)
                     for each in dict.fromkeys(wrong):
-                        print(f"{title}: {each}")
+                        print(f"{title}: {each}", flush=True)
                     page.close()
                 context.close()
         browser.close()

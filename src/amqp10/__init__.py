@@ -1,4 +1,4 @@
-"""The AMQP client for structured concurrency: AMQP 1.0 on trio and asyncio.
+"""An AMQP client on asyncio and trio, for AMQP 1.0 and the dialects before it.
 
     async with Connection("amqp://localhost:5672") as connection:
         async with connection.sender("orders") as sender:

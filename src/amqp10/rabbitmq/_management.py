@@ -80,13 +80,12 @@ class Management:
 
     Any number of tasks may use it at a time. Every method also raises:
 
-         ManagementError: RabbitMQ refused: `status` 404 if a queried object does not exist, 400 or 404 if the object to
-         work
-             on does not exist, 409 if it exists with other arguments, 403 for a reserved name; `description` has its
-             reason.
-         SessionEnded: the user lacks the permission; this management is over.
-         RemoteProtocolError: the answer has an unknown form; the management can be used further.
-        LinkDetached, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: see `Requester.request`.
+    - `ManagementError`: RabbitMQ refused. `status` is 404 if a queried object does not exist, 400 or 404 if the object
+      to work on does not exist, 409 if it exists with other arguments, 403 for a reserved name. `description` has its
+      reason.
+    - `SessionEnded`: the user lacks the permission. This management is over.
+    - `RemoteProtocolError`: the answer has an unknown form. The management can be used further.
+    - `LinkDetached`, `ConnectionClosed`, `ConnectionLost`, `anyio.ClosedResourceError`: see `Requester.request`.
 
     Cancelling any method: the operation may have been carried out.
 
