@@ -327,8 +327,9 @@ class Message:
             return self._encode_decoded(self._payload or b"")
         fields = self._fields
         body = self._body
-        if not fields and type(body) is bytes and len(body) < 256:  # the most frequent; benchmarks/budget.py, "send"
-            return DATA_HEADS[len(body)] + body
+        if not fields and type(body) is bytes:  # the most frequent; benchmarks/budget.py, "send"
+            size = len(body)
+            return (DATA_HEADS[size] if size < 256 else wide_data_head(size)) + body
         if fast is not None:
             made: bytes | None = fast.encode(fields, body)
             if made is not None:

@@ -121,9 +121,9 @@ async def outcome_of(delivery: SenderDelivery) -> Outcome:
     sender: DeliverySender = delivery.link.owner  # type: ignore[assignment]
     while True:
         state = delivery.remote_state
-        if type(state) is Accepted:  # nearly always
-            return state
         if state is not None or delivery.remote_settled or delivery.local_settled:
+            if type(state) is Accepted:  # nearly always
+                return state
             if (outcome := known_outcome(delivery)) is not None:
                 return outcome
             if (error := unknown(delivery)) is not None:

@@ -133,12 +133,9 @@ class SocketStream(anyio.abc.SocketStream):
     async def _wait(self, max_bytes: int) -> bytes:
         """Wait for data, and take it."""
         while True:
-            await self._readable()
+            await anyio.wait_readable(self._socket)
             if (data := self._take(max_bytes)) is not None:
                 return data
-
-    async def _readable(self) -> None:
-        await anyio.wait_readable(self._socket)
 
     async def _writable(self) -> None:
         await anyio.wait_writable(self._socket)
@@ -244,15 +241,18 @@ class TrioSocketStream(SocketStream):
         if not self._closed:
             sys.modules["trio"].lowlevel.notify_closing(self._socket)  # the only way to wake it from another task
 
-    async def _readable(self) -> None:
+    async def _wait(self, max_bytes: int) -> bytes:
         # As anyio does; not imported above, so that asyncio users do not load it.
         trio = sys.modules["trio"]
-        try:
-            await trio.lowlevel.wait_readable(self._socket)
-        except trio.BusyResourceError:
-            raise anyio.BusyResourceError("reading from") from None
-        except trio.ClosedResourceError:
-            raise anyio.ClosedResourceError if self._closed else anyio.WouldBlock from None
+        while True:
+            try:
+                await trio.lowlevel.wait_readable(self._socket)
+            except trio.BusyResourceError:
+                raise anyio.BusyResourceError("reading from") from None
+            except trio.ClosedResourceError:
+                raise anyio.ClosedResourceError if self._closed else anyio.WouldBlock from None
+            if (data := self._take(max_bytes)) is not None:
+                return data
 
     async def _writable(self) -> None:
         try:

@@ -410,7 +410,8 @@ class KnownDispositions:
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known: dict[bytes, tuple[bool, bool, Any, bool]] = {}  # by all octets but those of the delivery-ids
+        # By all octets but those of the delivery-ids; the size, which is among them, says whether there are two.
+        self._known: dict[bytes, tuple[bool, bool, Any, bool]] = {}
 
     def learn(self, read: Disposition, data: bytes, body: int, end: int) -> None:
         """Keep one that the generic decoder has read out of these octets, if it is of a usual form."""
@@ -423,18 +424,13 @@ class KnownDispositions:
             if read.last is None:
                 self._known[head + after] = read.role, read.settled, read.state, read.batchable
             elif after[:5] == _WIDE + data[at : at + 4]:
-                self._known[head + _WIDE + after[5:]] = read.role, read.settled, read.state, read.batchable
+                self._known[head + after[5:]] = read.role, read.settled, read.state, read.batchable
 
     def read(self, data: bytes, body: int, end: int) -> Disposition | None:
         """Read the performative between these offsets; None: ask the generic decoder."""
         at = body + (8 if data[body + 3 : body + 4] == b"\xc0" else 14)  # as `_first_of_range`, without the call
-        after = data[at + 4 : end]
-        twice = after[:1] == _WIDE
-        if twice:
-            if after[1:5] != data[at : at + 4]:
-                return None
-            after = _WIDE + after[5:]
-        known = self._known.get(data[body:at] + after)
+        twice = data[at + 4 : at + 9] == _WIDE + data[at : at + 4] and at + 9 <= end
+        known = self._known.get(data[body:at] + data[at + 9 if twice else at + 4 : end])
         if known is None or end < at + 4:
             return None
         role, settled, state, batchable = known
