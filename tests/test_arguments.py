@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import inspect
 import math
@@ -16,6 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 import pytest
 
 from amqp10 import (
+    TLS,
     Connection,
     ConnectionSettings,
     Message,
@@ -32,8 +34,8 @@ from amqp10 import (
 )
 from amqp10._arguments import check_type, checked, hints_of
 from amqp10._secrets import SECRETS
-from amqp10.broker import Broker
-from amqp10.broker.azure import EventHubConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from amqp10.broker import Broker, read_config
+from amqp10.broker.azure import AzureConfig, EventHubConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from amqp10.rabbitmq import management
 
 from .kit.public_calls import NotMade, PublicCall, public_calls
@@ -388,3 +390,30 @@ def test_close_timeout_is_set() -> None:
     with pytest.raises(ValueError, match="close_timeout must be at least 0, not -1"):
         connection.close_timeout = -1
     assert connection.close_timeout == 1
+
+
+FILES: list[tuple[Callable[[], object], str]] = [
+    (lambda: TLS(ca="none").client_context(), "ca"),
+    (lambda: TLS(certificate="none").client_context(), "certificate"),
+    (lambda: TLS(certificate=__file__, key="none").client_context(), "key"),
+    (lambda: TLS(pkcs12="none").client_context(), "pkcs12"),
+    (lambda: Broker(users_file="none"), "users_file"),
+    (lambda: AzureConfig.read("none"), "path"),
+    (lambda: read_config("none"), "path"),
+]
+
+
+@pytest.mark.parametrize(("call", "name"), FILES)
+def test_missing_file(call: Callable[[], object], name: str) -> None:
+    """The error about a file that does not exist names the argument and the file, and has the class that it had."""
+    with pytest.raises(FileNotFoundError, match=rf"{name} must be a file that can be opened: .*'none'") as raised:
+        call()
+    assert (raised.value.errno, raised.value.filename) == (errno.ENOENT, "none")
+
+
+@pytest.mark.anyio
+async def test_path_of_a_socket(tmp_path: Path) -> None:
+    """The error about a Unix socket that cannot be made names the argument and the path."""
+    with pytest.raises(FileNotFoundError, match=r"path must be that of a socket to make: .*none"):
+        async with Broker(path=tmp_path / "none" / "socket"):
+            pass

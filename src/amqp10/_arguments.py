@@ -11,7 +11,8 @@ import inspect
 import math
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import fields
 from datetime import timedelta
 from itertools import chain, repeat
@@ -185,6 +186,24 @@ def check_range(name: str, value: float, least: float, most: float = math.inf, *
     else:
         rule = f"more than {least}" if exclusive else f"at least {least}"
     raise ValueError(f"{name} must be {rule}, not {value}")
+
+
+@contextmanager
+def file_of(name: str) -> Iterator[None]:
+    """Name the argument in the error of a file that cannot be opened in the block.
+
+    Args:
+        name: the name of the argument.
+
+    Raises:
+        OSError: of the same class, with the same number and file.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise OSError(
+            error.errno, f"{name} must be a file that can be opened: {error.strerror}", error.filename
+        ) from None
 
 
 def _evaluated(annotation: Any, names: dict[str, Any]) -> Any:

@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from .._arguments import checked
+from .._arguments import checked, file_of
 from .._json import parse_json
 from ..net import TLS
 from ._limits import BrokerLimits
@@ -116,7 +116,8 @@ class _File:
         return found
 
     def _parsed(self) -> dict[str, Any]:
-        octets = self._path.read_bytes()
+        with file_of("path"):
+            octets = self._path.read_bytes()
         try:
             text = octets.decode()
             said = parse_json(text) if self._path.suffix == ".json" else tomllib.loads(text)

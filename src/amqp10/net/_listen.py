@@ -46,7 +46,12 @@ async def listen_unix(path: str | PathLike[str]) -> tuple[Listener[ByteStream], 
     Raises:
         OSError: the socket cannot be created.
     """
-    listener = await anyio.create_unix_listener(path)
+    try:
+        listener = await anyio.create_unix_listener(path)
+    except OSError as error:  # without the path
+        raise OSError(
+            error.errno, f"path must be that of a socket to make: {error.strerror}", os.fspath(path)
+        ) from error
     keep_from_children(listener, listener)
     return listener, f"amqp+unix://{quote(os.path.abspath(path))}"  # noqa: ASYNC240 - accesses no file
 

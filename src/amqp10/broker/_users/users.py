@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from ..._arguments import checked
+from ..._arguments import checked, file_of
 from ..._json import parse_json
 from ...sasl import StoredKeys
 from .._errors import Refused
@@ -219,8 +219,10 @@ def read_users(path: str | PathLike[str]) -> dict[str, User]:
         OSError: the file cannot be read.
         ValueError: the file is malformed; the message says where, and contains no password.
     """
+    with file_of("users_file"):
+        octets = Path(path).read_bytes()
     try:
-        found = parse_json(Path(path).read_bytes())
+        found = parse_json(octets)
     except json.JSONDecodeError as error:  # The message names the line, and quotes at most one character of it.
         raise ValueError(f"{path}: not a JSON file: {error}") from None
     except ValueError:

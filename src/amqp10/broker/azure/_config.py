@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from os import PathLike, fspath
 from typing import Any, Final, Self
 
-from ..._arguments import check_fields, check_type
+from ..._arguments import check_fields, check_type, file_of
 from ..._azure_rules import CorrelationFilter, Rule, RuleFilter, SqlFilter
 from ..._json import parse_json
 from ..._secrets import without_secrets
@@ -285,7 +285,7 @@ class AzureConfig:
             ValueError: the file is malformed, or asks for something unsupported; the message names the place.
         """
         try:
-            with open(path, encoding="utf-8-sig") as file:
+            with file_of("path"), open(path, encoding="utf-8-sig") as file:
                 text = file.read()
             return cls.parse(text, clock=clock)
         except ValueError as error:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from ..._arguments import checked
+from ..._arguments import checked, file_of
 from .._url import check_host
 
 
@@ -99,15 +99,15 @@ class TLS:
         if path.is_dir():
             return ssl.create_default_context(purpose, capath=path)
         try:
-            return ssl.create_default_context(purpose, cafile=_readable(path))
+            return ssl.create_default_context(purpose, cafile=_readable("ca", path))
         except ssl.SSLError as error:
             raise ssl.SSLError(error.errno, f"{path}: no certificates in PEM ({error.reason})") from error
 
     def _load_own(self, context: ssl.SSLContext) -> None:
         if self.certificate is not None:
-            _readable(self.certificate)
+            _readable("certificate", self.certificate)
             if self.key is not None:
-                _readable(self.key)
+                _readable("key", self.key)
             try:
                 # Always a password, so that OpenSSL does not ask for one on the terminal.
                 context.load_cert_chain(self.certificate, self.key, self.password or "")
@@ -125,9 +125,11 @@ class TLS:
         from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
         from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 
+        with file_of("pkcs12"):
+            octets = path.read_bytes()
         password = self.password.encode() if self.password is not None else None
         try:
-            store = load_pkcs12(path.read_bytes(), password)
+            store = load_pkcs12(octets, password)
         except ValueError as error:
             raise ValueError(f"{path}: not a PKCS#12 file, or another password") from error
         if store.key is None or store.cert is None:
@@ -146,9 +148,9 @@ class TLS:
             os.unlink(name)
 
 
-def _readable(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
+def _readable(argument: str, path: str | os.PathLike[str]) -> str | os.PathLike[str]:
     """Return the path if it can be read, because errors of `ssl` do not name a missing file."""
-    with open(path, "rb"):
+    with file_of(argument), open(path, "rb"):
         return path
 
 
