@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import anyio
 import anyio.lowlevel
@@ -137,23 +139,54 @@ async def broker_drain_stored(peer: Peer, count: Count, payloads: list[bytes]) -
     await broker_drain(peer, count, payloads)
 
 
+async def broker_fill_ttl(peer: Peer, count: Count, payloads: list[bytes]) -> None:
+    await broker_fill(peer, count, payloads)
+
+
+async def broker_drain_ttl(peer: Peer, count: Count, payloads: list[bytes]) -> None:
+    """Each message is sent with what is left of its ttl."""
+    await broker_drain(peer, count, payloads)
+
+
+async def broker_fill_expiry(peer: Peer, count: Count, payloads: list[bytes]) -> None:
+    """The expiry is behind eight other properties."""
+    await broker_fill(peer, count, payloads)
+
+
+async def broker_fill_annotated(peer: Peer, count: Count, payloads: list[bytes]) -> None:
+    """With delivery annotations, which the broker drops, and with all thirteen properties counted, as pyamqp has."""
+    await broker_fill(peer, count, payloads)
+
+
 async def broker_through_0_9_1(peer: Peer, count: Count, payloads: list[bytes]) -> None:
     await broker_through(peer, count, payloads)
 
 
 BROKER_WORKLOADS: tuple[Workload, ...] = (
-    *(broker_through, broker_fill, broker_drain, broker_fill_stored, broker_drain_stored, broker_through_0_9_1),
+    *(broker_through, broker_fill, broker_drain, broker_fill_stored, broker_drain_stored),
+    *(broker_fill_ttl, broker_drain_ttl, broker_fill_expiry, broker_fill_annotated, broker_through_0_9_1),
 )
+
+FIELDS: dict[Workload, dict[str, Any]] = {
+    broker_fill_stored: {"durable": True},
+    broker_drain_stored: {"durable": True},
+    broker_fill_ttl: {"ttl": timedelta(hours=1)},
+    broker_drain_ttl: {"ttl": timedelta(hours=1)},
+    broker_fill_expiry: {"absolute_expiry_time": datetime(2100, 1, 1, tzinfo=UTC)},
+    broker_fill_annotated: {"delivery_annotations": {"x-opt-lock-token": UUID(int=1)}, "reply_to_group_id": "g"},
+}
+"""What the messages of a workload have in addition."""
 
 
 def measure_broker(workload: Workload, backend: str) -> Count:
     """Return the steps of one run."""
     count = Count()
-    stored = workload in (broker_fill_stored, broker_drain_stored)
+    further = FIELDS.get(workload, {})
+    stored = further.get("durable", False)
     spoken = "1.0"
     if workload is broker_through_0_9_1:
         spoken, count.messages = "0-9-1", FEW
-    payloads = [as_sent(each | {"durable": stored}) for each in orders(count.messages)]
+    payloads = [as_sent(each | further) for each in orders(count.messages)]
     vars(anyio.to_thread)["run_sync"] = _at_once
 
     async def run(store: Path | None) -> None:

@@ -28,9 +28,9 @@ def payload(chance: Random, number: int) -> bytes:
     """A message, most of them plain."""
     kind = chance.randrange(20)
     said: dict[str, Any] = {}
-    if kind == 0:
-        said["ttl"] = timedelta(seconds=chance.choice((1, 1000)))
-    elif kind == 1:
+    if kind == 0 or kind > 15:
+        said["ttl"] = timedelta(seconds=chance.choice((1, 5, 1000)))
+    if kind == 1 or kind == 16:
         said["first_acquirer"] = True
     elif kind == 2:
         said["durable"] = True
@@ -59,6 +59,8 @@ def life(seed: int, mode: str) -> list[Any]:
         for link in links:
             link.flow(chance.randrange(40), drain=chance.randrange(8) == 0)
         clock.now += chance.randrange(2)
+        if chance.randrange(3) == 0:
+            router.expire()
         for taker in takers:
             taker.full = chance.randrange(10) == 0
             taker.turn()
@@ -92,9 +94,9 @@ def test_as_one_by_one(monkeypatch: pytest.MonkeyPatch, seed: int, mode: str) ->
     taken: list[int] = []
     deliver_run = ConsumerLink.deliver_run
 
-    def watched(self: ConsumerLink, entries: Any) -> None:
+    def watched(self: ConsumerLink, entries: Any, payloads: Any) -> None:
         taken.append(len(entries))
-        deliver_run(self, entries)
+        deliver_run(self, entries, payloads)
 
     monkeypatch.setattr(ConsumerLink, "deliver_run", watched)
     by_runs = life(seed, mode)
@@ -187,6 +189,36 @@ def test_one_closes_in_the_middle_of_a_run() -> None:
     assert queue_of(takers[0].router, "q").unsettled == 9
 
 
+def test_some_expire_in_the_middle_of_a_run() -> None:
+    """They become dead letters and leave no gap; the others say what is left of their ttl."""
+    clock = Clock()
+    router = Router(clock=clock, limits=Limits(), dead_letter_expired=True)
+    wire = Wire(router)
+    to = wire.send_to("q")
+    for number in range(60):
+        to.send(Message(number, ttl=timedelta(seconds=5 if number % 6 == 5 else 60)).encode())
+    wire.turn()
+    assert router.next_expiry == clock.now + 5
+    clock.now += 4
+    early = wire.receive_from("q", credit=10, name="early")
+    assert bodies(early) == list(range(10))
+    clock.now += 2
+    late = wire.receive_from("q", credit=20, name="late")  # before the broker looks for what has expired
+    router.expire()
+    late.flow(100)
+    wire.turn()
+    assert bodies(late) == [number for number in range(10, 60) if number % 6 != 5]
+    assert {Message.decode(each.payload).ttl for each in late.incoming} == {timedelta(seconds=54)}
+    assert queue_of(router, "dead-letter").depth == 9
+    assert [Message.decode(each.payload).ttl for each in early.incoming][5] == timedelta(seconds=1)
+    early.settle(early.incoming[5], RELEASED)
+    wire.turn()
+    assert queue_of(router, "dead-letter").depth == 10
+    dead = wire.receive_from("dead-letter", credit=100)
+    assert bodies(dead) == [*range(11, 60, 6), 5]
+    assert {Message.decode(each.payload).ttl for each in dead.incoming} == {None}
+
+
 def test_one_drains() -> None:
     """It gets its turns, and then its credit is gone; the other's is not."""
     wire = Wire(Router(clock=Clock(), limits=Limits()))
@@ -205,10 +237,10 @@ def test_one_cannot_take_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its messages are set aside, as one message is that makes the broker raise; the other has its own."""
     deliver_run = ConsumerLink.deliver_run
 
-    def odd(self: ConsumerLink, entries: Any) -> None:
+    def odd(self: ConsumerLink, entries: Any, payloads: Any) -> None:
         if self.key == min(self.queue.consumers):
             raise RuntimeError("odd")
-        deliver_run(self, entries)
+        deliver_run(self, entries, payloads)
 
     monkeypatch.setattr(ConsumerLink, "deliver_run", odd)
     takers, links = several([10, 10], 6)

@@ -26,6 +26,8 @@ FURTHER: tuple[dict[str, Any], ...] = (
     {"ttl": timedelta(seconds=1000)},
     {"delivery_annotations": {"a": 1}},
     {"priority": 9},
+    {"ttl": timedelta(milliseconds=200)},
+    {"ttl": timedelta(seconds=1000), "delivery_annotations": {"a": "b" * 300}, "group_id": "g"},
 )
 
 
@@ -35,7 +37,7 @@ def payload(chance: Random, number: int) -> bytes:
     if kind == 0:
         return MALFORMED
     said: dict[str, Any] = {"message_id": number, "durable": chance.randrange(3) == 0}
-    if kind < 4:
+    if kind <= len(FURTHER):
         said |= FURTHER[kind - 1]
     return Message(bytes(chance.randrange(80)), **said).encode()
 

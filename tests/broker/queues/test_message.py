@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from amqp10.broker._queues.message import SHORTEST_LIFE, QueuedMessage
 from amqp10.errors import DecodeError
-from amqp10.messaging import AmqpValue, Header, Message, Properties, read_header, read_properties
+from amqp10.messaging import (
+    AmqpValue,
+    Header,
+    Message,
+    Properties,
+    bare_message,
+    patch_header,
+    read_header,
+    read_properties,
+)
 from amqp10.testing.strategies import messages
 from amqp10.types import Symbol, Timestamp, encode
 
@@ -184,10 +193,10 @@ def test_expiry_is_found_wherever_it_is(message: Message, mortal: bool, annotate
 
 @pytest.mark.parametrize("group", ["g", "g" * 300])
 @pytest.mark.parametrize("annotations", [None, {Symbol("a"): 1}])
-def test_no_property_is_decoded_to_see_no_expiry(
+def test_no_property_is_decoded_to_see_an_expiry(
     monkeypatch: pytest.MonkeyPatch, group: str, annotations: dict[Any, Any] | None
 ) -> None:
-    """Properties behind a null absolute-expiry-time do not have the others decoded; what cannot be passed over has."""
+    """With an absolute-expiry-time or without, the others are not decoded; what cannot be passed over is."""
     message = Message(b"x", message_id=UUID(int=5), subject="s", creation_time=WALL, group_id=group)
     message.message_annotations = annotations or {}
     decoded = []
@@ -201,8 +210,10 @@ def test_no_property_is_decoded_to_see_no_expiry(
     assert not decoded
     message.absolute_expiry_time = WALL
     read(message)
+    assert not decoded
     QueuedMessage.read(b"\x00\x53\x73\xc0\x0b\x09" + b"\x40" * 7 + b"\xa1\xff\x40", 0, 100.0)
     QueuedMessage.read(b"\x00\x53\x73\xc0\x0b\x09" + b"\x40" * 7 + b"\x01\x40\x40", 0, 100.0)
+    QueuedMessage.read(b"\x00\x53\x73\xc0\x0a\x09" + b"\x40" * 8 + b"\x53", 0, 100.0)
     assert len(decoded) == 3
 
 
@@ -234,7 +245,7 @@ def test_a_run_is_read_as_one_by_one(made: list[Message], changes: list[tuple[in
             changed = bytearray(payloads[which])
             changed[place] = octet
             payloads[which] = bytes(changed)
-    run = QueuedMessage.read_run(payloads, 7, None)
+    run = QueuedMessage.read_run(payloads, 7, None, 100.0, WALL.timestamp)
     for payload, entry in zip(payloads, run, strict=False):
         alone = QueuedMessage.read(payload, 0, 100.0, WALL.timestamp)
         alone.origin = 7
@@ -246,26 +257,117 @@ def test_a_run_is_read_as_one_by_one(made: list[Message], changes: list[tuple[in
 def test_a_run_fills_every_slot() -> None:
     """An entry of a run lacks no slot of the class, although `__init__` is not called."""
     payload = Message(b"x").encode()
-    for entry in (QueuedMessage(payload), *QueuedMessage.read_run([payload], 0, None)):
+    for entry in (QueuedMessage(payload), *QueuedMessage.read_run([payload], 0, None, 100.0)):
         assert [name for name in QueuedMessage.__slots__ if not hasattr(entry, name)] == []
 
 
 def test_what_ends_a_run() -> None:
-    """Messages as most are come in one run, whatever their headers; what dies, or has to be patched, is not in it."""
-    plain = [
+    """Messages are in one run, whatever their headers, and whether they expire; what has to be decoded is not in it."""
+    taken = [
         Message(b"x"),
         Message(b"x", durable=True, message_annotations={"a": 1}, message_id=1, creation_time=WALL),
         Message(b"x", priority=9, delivery_count=2, first_acquirer=True, group_id="g"),
         Message("x", application_properties={"a": "b"}),
+        Message(b"x", ttl=timedelta(seconds=9), delivery_annotations={"a": 1}, message_annotations={"a": 1}),
+        Message(b"x", absolute_expiry_time=WALL + timedelta(seconds=5), delivery_annotations={"a": "b" * 300}),
     ]
-    payloads = [message.encode() for message in plain]
-    run = QueuedMessage.read_run(payloads, 0, None)
-    assert [entry.payload for entry in run] == payloads
-    assert [(entry.durable, entry.failures) for entry in run] == [(False, 0), (True, 0), (False, 2), (False, 0)]
-    odd = [Message(b"x", ttl=timedelta(1)), Message(b"x", absolute_expiry_time=WALL)]
-    odd.append(Message(b"x", delivery_annotations={"a": 1}))
-    for last in [*(message.encode() for message in odd), b"", b"\x00\x53\x70\xc0\x05"]:
-        assert len(QueuedMessage.read_run([*payloads, last, payloads[0]], 0, None)) == len(payloads)
+    payloads = [message.encode() for message in taken]
+    run = QueuedMessage.read_run(payloads, 0, None, 100.0, WALL.timestamp)
+    assert [entry.payload for entry in run] == [
+        message.replace(delivery_annotations=None).encode() for message in taken
+    ]
+    assert [(entry.durable, entry.failures, entry.expires) for entry in run] == [
+        *((False, 0, None), (True, 0, None), (False, 2, None), (False, 0, None)),
+        *((False, 0, 109.0), (False, 0, 105.0)),
+    ]
+    odd_ttl = Message(b"x", ttl=timedelta(milliseconds=9)).encode()
+    for last in (odd_ttl, b"", b"\x00\x53\x70\xc0\x05", b"\x00\x80\0\0\0\0\0\0\0\x75\xa0\0"):
+        assert len(QueuedMessage.read_run([*payloads, last, payloads[0]], 0, None, 100.0)) == len(payloads)
+
+
+BOOLEANS = st.sampled_from(["40", "41", "42", "5600", "5601"])
+UINTS = st.sampled_from(["40", "43", "5200", "5209", "52ff", "7000000000", "700000ea60", "70ffffffff", "7070707070"])
+FIELDS = st.tuples(BOOLEANS, st.sampled_from(["40", "5000", "5009", "5070"]), UINTS, BOOLEANS, UINTS)
+
+
+@st.composite
+def headers(draw: st.DrawFn) -> bytes:
+    """A header in any encoding: every form of its list and its fields; any may be null, and the last ones absent."""
+    fields = [bytes.fromhex(field) for field in draw(FIELDS)][: draw(st.integers(0, 5))]
+    octets = b"".join(fields)
+    lists = [
+        bytes((0xC0, len(octets) + 1, len(fields))) + octets,
+        b"\xd0" + (len(octets) + 4).to_bytes(4, "big") + len(fields).to_bytes(4, "big") + octets,
+        *([] if fields else [b"\x45"]),
+    ]
+    descriptor = draw(
+        st.sampled_from([b"\x53\x70", b"\x53\x70", b"\x80\0\0\0\0\0\0\0\x70", b"\xa3\x10amqp:header:list"])
+    )
+    return b"\0" + descriptor + draw(st.sampled_from(lists))
+
+
+def rewritten(payload: bytes, entry: QueuedMessage, now: float) -> bytes:
+    """What the payload has to become: its header is decoded, changed and encoded anew."""
+    header = read_header(payload)
+    ttl = None
+    if header.ttl is not None and entry.expires is not None:
+        ttl = timedelta(seconds=max(0.0, entry.expires - now))
+    first = header.first_acquirer and not entry.acquired
+    return patch_header(payload, ttl=ttl, delivery_count=entry.failures, first_acquirer=first)
+
+
+@pytest.mark.spec("3.2.1", "ttl is reduced by the time spent at an intermediary; delivery-count counts failed attempts")
+@given(
+    headers(),
+    st.lists(st.tuples(st.integers(3, 24), st.integers(0, 255)), max_size=2),
+    st.integers(0, 100_000_000),
+    st.integers(0, 2),
+    st.sampled_from([b"\x00\x53\x72\xc1\x01\x00\x00\x53\x75\xa0\x01x", b"\x00\x53\x75\xa0\x01x", b""]),
+)
+def test_header_says_what_a_new_one_would(
+    header: bytes, changes: list[tuple[int, int]], waited: int, attempts: int, rest: bytes
+) -> None:
+    """In any encoding, malformed or not, alone or in a run, and after failed attempts; what is behind it stays."""
+    changed = bytearray(header + rest)
+    for place, octet in changes:
+        if place < len(header):
+            changed[place] = octet
+    payload, now = bytes(changed), 100.0 + waited / 1000
+    try:
+        read_header(payload)
+    except DecodeError:
+        with pytest.raises(DecodeError):
+            QueuedMessage.read(payload, 0, 100.0)
+        assert not QueuedMessage.read_run([payload], 0, None, 100.0)
+        return
+    if said(payload) == "malformed":  # behind the header
+        return
+    for entry in (QueuedMessage.read(payload, 0, 100.0), *QueuedMessage.read_run([payload], 0, None, 100.0)):
+        for _ in range(attempts):
+            entry.mark_acquired()
+            entry.count_failure()
+        sent, wanted = entry.outgoing(now), rewritten(payload, entry, now)
+        assert read_header(sent) == read_header(wanted)
+        assert bare_message(sent) == bare_message(payload)
+        entry.remove_expiry()
+        assert read_header(entry.outgoing(now)).ttl is None
+        assert bare_message(entry.payload) == bare_message(payload)
+
+
+def test_headers_that_differ_in_their_ttl_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sender with a deadline gives each message another ttl; each goes out with what is left of it."""
+    read_sections = []
+
+    def counted(payload: bytes) -> Header:
+        read_sections.append(payload)
+        return read_header(payload)
+
+    monkeypatch.setattr("amqp10.broker._queues.message.front.read_header", counted)
+    for number in range(200):
+        message = Message(b"x", priority=3, delivery_count=5, ttl=timedelta(seconds=60, milliseconds=number))
+        entry = QueuedMessage.read(message.encode(), 0, 100.0)
+        assert Message.decode(entry.outgoing(110.0)) == message.replace(ttl=timedelta(seconds=50, milliseconds=number))
+    assert len(read_sections) <= 1
 
 
 def facts(payload: bytes) -> tuple[Any, ...] | str:

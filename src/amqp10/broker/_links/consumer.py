@@ -168,8 +168,8 @@ class ConsumerLink(LinkTaker, Consumer, Participant):
     def largest_in_run(self) -> int:  # type: ignore[override]
         return self._link.largest_in_run
 
-    def deliver_run(self, entries: Sequence[QueuedMessage]) -> None:
-        self._link.send_run([entry.payload for entry in entries], entries, settled=self.settles)
+    def deliver_run(self, entries: Sequence[QueuedMessage], payloads: Sequence[bytes]) -> None:
+        self._link.send_run(payloads, entries, settled=self.settles)
 
     def give_up(self, entry: QueuedMessage) -> QueuedMessage | None:
         delivery = next((each for each in self._link.unsettled.values() if each.waiter is entry), None)

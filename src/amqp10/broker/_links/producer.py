@@ -104,7 +104,8 @@ class ProducerLink(LinkOwner):
 
         benchmarks/real_brokers.py, "through"
         """
-        store, entries = self._router.store, QueuedMessage.read_run(run, self._origin, self._peer.maker.account)
+        store, account = self._router.store, self._peer.maker.account
+        entries = QueuedMessage.read_run(run, self._origin, account, self._router.clock())
         if store is not None and node.journal is not None:
             octets = sum([entry.size for entry in entries if entry.durable])
             if octets and not store.fits(octets):

@@ -155,8 +155,8 @@ class Consumer(Taker):
         """Return how many messages `deliver_run` takes if `sharers` consumers each take as many; 0: one by one."""
         return 0
 
-    def deliver_run(self, entries: Sequence[QueuedMessage]) -> None:
-        """Take up to `run_room` messages of message-format 0 as they are, each of at most `largest_in_run` octets."""
+    def deliver_run(self, entries: Sequence[QueuedMessage], payloads: Sequence[bytes]) -> None:
+        """Take up to `run_room` messages of message-format 0, each of at most `largest_in_run` octets."""
 
     def give_up(self, entry: QueuedMessage) -> QueuedMessage | None:
         """Give up a message that it held too long.
@@ -288,7 +288,7 @@ class Node(ABC):
             self.recent.remember(identity)
 
     def take_run(self, entries: Sequence[QueuedMessage]) -> None:
-        """Take messages of one sender that do not expire, as `take` does one after the other, where `takes_runs`."""
+        """Take messages of one sender, as `take` does one after the other, where `takes_runs`."""
         for entry in entries:
             self.take(entry)
 

@@ -164,11 +164,7 @@ class Queue(Node):
         entry.available = True
         self._waiting.append(entry)
         if entry.expires is not None:
-            if len(self._mortal) > 2 * self.depth + 256:
-                self._sweep()
-            heappush(self._mortal, (entry.expires, entry.position, entry))
-            if self._alarm is not None:
-                self._alarm(self, entry.expires)
+            self._note_expiry([(entry.expires, entry.position, entry)])
         for unseen in self._unseen:
             unseen.append(entry)
         if entry.durable and self.journal is not None:
@@ -188,16 +184,30 @@ class Queue(Node):
         account = entries[0].account
         if account is not None:
             self.charge(account, octets + len(entries) * MESSAGE_OVERHEAD)
+        mortal = []
         for position, entry in enumerate(entries, self.enqueued):
             entry.position = position
             entry.available = True
+            if entry.expires is not None:
+                mortal.append((entry.expires, position, entry))
         self.enqueued += len(entries)
         self._waiting.extend(entries)
+        if mortal:
+            self._note_expiry(mortal)
         for unseen in self._unseen:
             unseen.extend(entries)
         if self.journal is not None:
             self.journal.record_run([entry for entry in entries if entry.durable])
         self.touch()
+
+    def _note_expiry(self, mortal: Sequence[tuple[float, int, QueuedMessage]]) -> None:
+        """Note when new messages expire."""
+        if len(self._mortal) > 2 * self.depth + 256:
+            self._sweep()
+        for record in mortal:
+            heappush(self._mortal, record)
+        if self._alarm is not None:
+            self._alarm(self, min(mortal)[0])
 
     put = insert  # it refuses nothing, and another call would cost every message
 
@@ -343,7 +353,7 @@ class Queue(Node):
                 consumer.waiting = False
                 continue
             if by_runs:
-                given = self._hand_out_run()
+                given = self._hand_out_run(now)
                 fed.update(dict.fromkeys(given))
                 by_runs = bool(given)
                 continue
@@ -389,7 +399,7 @@ class Queue(Node):
             self._tidy()
             self._waiting.sweep(self.depth)
 
-    def _hand_out_run(self) -> list[Consumer]:
+    def _hand_out_run(self, now: float) -> list[Consumer]:
         """Give the consumers in line the next messages, each its share at once; return those that got some.
 
         Each gets what it would get by turns. A run is so short that it may exceed the room in the consumers' output.
@@ -408,15 +418,16 @@ class Queue(Node):
         if room * count < 2:
             return []
         largest = min(consumer.largest_in_run for consumer in line)
-        run = self._waiting.run(min(room * count, _RUN), _RUN_OCTETS, largest)
+        run = self._waiting.run(min(room * count, _RUN), _RUN_OCTETS, largest, now)
         if len(run) < 2:
             return []
         self._waiting.take_run(len(run))
         given = list(line)[: len(run)]
         for place, consumer in enumerate(given):
             share = run[place::count]
+            payloads = [entry.outgoing(now) if entry.ttl_at else entry.payload for entry in share]
             try:
-                consumer.deliver_run(share)
+                consumer.deliver_run(share, payloads)
             except Exception as error:
                 for entry in share:
                     self.set_aside(entry, error)

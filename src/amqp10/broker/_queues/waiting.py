@@ -64,8 +64,8 @@ class WaitingMessages:
                 return self.excluded.pop(index)
         return None
 
-    def run(self, most: int, octets: int, largest: int) -> list[QueuedMessage]:
-        """Return the next messages that any consumer may have and that are sent as they came.
+    def run(self, most: int, octets: int, largest: int, now: float) -> list[QueuedMessage]:
+        """Return the next messages that any consumer may have and that are sent as they came, but for their ttl.
 
         They stay here until `take_run`. While messages that came back wait, it is empty, because these go first.
 
@@ -73,13 +73,18 @@ class WaitingMessages:
             most: the most messages.
             octets: the most octets of all of them.
             largest: the most octets of one.
+            now: it ends at a message that has expired by then.
         """
         run: list[QueuedMessage] = []
         if self._returned or self.excluded:
             return run
+        while self._ready and not self._ready[0].available:
+            self._ready.popleft().left_in_order = False
         for entry in islice(self._ready, most):
             octets -= entry.size
-            if octets < 0 or entry.size > largest or entry.message_format or entry.expires is not None:
+            if octets < 0 or entry.size > largest or entry.message_format:
+                break
+            if entry.expires is not None and entry.expires <= now:
                 break
             if not (entry.available and entry.header_is_current):
                 break

@@ -1,9 +1,9 @@
 """A message at rest in a queue: its bytes as they came, and the few facts that the broker needs.
 
 Bytes are passed on unchanged where the specification allows it (§3.2: the bare message is immutable, the header belongs
-to intermediaries). A header is only rewritten if it would be wrong: after a failed attempt, to reduce the ttl, or if it
-claims a first acquirer that is not the first any more. Delivery annotations are for the next node, which is the broker:
-they end here.
+to intermediaries). A header is only rewritten if it would be wrong: after a failed attempt, or if it claims a first
+acquirer that is not the first any more. To reduce the ttl, its four octets are replaced. Delivery annotations are for
+the next node, which is the broker: they end here.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from ....types import Symbol
 from .front import (
     APPLICATION_PROPERTIES,
     DESCRIPTOR_SIZE,
+    ODD,
     PLAIN,
+    UNREAD,
     Front,
+    expiry_behind,
     front_behind,
     front_of,
     header_and_next_section,
     header_of,
-    is_plain_behind,
 )
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ SHORTEST_LIFE: Final = 0.01
 
 EMPTY_MESSAGE: Final = b"\x00\x53\x75\xa0\x00"
 """It is used in place of a message that cannot be read, by code that looks at sections."""
+
+_LONGEST_TTL: Final = 0xFFFF_FFFF  # in milliseconds
 
 # The delivery annotation of a message that was rejected (§3.2.2).
 _REJECTED = Symbol("rejected")
@@ -65,12 +69,13 @@ class QueuedMessage:
         row: its number in the store; 0: it has none.
         stored: whether the store has it.
         arrived: when it came to a stream, as time of day in seconds; None elsewhere.
-        header_is_current: whether the payload can be sent without a new header.
+        header_is_current: whether the payload can be sent without a new header, but for its ttl.
+        ttl_at: where the four octets of its ttl are in the payload; 0: it has no ttl; negative: the ttl is in another
+            encoding.
     """
 
     __slots__ = (
         "_claims_first",
-        "_has_ttl",
         "account",
         "acquired",
         "arrived",
@@ -90,6 +95,7 @@ class QueuedMessage:
         "row",
         "size",
         "stored",
+        "ttl_at",
     )
 
     failures: int
@@ -114,8 +120,8 @@ class QueuedMessage:
         self.stored: bool = False
         self.arrived: float | None = None
         self.header_is_current: bool = True
+        self.ttl_at: int = 0
         self._claims_first = False
-        self._has_ttl = False
 
     @classmethod
     def read(
@@ -131,57 +137,64 @@ class QueuedMessage:
         entry = cls(payload, message_format)
         if message_format == 0 and (front := front_of(payload)) is not PLAIN:
             entry._read_sections(front, now, wall)
-            if front.annotated and not keep_annotations:
+            if front is ODD and not keep_annotations:
                 entry._replace_payload(patch_header(payload, delivery_annotations=None))
+            elif front.annotations_end != front.header_end and not keep_annotations:
+                entry._replace_payload(payload[: front.header_end] + payload[front.annotations_end :])
         return entry
 
     def _read_sections(self, front: Front, now: float, wall: Clock) -> None:
         payload = self.payload
         if not payload:
             raise DecodeError("an empty payload is not a message, for a message has a body")
-        header = header_of(payload, front.header_end)
-        if header.ttl is not None:
-            # "a message expiration time will be computed based on the time of arrival at an intermediary" (§3.2.1)
-            self.expires = now + max(header.ttl / 1000, SHORTEST_LIFE)
-            self._has_ttl = True
-            self.header_is_current = False
-        expiry = read_properties(payload).absolute_expiry_time if front.may_expire else None
+        header, ttl, self.ttl_at = header_of(payload, front.header_end)
+        if ttl is not None:
+            self.expires = _end_of_life(ttl, now)
+            self.header_is_current = self.ttl_at > 0
+        expiry = read_properties(payload).absolute_expiry_time if front is ODD else front.expiry
         if expiry is not None:
             moment = expiry / 1000 if isinstance(expiry, int) else expiry.timestamp()
-            absolute = now + (moment - wall())
-            self.expires = absolute if self.expires is None else min(self.expires, absolute)
+            self.expires = _sooner(self.expires, now + (moment - wall()))
         self.failures = header.delivery_count
         self.durable = header.durable
         self._claims_first = header.first_acquirer
 
     @classmethod
-    def read_run(cls, payloads: Iterable[bytes], origin: int, account: Account | None) -> list[QueuedMessage]:
-        """Make entries of messages of format 0, up to the first that needs `read`.
+    def read_run(
+        cls, payloads: Iterable[bytes], origin: int, account: Account | None, now: float, wall: Clock = time.time
+    ) -> list[QueuedMessage]:
+        """Make entries of messages of format 0 as `read` does, up to the first whose front is in an unusual encoding.
 
-        That is one with an expiry, a time-to-live or delivery annotations, or one whose front is in an unusual
-        encoding. The header is read once for all messages that begin with the same octets. benchmarks/real_brokers.py
+        The header is read once for all messages that begin with the same octets. benchmarks/real_brokers.py
         """
         new, made = cls.__new__, []
+        time_of_day = wall()
         start = b"\xff"  # no message begins with it
         for payload in payloads:
             if not payload.startswith(start):
                 if (found := header_and_next_section(payload)) is None:
                     break
-                header, header_end, next_section = found
+                header, ttl, ttl_at, header_end, next_section = found
                 start = payload[: header_end + DESCRIPTOR_SIZE]
                 has_more = next_section < APPLICATION_PROPERTIES  # the front has more sections than the header
                 failures, durable, claims_first = header.delivery_count, header.durable, header.first_acquirer
-            if has_more and not is_plain_behind(payload, header_end):
-                _, annotated, may_expire = front_behind(payload, header_end)
-                if annotated or may_expire:
-                    break
+                end_of_life = None if ttl is None else _end_of_life(ttl, now)
+            expires = end_of_life
+            if has_more and (expiry := expiry_behind(payload, header_end)) is not None:
+                if expiry == UNREAD:
+                    front = front_behind(payload, header_end)
+                    if front is ODD:
+                        break
+                    payload, expiry = payload[:header_end] + payload[front.annotations_end :], front.expiry
+                if expiry is not None:
+                    expires = _sooner(expires, now + (expiry / 1000 - time_of_day))
             entry = new(cls)
             entry.payload = payload
             entry.message_format = 0
             entry.size = len(payload)
             entry.position = -1
             entry.failures = failures
-            entry.expires = None
+            entry.expires = expires
             entry.excluded = None
             entry.acquired = False
             entry.available = False
@@ -195,8 +208,8 @@ class QueuedMessage:
             entry.stored = False
             entry.arrived = None
             entry.header_is_current = True
+            entry.ttl_at = ttl_at
             entry._claims_first = claims_first
-            entry._has_ttl = False
             made.append(entry)
         return made
 
@@ -217,7 +230,8 @@ class QueuedMessage:
             entry.failures = failures
             entry.header_is_current = message_format != 0
         entry.expires = expires
-        entry._has_ttl = entry._has_ttl and expires is not None
+        if expires is None:
+            entry.ttl_at = 0
         return entry
 
     def copy(self) -> QueuedMessage:
@@ -231,20 +245,30 @@ class QueuedMessage:
         copy.durable = self.durable
         copy.header_is_current = self.header_is_current
         copy._claims_first = self._claims_first
-        copy._has_ttl = self._has_ttl
+        copy.ttl_at = self.ttl_at
         return copy
 
     def outgoing(self, now: float) -> bytes:
         """Return the bytes to send now, with an updated header; a malformed message is sent as it came."""
+        payload, at = self.payload, self.ttl_at
         if self.header_is_current:
-            return self.payload
+            if not at:
+                return payload
+            return b"".join((payload[:at], self._ttl(now).to_bytes(4, "big"), memoryview(payload)[at + 4 :]))
         changes: dict[str, Any] = {"delivery_count": self.failures}
-        if self._has_ttl and self.expires is not None:
-            # "the transmitted message's header SHOULD contain a ttl that is computed as the difference" (§3.2.1)
-            changes["ttl"] = timedelta(seconds=max(0.0, self.expires - now))
+        if at:
+            changes["ttl"] = timedelta(milliseconds=self._ttl(now))
         if self._claims_first and self.acquired:
             changes["first_acquirer"] = False
         return self._changed(**changes)
+
+    def _ttl(self, now: float) -> int:
+        """Return the milliseconds that it still has, rounded up.
+
+        "the transmitted message's header SHOULD contain a ttl that is computed as the difference" (§3.2.1).
+        """
+        assert self.expires is not None
+        return min(max(0, -(-round((self.expires - now) * 1_000_000) // 1000)), _LONGEST_TTL)
 
     def count_failure(self) -> None:
         """Count a failed attempt."""
@@ -270,8 +294,8 @@ class QueuedMessage:
     def remove_expiry(self) -> None:
         """Remove its expiry, so that it does not expire again in the queue of dead letters."""
         self.expires = None
-        if self._has_ttl:
-            self._has_ttl = False
+        if self.ttl_at:
+            self.ttl_at = 0
             self._replace_payload(self._changed(ttl=None))
 
     def _replace_payload(self, payload: bytes) -> None:
@@ -291,6 +315,18 @@ class QueuedMessage:
         self.gone = True
         self.available = False
         self.payload = b""
+
+
+def _end_of_life(ttl: int, now: float) -> float:
+    """Return when a message expires that came now.
+
+    "a message expiration time will be computed based on the time of arrival at an intermediary" (§3.2.1).
+    """
+    return now + max(ttl / 1000, SHORTEST_LIFE)
+
+
+def _sooner(one: float | None, other: float) -> float:
+    return other if one is None else min(one, other)
 
 
 def message_of(delivery: OutgoingDelivery) -> QueuedMessage:

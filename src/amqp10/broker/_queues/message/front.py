@@ -1,7 +1,7 @@
 """The front of an encoded message, examined without decoding it: the sections before the application properties.
 
-Few messages have an expiry or delivery annotations. The first octets of their sections show that most have neither, so
-that the broker decodes no section of them. A front in an unusual encoding counts as one that may have both.
+The broker needs the header, the expiry in the properties, and the end of the delivery annotations. In a front in the
+usual encoding they are found by their places, and no section but the header is decoded. Headers are remembered.
 """
 
 from __future__ import annotations
@@ -20,42 +20,60 @@ DESCRIPTOR_SIZE: Final = 3
 
 # The first two octets of a section in its usual encoding: a described value with a smallulong (§1.2, §3.2).
 _DESCRIBED = b"\x00\x53"
-_HEADER, _DELIVERY_ANNOTATIONS, _PROPERTIES, _FOOTER = 0x70, 0x71, 0x73, 0x78
+_HEADER, _DELIVERY_ANNOTATIONS, _MESSAGE_ANNOTATIONS, _PROPERTIES, _FOOTER = 0x70, 0x71, 0x72, 0x73, 0x78
 _LIST0, _LIST8, _LIST32, _MAP8, _MAP32 = 0x45, 0xC0, 0xD0, 0xC1, 0xD1
 # A valid header in the usual encoding has at most 28 octets. A longer one is not put into the cache of headers.
 _SHORT_HEADER = 32
 _HEADER_SECTION, _DATA_SECTION = (bytes((*_DESCRIBED, code)) for code in (_HEADER, 0x75))
-_ANNOTATIONS_MAP8, _ANNOTATIONS_MAP32 = (bytes((*_DESCRIBED, 0x72, kind)) for kind in (_MAP8, _MAP32))
-_PROPERTIES_LIST8, _PROPERTIES_LIST32 = (bytes((*_DESCRIBED, _PROPERTIES, kind)) for kind in (_LIST8, _LIST32))
+_DELIVERY_MAP8, _DELIVERY_MAP32, _MESSAGE_MAP8, _MESSAGE_MAP32 = (
+    bytes((*_DESCRIBED, code, kind))
+    for code in (_DELIVERY_ANNOTATIONS, _MESSAGE_ANNOTATIONS)
+    for kind in (_MAP8, _MAP32)
+)
+_PROPERTIES_LIST0, _PROPERTIES_LIST8, _PROPERTIES_LIST32 = (
+    bytes((*_DESCRIBED, _PROPERTIES, kind)) for kind in (_LIST0, _LIST8, _LIST32)
+)
 # The usual descriptors of the sections that may follow the header.
 _AFTER_HEADER = frozenset(bytes((*_DESCRIBED, code)) for code in range(_DELIVERY_ANNOTATIONS, _FOOTER + 1))
-_NULL, _TIME = 0x40, 0x83
-_SHORT = frozenset((0xA0, 0xA1, 0xA3))  # binary, string and symbol with their size in the next octet (§1.6)
+_NULL, _UINT, _TIME = 0x40, 0x70, 0x83
+# The octets of a value by its constructor (§1.6). Before the ttl there are a boolean and a ubyte.
+_BEFORE_TTL = {_NULL: 1, 0x41: 1, 0x42: 1, 0x56: 2, 0x50: 2}
+# Before the expiry there are a message-id or two, which may be a ulong or a uuid, and values with their size in the
+# next octet, for which this has 0: binary, string and symbol.
+_BEFORE_EXPIRY = {_NULL: 1, 0x44: 1, 0x53: 2, 0x80: 9, 0x98: 17, 0xA0: 0, 0xA1: 0, 0xA3: 0}
 # absolute-expiry-time is the ninth field of properties (§3.2.4): a shorter list cannot have it. The tenth is
 # creation-time, a timestamp as well.
 _FIELDS_BEFORE_EXPIRY, _FIELDS_TO_CREATION = 8, 10
 _NULL_AND_TIME = bytes((_NULL, _TIME))
 _long_sizes = struct.Struct(">II").unpack_from  # size and count of a list32 or map32
+_time = struct.Struct(">q").unpack_from  # a timestamp, in milliseconds since 1970
+_ZERO = bytes(4)  # a ttl
+_NO_HEADER = (Header(), None, 0)
+
+UNREAD: Final = 1 << 63
+"""In place of an expiry: it has to be read, with all that may stand before it. It is greater than any timestamp."""
+ODD_TTL: Final = -1
+"""In place of the place of a ttl: it has none, because its ttl is not in an encoding of four octets."""
 
 
 class Front(NamedTuple):
-    """What the front of a message may contain.
+    """What the front of a message contains.
 
     Attributes:
-        header_end: the offset where the header ends; 0: no header; `_UNKNOWN`: it has to be read.
-        annotated: whether there may be delivery annotations.
-        may_expire: whether the properties may have an expiry.
+        header_end: the offset where the header ends; 0: no header; -1: everything has to be read.
+        annotations_end: the offset where the delivery annotations behind it end; without any it is `header_end`.
+        expiry: the absolute-expiry-time, in milliseconds since 1970; None: the message does not say it.
     """
 
     header_end: int
-    annotated: bool
-    may_expire: bool
+    annotations_end: int
+    expiry: int | None
 
 
-PLAIN: Final = Front(0, annotated=False, may_expire=False)
+PLAIN: Final = Front(0, 0, None)
 """The front of a message with neither header, delivery annotations nor expiry. Each such front is this very object."""
-_UNKNOWN: Final = -1
-_ODD: Final = Front(_UNKNOWN, annotated=True, may_expire=True)
+ODD: Final = Front(-1, -1, UNREAD)
+"""The front of a message in an unusual encoding."""
 
 
 def front_of(payload: bytes) -> Front:
@@ -66,22 +84,27 @@ def front_of(payload: bytes) -> Front:
     try:
         return front_behind(payload, _end_of_header(payload) if start == _HEADER_SECTION else 0)
     except IndexError:
-        return _ODD
+        return ODD
 
 
-def header_of(payload: bytes, header_end: int) -> Header:
-    """Return the header of a message whose front has this `header_end`.
+def header_of(payload: bytes, header_end: int) -> tuple[Header, int | None, int]:
+    """Return the header of a message whose front has this `header_end`, its ttl, and where the ttl's octets are.
+
+    The ttl in the header itself may be another. The place is 0 if there is no ttl, or `ODD_TTL`.
 
     Raises:
         DecodeError: the header is malformed.
     """
-    return _decoded(payload[:header_end]) if 0 < header_end <= _SHORT_HEADER else read_header(payload)
+    if 0 < header_end <= _SHORT_HEADER:
+        return _known(payload[:header_end])
+    header = read_header(payload)
+    return header, header.ttl, 0 if header.ttl is None else ODD_TTL
 
 
-def header_and_next_section(payload: bytes) -> tuple[Header, int, int] | None:
-    """Return the header, the offset where it ends, and the number of the next section.
+def header_and_next_section(payload: bytes) -> tuple[Header, int | None, int, int, int] | None:
+    """Return what `header_of` does, the offset where the header ends, and the number of the next section.
 
-    None: the header has a ttl, or is not in the usual encoding, or the next section is not.
+    None: the header or its ttl is not in the usual encoding, or the next section is not.
     """
     header_end = 0
     try:
@@ -90,32 +113,38 @@ def header_and_next_section(payload: bytes) -> tuple[Header, int, int] | None:
         next_descriptor = payload[header_end : header_end + DESCRIPTOR_SIZE]
         if header_end > _SHORT_HEADER or next_descriptor not in _AFTER_HEADER:
             return None
-        header = _decoded(payload[:header_end]) if header_end else Header()
+        header, ttl, ttl_at = _known(payload[:header_end]) if header_end else _NO_HEADER
     except (IndexError, DecodeError):
         return None
-    return None if header.ttl is not None else (header, header_end, next_descriptor[-1])
+    return None if ttl_at == ODD_TTL else (header, ttl, ttl_at, header_end, next_descriptor[-1])
 
 
 def front_behind(payload: bytes, header_end: int) -> Front:
     """Return the front of a message whose header ends at `header_end`; 0: it has none."""
-    if is_plain_behind(payload, header_end):
-        return _plain_but_for(header_end)
-    try:
-        return _front_by_sections(payload, header_end)
-    except IndexError:
-        return _ODD
-
-
-def is_plain_behind(payload: bytes, header_end: int) -> bool:
-    """Return whether a message whose header ends at `header_end` surely has no delivery annotations and no expiry.
-
-    It knows only the usual sections: message annotations or none, then properties. benchmarks/real_brokers.py
-    """
     at = header_end
     try:
-        if payload.startswith(_ANNOTATIONS_MAP32, at):
+        if payload.startswith(_DELIVERY_MAP8, at):
+            at += 5 + payload[at + 4]
+        elif payload.startswith(_DELIVERY_MAP32, at):
             at += 8 + _long_sizes(payload, at + 4)[0]
-        elif payload.startswith(_ANNOTATIONS_MAP8, at):
+    except (IndexError, struct.error):
+        return ODD
+    expiry = expiry_behind(payload, at)
+    if expiry is None and at == header_end:
+        return _plain_but_for(header_end)
+    return ODD if expiry == UNREAD else Front(header_end, at, expiry)
+
+
+def expiry_behind(payload: bytes, at: int) -> int | None:
+    """Return the expiry in the properties of a message whose header and delivery annotations end at `at`.
+
+    It knows only the usual sections: message annotations or none, then properties or none. For others it is `UNREAD`.
+    benchmarks/budget.py, "broker_fill"
+    """
+    try:
+        if payload.startswith(_MESSAGE_MAP32, at):
+            at += 8 + _long_sizes(payload, at + 4)[0]
+        elif payload.startswith(_MESSAGE_MAP8, at):
             at += 5 + payload[at + 4]
         if payload.startswith(_PROPERTIES_LIST32, at):
             size, count = _long_sizes(payload, at + 4)
@@ -124,46 +153,45 @@ def is_plain_behind(payload: bytes, header_end: int) -> bool:
             size, count = payload[at + 4], payload[at + 5]
             end = at + 5 + size
         else:
-            return False
+            later = payload.startswith(_DESCRIBED, at) and payload[at + 2] > _PROPERTIES
+            return None if later or payload.startswith(_PROPERTIES_LIST0, at) else UNREAD
         # A null before the creation time is either a missing expiry, or the last octet of one. That one would begin at
         # `end - 18`, with 0x83.
-        return count <= _FIELDS_BEFORE_EXPIRY or (
+        if count <= _FIELDS_BEFORE_EXPIRY or (
             count == _FIELDS_TO_CREATION
             and payload[end - 10 : end - 8] == _NULL_AND_TIME
             and payload[end - 18] != _TIME
-        )
-    except (IndexError, struct.error):
-        return False
+        ):
+            return None
+        return _expiry_in(payload, at, end)
+    except (IndexError, DecodeError, struct.error):
+        return UNREAD
+
+
+def _expiry_in(payload: bytes, at: int, end: int) -> int | None:
+    """Return the expiry in the properties that begin at `at` and end at `end`; fields before it are skipped.
+
+    Raises:
+        DecodeError, IndexError: they are malformed.
+    """
+    at += 6 if payload[at + DESCRIPTOR_SIZE] == _LIST8 else 12
+    for _ in range(_FIELDS_BEFORE_EXPIRY):
+        try:
+            at += _BEFORE_EXPIRY[payload[at]] or 2 + payload[at + 1]
+        except KeyError:
+            at = skip(payload, at)
+    if payload[at] == _NULL:
+        return None
+    if payload[at] != _TIME or at + 9 > end:
+        return UNREAD
+    moment: int = _time(payload, at + 1)[0]
+    return moment
 
 
 @lru_cache(maxsize=64)
 def _plain_but_for(header_end: int) -> Front:
     """Return the front of a message that is plain except for a header that ends at `header_end`; `PLAIN` for 0."""
-    return Front(header_end, annotated=False, may_expire=False) if header_end else PLAIN
-
-
-def _front_by_sections(payload: bytes, header_end: int) -> Front:
-    """Examine the sections behind the header one by one.
-
-    Raises:
-        IndexError: the payload ends within them.
-    """
-    annotated, at = False, header_end
-    while payload[at] == 0 and payload[at + 1] == _DESCRIBED[1]:
-        section, kind = payload[at + 2], payload[at + 3]
-        if section < _HEADER:  # not a section: it will be read, and refused
-            break
-        if section >= _PROPERTIES:
-            may_expire = section == _PROPERTIES and _may_have_expiry(payload, at + DESCRIPTOR_SIZE)
-            return Front(header_end, annotated, may_expire) if annotated or may_expire else _plain_but_for(header_end)
-        annotated = annotated or (section == _DELIVERY_ANNOTATIONS and at == header_end)
-        if kind & 0xFE == _LIST8:  # or a map of that size
-            at += 5 + payload[at + 4]
-        elif kind & 0xFE == _LIST32:
-            at += 8 + int.from_bytes(payload[at + 4 : at + 8], "big")
-        else:
-            break
-    return _ODD
+    return Front(header_end, header_end, None) if header_end else PLAIN
 
 
 def _end_of_header(payload: bytes) -> int:
@@ -182,34 +210,30 @@ def _end_of_header(payload: bytes) -> int:
     return end if payload[end : end + DESCRIPTOR_SIZE] in _AFTER_HEADER else len(payload)
 
 
+def _place_of_ttl(octets: bytes) -> int:
+    """Return where the four octets of the ttl are in a header; 0: it has none, or not in that encoding."""
+    at = {_LIST8: 6, _LIST32: 12}.get(octets[3], 0)
+    try:
+        if not at or octets[at - 1] < 3:  # the count of its fields; the ttl is the third (§3.2.1)
+            return 0
+        at += _BEFORE_TTL[octets[at]]
+        at += _BEFORE_TTL[octets[at]]
+        return at + 1 if octets[at] == _UINT and at + 5 <= len(octets) else 0
+    except (IndexError, KeyError):
+        return 0
+
+
+@lru_cache(maxsize=64)
+def _known(octets: bytes) -> tuple[Header, int | None, int]:
+    """Return what `header_of` does, of a header by itself: mostly it is the same as that of the message before."""
+    at = _place_of_ttl(octets)
+    if at:
+        # Headers that differ in their ttl, as those of a sender with a deadline, are decoded once.
+        return _decoded(octets[:at] + _ZERO + octets[at + 4 :]), int.from_bytes(octets[at : at + 4], "big"), at
+    header = read_header(octets)
+    return header, header.ttl, 0 if header.ttl is None else ODD_TTL
+
+
 @lru_cache(maxsize=64)
 def _decoded(octets: bytes) -> Header:
-    """Decode a header by itself: mostly it is the same as that of the message before."""
     return read_header(octets)
-
-
-def _may_have_expiry(payload: bytes, at: int) -> bool:
-    """Return whether the properties whose list is at `at` may have an expiry; fields before it are skipped."""
-    try:
-        kind = payload[at]
-        if kind == _LIST32:
-            count = _long_sizes(payload, at + 1)[1]
-            at += 9
-        elif kind == _LIST8:
-            count = payload[at + 2]
-            at += 3
-        else:
-            return True
-        if count <= _FIELDS_BEFORE_EXPIRY:
-            return False
-        for _ in range(_FIELDS_BEFORE_EXPIRY):
-            kind = payload[at]
-            if kind == _NULL:
-                at += 1
-            elif kind in _SHORT:
-                at += 2 + payload[at + 1]
-            else:
-                at = skip(payload, at)
-        return payload[at] != _NULL
-    except (IndexError, DecodeError, struct.error):
-        return True
