@@ -54,12 +54,12 @@ class Peer:
         self.sender: SenderLink
         self.receiver: ReceiverLink
 
-    async def attach(self) -> None:
+    async def attach(self, source: Source) -> None:
         """Attach both links."""
         await self._exchange(lambda: self._engine.opened)
         session = self._engine.begin(SessionTerms(incoming_window=10 * COUNT))
         self.sender = session.attach_sender(LinkTerms("to", source=Source(), target=Target("q")))
-        self.receiver = session.attach_receiver(LinkTerms("from", source=Source("q"), target=Target()))
+        self.receiver = session.attach_receiver(LinkTerms("from", source=source, target=Target()))
         await self._exchange(lambda: self.sender.credit >= self._count.messages and self.receiver.attached)
 
     def send(self, payloads: list[bytes]) -> None:
@@ -158,13 +158,19 @@ async def broker_fill_annotated(peer: Peer, count: Count, payloads: list[bytes])
     await broker_fill(peer, count, payloads)
 
 
+async def broker_browse(peer: Peer, count: Count, payloads: list[bytes]) -> None:
+    """The messages stay in the queue."""
+    await broker_drain(peer, count, payloads)
+
+
 async def broker_through_0_9_1(peer: Peer, count: Count, payloads: list[bytes]) -> None:
     await broker_through(peer, count, payloads)
 
 
 BROKER_WORKLOADS: tuple[Workload, ...] = (
     *(broker_through, broker_fill, broker_drain, broker_fill_stored, broker_drain_stored),
-    *(broker_fill_ttl, broker_drain_ttl, broker_fill_expiry, broker_fill_annotated, broker_through_0_9_1),
+    *(broker_fill_ttl, broker_drain_ttl, broker_fill_expiry, broker_fill_annotated, broker_browse),
+    broker_through_0_9_1,
 )
 
 FIELDS: dict[Workload, dict[str, Any]] = {
@@ -192,7 +198,7 @@ def measure_broker(workload: Workload, backend: str) -> Count:
     async def run(store: Path | None) -> None:
         async with Broker(None, store=store, queues=["q"]) as broker:
             peer = Peer(broker, count, spoken)
-            await peer.attach()
+            await peer.attach(Source("q", distribution_mode="copy" if workload is broker_browse else None))
             await workload(peer, count, payloads)
 
     with tempfile.TemporaryDirectory() as folder:

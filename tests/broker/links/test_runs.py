@@ -38,7 +38,7 @@ def payload(chance: Random, number: int) -> bytes:
     return Message(b"%d:" % number + bytes(size), **said).encode()
 
 
-def life(seed: int, mode: str) -> list[Any]:
+def life(seed: int, mode: str, *, browse: bool = False) -> list[Any]:
     """What the broker says in a random life of a queue, pass by pass, and what the queue counts in the end."""
     chance, clock = Random(seed), Clock()
     router = Router(clock=clock, limits=Limits(credit=100_000))
@@ -50,6 +50,8 @@ def life(seed: int, mode: str) -> list[Any]:
         takers[number % 2].receive_from("q", name=f"r{number}", settle_mode=mode)
         for number in range(chance.choice((1, 1, 2, 3, 5)))
     ]
+    if browse:
+        links.append(takers[0].receive_from(Source("q", distribution_mode="copy"), name="b", settle_mode=mode))
     heard: list[Any] = []
     held: list[tuple[ReceiverLink, Any]] = []
     for step in range(30):
@@ -83,7 +85,15 @@ def life(seed: int, mode: str) -> list[Any]:
         for taker in takers:
             taker.turn()
     queue = queue_of(router, "q")
-    counted = (queue.depth, queue.bytes, queue.unsettled, queue.dequeued, queue.redelivered, queue.expired)
+    counted = (
+        queue.depth,
+        queue.bytes,
+        queue.unsettled,
+        queue.dequeued,
+        queue.redelivered,
+        queue.expired,
+        queue.copied,
+    )
     return [*heard, counted, [link.credit for link in links]]
 
 
@@ -105,6 +115,44 @@ def test_as_one_by_one(monkeypatch: pytest.MonkeyPatch, seed: int, mode: str) ->
     monkeypatch.setattr(Queue, "lends_runs", False)
     assert life(seed, mode) == by_runs
     assert not taken
+
+
+@pytest.mark.parametrize("mode", ["unsettled", "settled"])
+@pytest.mark.parametrize("seed", range(3))
+def test_browsers_as_one_by_one(monkeypatch: pytest.MonkeyPatch, seed: int, mode: str) -> None:
+    """A browser sees the same, beside consumers that take what it has seen or not."""
+    shown: list[int] = []
+    deliver_run = ConsumerLink.deliver_run
+
+    def watched(self: ConsumerLink, entries: Any, payloads: Any) -> None:
+        if self.copies:
+            shown.append(len(entries))
+        deliver_run(self, entries, payloads)
+
+    monkeypatch.setattr(ConsumerLink, "deliver_run", watched)
+    by_runs = life(seed, mode, browse=True)
+    assert max(shown) > 1
+    shown.clear()
+    monkeypatch.setattr(ConsumerLink, "run_room", lambda self, sharers: 0)
+    assert life(seed, mode, browse=True) == by_runs
+    assert not shown
+
+
+def test_a_browser_cannot_take_a_run(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """The messages stay for consumers; the browser goes on with the next ones."""
+    wire = Wire(Router(clock=Clock(), limits=Limits()))
+    to = wire.send_to("q")
+    browser = wire.receive_from(Source("q", distribution_mode="copy"), credit=10)
+    with monkeypatch.context() as patched:
+        patched.setattr(ConsumerLink, "deliver_run", lambda self, entries, payloads: 1 / 0)
+        for number in range(3):
+            to.send(Message(number).encode())
+        wire.turn()
+    assert "could not be shown to a browser" in caplog.text
+    to.send(Message(3).encode())
+    wire.turn()
+    assert bodies(browser) == [3]
+    assert queue_of(wire.router, "q").depth == 4
 
 
 def test_looks_at_the_output() -> None:

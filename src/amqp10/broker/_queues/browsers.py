@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from .._log import attempt, report
+from .waiting import run_of
 
 if TYPE_CHECKING:
     from .message import QueuedMessage
@@ -48,13 +49,17 @@ class Browsers:
             unseen = self.unseen[consumer.key]
             before = copies
             filtering = consumer.filtering
+            by_runs = filtering is None
             while unseen and (filtering is None or looks.left > 0) and consumer.ready():
+                if by_runs:
+                    shown = _show_run(consumer, unseen, now)
+                    copies += shown
+                    by_runs = shown > 0
+                    continue
                 entry = unseen.popleft()
                 if filtering is not None:
                     looks.look_at(entry, filtering)
-                # A message that another consumer holds is not visible (§3.3).
-                seen = entry.available and not (entry.expires is not None and entry.expires <= now)
-                if seen and (filtering is None or filtering.passes(entry)):
+                if _visible(entry, now) and (filtering is None or filtering.passes(entry)):
                     try:
                         copies += consumer.deliver(entry, entry.outgoing(now))
                     except Exception as error:
@@ -71,3 +76,28 @@ class Browsers:
         """End all browsers, because the queue has ended."""
         self.unseen.clear()
         self.line.clear()
+
+
+def _visible(entry: QueuedMessage, now: float) -> bool:
+    """Return whether a browser sees a message: not one that another consumer holds (§3.3)."""
+    return entry.available and not (entry.expires is not None and entry.expires <= now)
+
+
+def _show_run(consumer: Consumer, unseen: deque[QueuedMessage], now: float) -> int:
+    """Show a browser its next messages at once; return how many, or 0 if they are to be shown one by one."""
+    room = consumer.run_room(1)
+    if room < 2:
+        return 0
+    while unseen and not _visible(unseen[0], now):
+        unseen.popleft()
+    run = run_of(unseen, room, consumer.largest_in_run, now)
+    if len(run) < 2:
+        return 0
+    for _ in run:
+        unseen.popleft()
+    try:
+        consumer.deliver_run(run, [entry.outgoing(now) for entry in run])
+    except Exception as error:
+        report("messages could not be shown to a browser", error)
+        return 0
+    return len(run)

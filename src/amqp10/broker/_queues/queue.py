@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 UNLIMITED = 1 << 60
 # The assumed size of a message before the first one came.
 _FIRST_GUESS = 4096
-# The most messages in one run, and the most octets.
-_RUN, _RUN_OCTETS = 256, 65_536
 # Fewer outcomes are handled one by one.
 _FEW = 3
 
@@ -418,7 +416,7 @@ class Queue(Node):
         if room * count < 2:
             return []
         largest = min(consumer.largest_in_run for consumer in line)
-        run = self._waiting.run(min(room * count, _RUN), _RUN_OCTETS, largest, now)
+        run = self._waiting.run(room * count, largest, now)
         if len(run) < 2:
             return []
         self._waiting.take_run(len(run))

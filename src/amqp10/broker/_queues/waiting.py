@@ -3,12 +3,41 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .message import QueuedMessage
+
+# The most messages in one run, and the most octets.
+_RUN, _RUN_OCTETS = 256, 65_536
+
+
+def run_of(waiting: Iterable[QueuedMessage], most: int, largest: int, now: float) -> list[QueuedMessage]:
+    """Return the first messages that can be sent as they came, but for their ttl.
+
+    It ends at a message that is not available, or has expired by now.
+
+    Args:
+        waiting: the messages in order.
+        most: the most messages.
+        largest: the most octets of one.
+        now: the broker's clock.
+    """
+    run: list[QueuedMessage] = []
+    octets = _RUN_OCTETS
+    for entry in islice(waiting, min(most, _RUN)):
+        octets -= entry.size
+        if octets < 0 or entry.size > largest or entry.message_format:
+            break
+        if entry.expires is not None and entry.expires <= now:
+            break
+        if not (entry.available and entry.header_is_current):
+            break
+        run.append(entry)
+    return run
 
 
 class WaitingMessages:
@@ -64,32 +93,16 @@ class WaitingMessages:
                 return self.excluded.pop(index)
         return None
 
-    def run(self, most: int, octets: int, largest: int, now: float) -> list[QueuedMessage]:
-        """Return the next messages that any consumer may have and that are sent as they came, but for their ttl.
+    def run(self, most: int, largest: int, now: float) -> list[QueuedMessage]:
+        """Return the next messages that any consumer may have; see `run_of`.
 
         They stay here until `take_run`. While messages that came back wait, it is empty, because these go first.
-
-        Args:
-            most: the most messages.
-            octets: the most octets of all of them.
-            largest: the most octets of one.
-            now: it ends at a message that has expired by then.
         """
-        run: list[QueuedMessage] = []
         if self._returned or self.excluded:
-            return run
+            return []
         while self._ready and not self._ready[0].available:
             self._ready.popleft().left_in_order = False
-        for entry in islice(self._ready, most):
-            octets -= entry.size
-            if octets < 0 or entry.size > largest or entry.message_format:
-                break
-            if entry.expires is not None and entry.expires <= now:
-                break
-            if not (entry.available and entry.header_is_current):
-                break
-            run.append(entry)
-        return run
+        return run_of(self._ready, most, largest, now)
 
     def take_run(self, count: int) -> None:
         """Take the first `count` messages of the run."""
