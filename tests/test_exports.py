@@ -59,6 +59,25 @@ INTERNAL = {
 """Packages for the package itself, and modules whose other names are few."""
 
 
+@pytest.mark.parametrize("name", [name for name in PACKAGES if name not in INTERNAL])
+def test_reprs(name: str) -> None:
+    """What programs hold says what it is: no class that can be made has the repr of `object`."""
+    module = importlib.import_module(name)
+    classes = [each for each in map(vars(module).get, module.__all__) if inspect.isclass(each)]
+    shows_nothing = [
+        each.__qualname__
+        for each in classes
+        if each.__repr__ is object.__repr__ and not (inspect.isabstract(each) or getattr(each, "_is_protocol", False))
+    ]
+    of_authors = {
+        "ClientHandshake",
+        "Composite",
+        "ServerHandshake",
+        "StreamDecoder",
+    }  # of dialects: no program holds one
+    assert set(shows_nothing) <= of_authors
+
+
 @pytest.mark.parametrize("name", PACKAGES)
 def test_all_is_complete(name: str) -> None:
     """Each name of `__all__` is there, once, and every class and function in it has a docstring."""

@@ -88,6 +88,10 @@ class Bridge:
         self._shield: anyio.CancelScope
         self._tasks: TaskGroup
 
+    def __repr__(self) -> str:
+        target = self._target.address if self._target is not None else "the address in `to`"
+        return f"<Bridge from {self._source.address} to {target}>"
+
     # Before the beginning
 
     async def plan(self) -> BridgePlan:

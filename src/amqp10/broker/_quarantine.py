@@ -98,6 +98,9 @@ class Quarantine:
         self._size_since = 0
         self._highest = 0
 
+    def __repr__(self) -> str:
+        return f"<Quarantine of {len(self)} messages>"
+
     def __len__(self) -> int:
         return len(self._messages)
 

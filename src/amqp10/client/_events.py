@@ -258,6 +258,9 @@ class Observer:
         self._over = over
         self._news: anyio.Event | None = None  # of the task that waits
 
+    def __repr__(self) -> str:
+        return f"<events: {len(self._waiting)} waiting>"
+
     def _tell(self, event: ConnectionEvent | None) -> None:
         if event is None:
             self._over = True

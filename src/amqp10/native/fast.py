@@ -20,6 +20,9 @@ class Native:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
+    def __repr__(self) -> str:
+        return f"<Native of {self._connection!r}>"
+
     @checked
     async def list(self, address: str, *, selector: Selector | None = None, after: int = 0) -> Index:
         """List the messages in a queue, without taking them.

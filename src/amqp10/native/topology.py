@@ -36,6 +36,9 @@ class Topology(ABC):
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._connection!r}>"
+
     @abstractmethod
     async def _ask(self, request: Request[RequestResult]) -> RequestResult:
         """Return the answer to a request, on the session that the dialect uses for requests."""

@@ -66,6 +66,9 @@ class XA:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
+    def __repr__(self) -> str:
+        return f"<XA of {self._connection!r}>"
+
     async def __aenter__(self) -> Self:
         """Begin the session, and select it for branches.
 

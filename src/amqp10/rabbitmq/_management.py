@@ -97,6 +97,9 @@ class Management:
         self.requester = requester
         self._session = session
 
+    def __repr__(self) -> str:
+        return f"<Management by {self.requester!r}>"
+
     async def __aenter__(self) -> Self:
         """Attach the pair of links.
 

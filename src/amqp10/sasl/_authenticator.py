@@ -160,6 +160,9 @@ class Authenticator:
         self._failed: LoginFailed | None = None
         self._renew: TokenRenewal | None = None
 
+    def __repr__(self) -> str:
+        return f"<Authenticator of {', '.join(self.mechanisms())}>"
+
     def for_connection(
         self,
         *,

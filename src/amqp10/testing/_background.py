@@ -39,6 +39,9 @@ class BackgroundBroker(AbstractContextManager["BackgroundBroker"]):
         self._broker = Broker(**settings)
         self._stack = ExitStack()
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._broker!r}>"
+
     def __enter__(self) -> Self:
         """Begin to listen.
 

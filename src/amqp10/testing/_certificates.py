@@ -88,6 +88,9 @@ class CertificateAuthority:
         self.ca: Path = self._directory / f"{name.replace(' ', '-')}.pem"
         self.ca.write_bytes(self._certificate.public_bytes(Encoding.PEM))
 
+    def __repr__(self) -> str:
+        return f"<CertificateAuthority in {self._directory}>"
+
     def _builder(self, subject: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
         now = datetime.now(UTC)
         return (

@@ -41,6 +41,9 @@ class Conversation:
         self._chunk: int | None = None
         self._stalled: bytearray | None = None
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}, {'connected' if self._stream is not None else 'not connected'}>"
+
     @classmethod
     def over(cls, stream: ByteStream, *, patience: float = 60.0) -> Self:
         """Make a peer on an existing stream, without listening."""

@@ -76,6 +76,9 @@ class EnginePair:
         self.client.start()
         self.server.start()
 
+    def __repr__(self) -> str:
+        return f"<EnginePair of {type(self.client).__name__} and {type(self.server).__name__}>"
+
     # Moving bytes
 
     def run(self, chunk: int | None = None) -> None:

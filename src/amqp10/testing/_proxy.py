@@ -80,6 +80,9 @@ class FaultProxy:
         self._open_gates: dict[Way, anyio.Event | None] = dict.fromkeys(WAYS)  # None: not stalled
         self._was_cut: anyio.Event | None = None
 
+    def __repr__(self) -> str:
+        return f"<FaultProxy to {self._server[0]}:{self._server[1]}, {self.accepted} connections accepted>"
+
     async def __aenter__(self) -> Self:
         """Listen.
 

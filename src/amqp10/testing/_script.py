@@ -53,6 +53,9 @@ class EngineScript:
         self._names = itertools.count(1)
         engine.start()
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {len(self.events)} events>"
+
     # The script's side
 
     def send(self, performative: Composite, payload: bytes = b"", channel: int | None = None) -> None:

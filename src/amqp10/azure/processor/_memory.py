@@ -22,6 +22,9 @@ class MemoryLeases:
         self._checkpoints: dict[ConsumerGroup, dict[str, Checkpoint]] = defaultdict(dict)
         self._versions = count(1)
 
+    def __repr__(self) -> str:
+        return f"<MemoryLeases of {len(self._leases)} consumer groups>"
+
     async def leases(self, group: ConsumerGroup) -> Sequence[Lease]:
         """Return all leases."""
         return list(self._leases[_key(group)].values())

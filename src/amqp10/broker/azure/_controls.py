@@ -38,6 +38,9 @@ class AzureControls:
         self._namespace = namespace
         self._tokens = tokens
 
+    def __repr__(self) -> str:
+        return f"<AzureControls, the clock at {self.clock():.0f} s>"
+
     def clock(self) -> float:
         """Return the emulator's time, in seconds since 1970."""
         return self._namespace.clock()

@@ -34,6 +34,9 @@ class Management:
     def __init__(self, requester: Requester) -> None:
         self.requester = requester
 
+    def __repr__(self) -> str:
+        return f"<Management by {self.requester!r}>"
+
     async def __aenter__(self) -> Self:
         """Attach the links.
 

@@ -64,6 +64,9 @@ class BodyWriter:
         self._over = "the stream is not open yet: open it with `async with`"
         self._link: SenderLink
 
+    def __repr__(self) -> str:
+        return f"<BodyWriter: {self.sent} bytes sent>"
+
     @property
     def frame_room(self) -> int:
         """The bytes of a chunk that fill one frame of the connection; of use to who makes chunks of any size."""

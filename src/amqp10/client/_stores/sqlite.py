@@ -71,6 +71,9 @@ class SQLiteDeliveryStore(MemoryDeliveryStore):
             self._file.close()
             raise StoreError(f"{self._path}: {error}") from error
 
+    def __repr__(self) -> str:
+        return f"<SQLiteDeliveryStore {self._path}>"
+
     def _load(self) -> None:
         row: Any
         for row in self._file.run("SELECT * FROM deliveries ORDER BY number"):

@@ -112,6 +112,9 @@ class MemoryDeliveryStore(DeliveryStore):
     def __init__(self) -> None:
         self._links: dict[LinkKey, dict[bytes, StoredDelivery]] = {}
 
+    def __repr__(self) -> str:
+        return f"<MemoryDeliveryStore of {len(self._links)} links>"
+
     def load(self, link: LinkKey) -> list[StoredDelivery]:
         return list(self._links.get(link, {}).values())
 
