@@ -359,9 +359,10 @@ class Pump:
         engine.receive_data(data)
         self._tell()
         # An answer is about as long as its request. More output is messages of ours that had to wait.
-        self._answers += min(engine.output_size - before, 4 * len(data))
-        if self._answers > MOST_ANSWERS:
-            self._lose(ConnectionLost("the peer keeps sending and does not read the answers"))
+        if engine.output_size > before:
+            self._answers += min(engine.output_size - before, 4 * len(data))
+            if self._answers > MOST_ANSWERS:
+                self._lose(ConnectionLost("the peer keeps sending and does not read the answers"))
 
     async def _pause(self) -> None:
         """Stop reading until a call of its owner makes the engine ready again, or the connection is over."""
@@ -371,8 +372,8 @@ class Pump:
         self._readable = None
 
     def _go_on_reading(self) -> None:
-        if self._readable is not None and (self._engine.reading or self._ended):
-            self._readable.set()
+        if self._engine.reading or self._ended:
+            self._readable.set()  # type: ignore[union-attr] # the reader waits for it
 
     async def _write(self) -> None:
         engine, layer, before = self._engine, self._layer, self._before_write
@@ -474,7 +475,7 @@ class Pump:
             self._on_events(events)
         if engine.output_size:
             self.wake()
-        else:
+        elif self._readable is not None:
             self._go_on_reading()
 
     def _lose(self, cause: Exception | None) -> None:
