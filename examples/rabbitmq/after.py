@@ -9,7 +9,7 @@ from amqp10.rabbitmq import exchange_address, management, queue_address
 
 
 async def declare(connection: Connection) -> None:
-    """The one part that the dialects have each in its own way."""
+    """Declare what is needed: the only part that differs by dialect."""
     if connection.dialect == "0-9-1":
         await connection.native.declare_exchange("moving-events", "topic", durable=True)
         await connection.native.declare_queue("moving-orders", durable=True)
