@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 from zlib import crc32
+from zoneinfo import ZoneInfo
 
 from amqp10 import AmqpSequence, AmqpValue, Data, Message
 from amqp10.errors import DecodeError, EncodeError
@@ -31,6 +32,7 @@ from amqp10.types import (
     Array,
     Byte,
     Char,
+    Decimal32,
     Described,
     Float,
     Int,
@@ -73,6 +75,9 @@ _ODD: tuple[Any, ...] = (
     *(Timestamp(2**60), Array("uint", [1, 2]), Map([(UInt(1), 1), (Int(1), 2)]), (1, "x"), bytearray(b"ab")),
     *(memoryview(b"cd"), Described(Symbol("x:y"), [1]), OrderedDict(a=1), UInt(2**32), UByte(-1), Short(2**15)),
     *({True: 1}, {None: 1}, {b"k": 1}, {2.5: 1}, {(1, 2): 3}, {"x" * 300: 1}, {Symbol("é"): 1}, [[[[[[]]]]]]),
+    *(Decimal32("1.5"), Decimal("NaN"), Array("string", ["a", "é"]), Array("list", [[1], []]), Array("null", [None])),
+    *({ULong(5): 1, "a": 2}, dict.fromkeys(range(70), 1), [[[[[[[[[[{"a": 1.5}]]]]]]]]]], {1: Decimal(1), UInt(2): 2}),
+    *(datetime(2026, 1, 1, tzinfo=ZoneInfo("UTC")), Described(ULong(5), Described(Symbol("a"), Decimal(2)))),
     *(UShort(2**16), Byte(128), Int(2**31), ULong(2**64), UInt(-1), {str(n): n for n in range(70)}, Symbol("é")),
 )
 
@@ -97,14 +102,16 @@ def simple(chance: random.Random) -> Any:
         lambda: chance.choice(_MOMENTS),
         lambda: Described(Symbol("com.microsoft:timespan"), chance.choice(_WHOLE)),
     )
-    number = chance.randrange(len(made) + 2)
+    number = chance.randrange(len(made) + 3)
+    if number == len(made):
+        return chance.choice(_ODD)
     return made[number if number < len(made) else 1]()
 
 
 def value(chance: random.Random, levels: int = 3) -> Any:
     """Return any value."""
     kind = chance.random()
-    if kind < 0.03:
+    if kind < 0.06:
         return chance.choice(_ODD)
     if levels and kind < 0.15:
         return [value(chance, levels - 1) for _ in range(chance.randrange(4))]

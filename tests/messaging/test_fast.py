@@ -10,23 +10,32 @@ import importlib
 import importlib.util
 import random
 import sys
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from enum import StrEnum
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from amqp10 import AmqpSequence, AmqpValue, Data, Message
 from amqp10.errors import DecodeError
-from amqp10.messaging import _layout
+from amqp10.messaging import _layout, _message
 from amqp10.messaging.sections import may_hold
-from amqp10.types import Described, Symbol, UInt, ULong
+from amqp10.types import Char, Described, Float, Symbol, UInt, ULong
 
 COMPILED = importlib.util.find_spec("amqp10.messaging._fast") is not None
 fast: Any = importlib.import_module("amqp10.messaging._fast") if COMPILED else None
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="a compiled installation has it: tests/test_compiled.py")
+
+
+class Color(StrEnum):
+    RED = "red"
+
 
 WHOLE: dict[str, Any] = {
     "durable": True,
@@ -104,12 +113,72 @@ def test_takes_what_was_looked_into() -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [Data(b"a"), AmqpValue(1), AmqpSequence([1]), bytearray(b"a"), Decimal(1), (1,), Described(ULong(1), 2)]
+    "body",
+    [
+        *(
+            Data(b"a"),
+            Data(b"a", b"b"),
+            AmqpValue(b"x"),
+            AmqpSequence([1], ["x"]),
+            bytearray(b"a"),
+            memoryview(b"x" * 300),
+        ),
+        *(Decimal(1), (1,), Described(ULong(1), 2), Float(0.5), OrderedDict(a=1)),
+    ],
 )
-def test_leaves_other_bodies(body: Any) -> None:
-    """A body that says its form, or holds what is not so frequent, is written by the plain code."""
-    assert fast.encode({"subject": "s"}, body) is None
-    assert Message.decode(Message(body, subject="s").encode()).subject == "s"
+def test_writes_other_bodies(monkeypatch: pytest.MonkeyPatch, body: Any) -> None:
+    """A body that says its form, or is of a rare type, is written by the plain code, and all else at once."""
+    made = fast.encode(dict(WHOLE), body)
+    monkeypatch.setattr(_message, "fast", None)
+    assert made == Message(body, **WHOLE).encode()
+
+
+RARE: dict[str, Any] = {
+    "decimal": Decimal("1.5"),
+    "float": Float(0.5),
+    "char": Char("c"),
+    "described": Described(Symbol("com.microsoft:timespan"), 5),
+    "zoned": datetime(2026, 1, 1, tzinfo=ZoneInfo("UTC")),
+    "color": Color.RED,
+    "octets": bytearray(b"a"),
+}
+
+
+@pytest.mark.parametrize("name", RARE)
+def test_takes_rare_properties(name: str) -> None:
+    """A property of a rare type is written and read by the plain code for it, and all else at once."""
+    payload = fast.encode({"application_properties": {"a": 1, name: RARE[name]}, "creation_time": RARE["zoned"]}, b"")
+    message = Message.decode(payload)
+    assert fast.read_all(message)
+    assert message.application_properties == {"a": 1, name: RARE[name]}
+    assert message.creation_time == RARE["zoned"]
+
+
+def test_takes_annotations_by_number() -> None:
+    """Annotations whose keys are numbers are read at once."""
+    message = Message.decode(Message(b"", message_annotations={"x-opt-a": 1, 5: "x"}).encode())
+    assert fast.read_all(message)
+    assert message.message_annotations == {Symbol("x-opt-a"): 1, ULong(5): "x"}
+
+
+def test_fields_that_change_meanwhile() -> None:
+    """Fields that a writer in Python removes are written as they were, and harmless."""
+
+    class Eager(Mapping[str, Any]):
+        def __getitem__(self, key: str) -> Any:
+            return {"a": 1}[key]
+
+        def __iter__(self) -> Iterator[str]:
+            fields.clear()
+            return iter(("a",))
+
+        def __len__(self) -> int:
+            return 1
+
+    fields: dict[str, Any] = {"message_annotations": {"a": Eager()}, "subject": "s" * 50, "footer": {"b": ["c"]}}
+    payload = fast.encode(fields, b"x")
+    assert not fields
+    assert Message.decode(payload).subject == "s" * 50
 
 
 @pytest.mark.parametrize(

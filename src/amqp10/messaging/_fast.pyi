@@ -1,5 +1,6 @@
 """What `_fast.pyx` gives, where it was compiled."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ._fields import FieldsSection
@@ -11,6 +12,9 @@ class Field:
 class Map:
     def __init__(self, name: str, code: int, doc: str) -> None: ...
 
+def use_writers(
+    of_properties: Mapping[type, Callable[[bytearray, Any], None]], of_bodies: Callable[[bytearray, Any], None]
+) -> None: ...
 def leave_all(yes: bool) -> None: ...
 def places_of_message(message: Message) -> Any: ...
 def read_body(message: Message) -> bool: ...

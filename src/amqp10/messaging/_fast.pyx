@@ -1,13 +1,14 @@
 # cython: boundscheck=False, wraparound=False
 """Read and write whole messages at once. Only a compiled installation has this module (docs/operate/compiled.md).
 
-It handles regular messages. It leaves irregular, malformed and rare ones unchanged to the plain code of `_message`,
-which alone raises errors.
+It handles regular messages, and calls the plain reader or writer of a rare value. It leaves irregular and malformed
+messages unchanged to the plain code of `_message`, which alone raises errors.
 
 The code holds the interpreter's lock all the time.
 """
 
 cimport cython
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.datetime cimport (
     import_datetime,
@@ -16,7 +17,7 @@ from cpython.datetime cimport (
     timedelta_new,
     timedelta_seconds,
 )
-from cpython.dict cimport PyDict_Copy, PyDict_GetItem, PyDict_Next, PyDict_SetItem, PyDict_Size, PyDict_Update
+from cpython.dict cimport PyDict_Copy, PyDict_GetItem, PyDict_Next, PyDict_SetItem, PyDict_Size, PyDict_Update, PyDict_Values
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset
@@ -29,6 +30,7 @@ from amqp10.types._fast cimport (
     close,
     compound,
     put,
+    put_by,
     put_moment,
     put_octets,
     put_text,
@@ -40,12 +42,13 @@ from amqp10.types._fast cimport (
     section_end,
     value_at,
     word_at,
+    writers,
 )
 
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from ..types import Symbol, ULong
+from ..types import Array, Described, Symbol, ULong
 from ..types.codec import DEFAULT_LIMITS
 
 import_datetime()
@@ -55,6 +58,11 @@ cdef object timedelta_ = timedelta
 cdef object uuid = UUID
 cdef object symbol = Symbol
 cdef object ulong = ULong
+cdef object described = Described
+cdef object array = Array
+# The plain writers of a property and of a body. `use_writers` sets them.
+cdef object property_writers = None
+cdef object write_body = None
 
 cdef enum:
     HEADER = 0x70
@@ -67,13 +75,20 @@ cdef enum:
     FOOTER = 0x78
     SECTIONS = 9
     MOST_FIELDS = 13
-    DEEPEST = 4  # as types/_fast.pyx
+    DEEPEST = 8  # as types/_fast.pyx
 
 cdef Py_ssize_t LEVELS = DEFAULT_LIMITS.max_depth
 cdef Py_ssize_t ELEMENTS = DEFAULT_LIMITS.max_elements
 
 
 cdef bint idle = False
+
+
+def use_writers(object of_properties not None, object of_bodies not None):
+    """Have properties and bodies of other types written by these."""
+    global property_writers, write_body
+    property_writers = of_properties
+    write_body = of_bodies
 
 
 def leave_all(bint yes):
@@ -194,6 +209,7 @@ cdef class Fields:
         cdef Py_ssize_t count, place
         cdef unsigned char code
         cdef dict values
+        c.data = <PyObject*>payload
         c.p = <const unsigned char*>PyBytes_AS_STRING(payload)
         c.end = end
         if c.p[at] == 0xC0 and end - at >= 3:
@@ -316,7 +332,9 @@ cdef object read_map(Message message, int code, Places places):
     """Read a section that is a map; return NOT_MINE if the section is not regular."""
     cdef Cursor c
     cdef unsigned char kind
-    c.p = <const unsigned char*>PyBytes_AS_STRING(<bytes>message._source)
+    cdef bytes payload = message._source
+    c.data = <PyObject*>payload
+    c.p = <const unsigned char*>PyBytes_AS_STRING(payload)
     c.at = places.begin[code - HEADER] + 4
     c.end = places.end_of(code)
     kind = c.p[c.at - 1]
@@ -330,13 +348,16 @@ cdef object read_map(Message message, int code, Places places):
 
 
 cdef object simple_entries(Cursor* c, unsigned char kind):
-    """Read a map of text to simple values."""
+    """Read a map of text to simple values, or to descriptions of such."""
     cdef PyObject* item
     cdef Py_ssize_t place = 0
-    entries = compound(c, kind, 1, 0xA1)
+    entries = compound(c, kind, 2, 0xA1)
     if entries is not NOT_MINE:
         while PyDict_Next(entries, &place, NULL, &item):
-            if type(<object>item) is list:  # an empty list
+            held = type(<object>item)
+            if held is described:
+                held = type((<object>item).value)
+            if held is list or held is dict or held is array:
                 return NOT_MINE
     return entries
 
@@ -385,14 +406,17 @@ def read_body(Message message not None):
     """Read the body of a decoded message; return whether the body was regular."""
     cdef Cursor c
     cdef Places places = places_of(message)
+    cdef bytes payload
     cdef int code
     if places is None:
         return False
+    payload = message._source
     code = DATA if places.end_of(DATA) else AMQP_VALUE
     c.end = places.end_of(code)
     if not c.end:
         return False
-    c.p = <const unsigned char*>PyBytes_AS_STRING(<bytes>message._source)
+    c.data = <PyObject*>payload
+    c.p = <const unsigned char*>PyBytes_AS_STRING(payload)
     c.at = places.begin[code - HEADER] + 3
     if (c.p[c.at] == 0xA0 or c.p[c.at] == 0xB0) != (code == DATA):  # an amqp-value of binary is not data
         return False
@@ -471,11 +495,15 @@ def encode(dict fields not None, object body):
         release(&out)
 
 
+cdef frozenset usual_bodies = frozenset((str, dict, list, bool, int, float, datetime, UUID, Symbol))
+
+
 cdef object put_message(Buffer* out, dict fields, object body):
     cdef PyObject* given[ALL]
     cdef PyObject* name
     cdef PyObject* value
     cdef PyObject* where
+    cdef list held = PyDict_Values(fields)  # Python code may change the fields meanwhile
     cdef Py_ssize_t place = 0, size
     cdef int least = ALL
     cdef bytes made
@@ -513,10 +541,17 @@ cdef object put_message(Buffer* out, dict fields, object body):
         put(out, b"\0\x53\x75", 3)
         if put_octets(out, body):
             return None
-    else:
+    elif body is None or type(body) in usual_bodies:
         put(out, b"\0\x53\x77", 3)
-        if put_value(out, body, DEEPEST):
+        if put_value(out, body, DEEPEST, writers):
             return None
+    else:
+        octets = bytearray()
+        try:
+            write_body(octets, body)
+        except Exception:
+            return None
+        put(out, PyByteArray_AS_STRING(octets), PyByteArray_GET_SIZE(octets))
     if given[IN_FOOTER] is not NULL and put_annotations(out, FOOTER, <object>given[IN_FOOTER]):
         return None
     return PyBytes_FromStringAndSize(out.p, out.size)
@@ -626,39 +661,49 @@ cdef int put_properties(Buffer* out, PyObject** given) except -1:
 
 cdef int put_annotations(Buffer* out, int code, object entries) except -1:
     """Append annotations or the footer, whose keys are symbols or ulongs."""
-    cdef Py_ssize_t start, place = 0
-    cdef PyObject* key
-    cdef PyObject* value
+    cdef Py_ssize_t start, place = 0, count, more
+    cdef PyObject* a_key
+    cdef PyObject* a_value
     cdef int left
     if type(entries) is not dict:
         return 1
-    if not PyDict_Size(entries):
+    more = count = PyDict_Size(entries)
+    if not count:
         return 0
     start = begin_section(out, code, 0xC1)
-    while PyDict_Next(entries, &place, &key, &value):
-        kind = type(<object>key)
+    while PyDict_Next(entries, &place, &a_key, &a_value):
+        key = <object>a_key
+        value = <object>a_value
+        kind = type(key)
         if kind is str or kind is symbol:
-            left = put_text(out, <object>key, 0xA3)
+            left = put_text(out, key, 0xA3)
         else:
-            left = put_unsigned(out, <object>key, 8) if kind is int or kind is ulong else 1
-        if left or put_value(out, <object>value, DEEPEST):
+            left = put_unsigned(out, key, 8) if kind is int or kind is ulong else 1
+        if left or put_value(out, value, DEEPEST, writers):
             return 1
-    return close(out, start, 2 * PyDict_Size(entries))
+        more -= 1
+    if more or PyDict_Size(entries) != count:
+        return 1
+    return close(out, start, 2 * count)
 
 
 cdef int put_application(Buffer* out, object entries) except -1:
     """Append application-properties, a map of text to simple values."""
-    cdef Py_ssize_t start, place = 0
-    cdef PyObject* key
-    cdef PyObject* value
+    cdef Py_ssize_t start, place = 0, count, more
+    cdef PyObject* a_key
+    cdef PyObject* a_value
     if type(entries) is not dict:
         return 1
-    if not PyDict_Size(entries):
+    more = count = PyDict_Size(entries)
+    if not count:
         return 0
     start = begin_section(out, APPLICATION_PROPERTIES, 0xC1)
-    while PyDict_Next(entries, &place, &key, &value):
-        if type(<object>key) is not str or type(<object>value) is list:
+    while PyDict_Next(entries, &place, &a_key, &a_value):
+        key = <object>a_key
+        value = <object>a_value
+        if type(key) is not str or put_text(out, key, 0xA1) or put_value(out, value, 0, property_writers):
             return 1
-        if put_text(out, <object>key, 0xA1) or put_value(out, <object>value, 0):
-            return 1
-    return close(out, start, 2 * PyDict_Size(entries))
+        more -= 1
+    if more or PyDict_Size(entries) != count:
+        return 1
+    return close(out, start, 2 * count)

@@ -397,7 +397,7 @@ def _write_described(out: bytearray, value: Described) -> None:
 
 _ANNOTATION_KEYS: Final = Writers("a Symbol, str or int", _as(write_symbol, Symbol, str) | _as(write_ulong, ULong, int))
 _SIMPLE_WRITERS: Final = Writers("a value of a simple type", _own(*_SIMPLE_TYPES, bytearray, memoryview))
-_PROPERTY_WRITERS: Final = Writers("a value of a simple type", {**_SIMPLE_WRITERS, Described: _write_described})
+PROPERTY_WRITERS: Final = Writers("a value of a simple type", {**_SIMPLE_WRITERS, Described: _write_described})
 
 
 def _annotations(code: int) -> MapSection:
@@ -410,7 +410,7 @@ MAPS: Final = {
     DELIVERY_ANNOTATIONS: _annotations(DELIVERY_ANNOTATIONS),
     MESSAGE_ANNOTATIONS: _annotations(MESSAGE_ANNOTATIONS),
     APPLICATION_PROPERTIES: MapSection(
-        APPLICATION_PROPERTIES, Writers("a str", _own(str)), (str,), _PROPERTY_WRITERS, simple=True
+        APPLICATION_PROPERTIES, Writers("a str", _own(str)), (str,), PROPERTY_WRITERS, simple=True
     ),
     FOOTER: _annotations(FOOTER),
 }

@@ -20,7 +20,7 @@ from ..types.codec import DEFAULT_LIMITS
 from ._body import AmqpValue, Data
 from ._codec import DATA_HEADS, read_body, wide_data_head, write_body, write_head, write_map
 from ._compiled import fast
-from ._fields import HEADER_FIELDS, MAPS, PROPERTIES_FIELDS, FieldsSection
+from ._fields import HEADER_FIELDS, MAPS, PROPERTIES_FIELDS, PROPERTY_WRITERS, FieldsSection
 from ._layout import BODY, DATA, FOOTER, HEADER, MESSAGE_ANNOTATIONS, NAMES, PROPERTIES, Place, scan
 from ._pieces import Pieces, Unmapped
 
@@ -103,6 +103,10 @@ def _map(name: str, doc: str) -> Any:
         self._fields[name] = value
 
     return property(get, put, doc=doc)
+
+
+if fast is not None:
+    fast.use_writers(PROPERTY_WRITERS, write_body)
 
 
 class Message:

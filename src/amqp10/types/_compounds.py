@@ -341,7 +341,7 @@ def _described(data: bytes, at: int, room: list[int]) -> tuple[Any, int]:
 
 
 if fast is not None:
-    fast.use_tables(_keys, symbol_of)
+    fast.use_tables(_keys, symbol_of, READERS)
     for _code in (0xC0, 0xC1, 0xD0, 0xD1):
         READERS[_code] = fast.Compound(_code, READERS[_code])
 

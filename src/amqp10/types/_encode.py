@@ -517,6 +517,9 @@ WRITERS.update(
     }
 )
 
+if fast is not None:
+    fast.use_writers(WRITERS)
+
 
 PLAN_SCOPE: Final[dict[str, Any]] = {
     "BINARY_HEAD": BINARY_HEAD,

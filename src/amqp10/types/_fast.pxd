@@ -1,8 +1,11 @@
 # What `_fast` has for the compiled reader and writer of whole messages: messaging/_fast.pyx.
 from libc.stdint cimport uint64_t
 
-# What is read: `at` is the next octet, `end` the first that does not belong to it.
+from cpython.object cimport PyObject
+
+# What is read, octets of `data`: `at` is the next octet, `end` the first that does not belong to it.
 cdef struct Cursor:
+    PyObject* data
     const unsigned char* p
     Py_ssize_t at
     Py_ssize_t end
@@ -15,6 +18,7 @@ cdef struct Buffer:
     Py_ssize_t room
 
 cdef object NOT_MINE
+cdef object writers
 
 cdef object value_at(Cursor* c, int levels)
 cdef object compound(Cursor* c, unsigned char code, int levels, unsigned char keys)
@@ -25,7 +29,8 @@ cdef Py_ssize_t word_at(const unsigned char* p) noexcept
 cdef int reserve(Buffer* out, Py_ssize_t more) except -1
 cdef void release(Buffer* out) noexcept
 cdef int put(Buffer* out, const char* octets, Py_ssize_t size) except -1
-cdef int put_value(Buffer* out, object item, int levels) except -1
+cdef int put_by(object table, Buffer* out, object item) except -1
+cdef int put_value(Buffer* out, object item, int levels, object table) except -1
 cdef int put_text(Buffer* out, object text, unsigned char code) except -1
 cdef int put_octets(Buffer* out, object octets) except -1
 cdef int put_unsigned(Buffer* out, object number, int width) except -1

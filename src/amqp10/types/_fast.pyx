@@ -1,13 +1,15 @@
 # cython: boundscheck=False, wraparound=False
 """Read and write the usual values at once. Only a compiled installation has this module (docs/operate/compiled.md).
 
-It handles regular values. For irregular, malformed and rare ones it changes nothing and returns NOT_MINE. The plain
-code then begins anew, and raises the errors.
+It handles regular values. For a rare one, such as a decimal, it calls the plain reader or writer of that value. For
+irregular and malformed ones it changes nothing and returns NOT_MINE. The plain code then begins anew, and raises the
+errors.
 
 The code holds the interpreter's lock all the time. A build of Python without that lock takes it again when it imports
 this module.
 """
 
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.datetime cimport (
     datetime_day,
@@ -102,12 +104,23 @@ for _code, (_, _width) in CODES.items():
         widths[<int>_code] = _width
 
 
+# Whether a key of a map may have the constructor here: not where its value has no hash, as a list, or may have none, as a
+# decimal, which may be a signaling NaN.
+cdef bint[256] is_key
+for _code in range(256):
+    is_key[<int>_code] = _code in CODES and _code < 0xC0 and _code not in (0x45, 0x74, 0x84, 0x94)
+
+
 # The tables of keys and symbols by their octets. `use_tables` sets them to those of the plain readers.
 cdef dict keys = {}
 cdef object symbol_of = None
+# The plain readers and writers. `use_tables` and `use_writers` set them.
+cdef list readers = []
+cdef object writers = None
 
 cdef object NOT_MINE = object()
-cdef int DEEPEST = 4  # levels; a compound that is not read at once is tried again at each level above it
+cdef int DEEPEST = 8  # levels; a compound that is not read at once is tried again at each level above it
+cdef Py_ssize_t TRUSTED_ENTRIES = 64  # as in `_compounds`: an attacker can choose other keys with the same hash
 
 cdef Py_ssize_t KEYS_KEPT = 1024
 cdef Py_ssize_t KEY_OCTETS = 64
@@ -124,11 +137,18 @@ cdef struct Known:
 cdef Known[PLACES] known_at
 
 
-def use_tables(dict known_keys not None, object symbols not None):
-    """Share with the plain readers the table of keys, and the function that makes a symbol of octets."""
-    global keys, symbol_of
+def use_tables(dict known_keys not None, object symbols not None, list plain_readers not None):
+    """Share with the plain readers the table of keys, the function that makes a symbol of octets, and themselves."""
+    global keys, symbol_of, readers
     keys = known_keys
     symbol_of = symbols
+    readers = plain_readers
+
+
+def use_writers(object plain_writers not None):
+    """Have values of other types written by the writer of their type."""
+    global writers
+    writers = plain_writers
 
 
 cdef class Compound:
@@ -145,6 +165,7 @@ cdef class Compound:
         cdef Cursor c
         cdef Py_ssize_t levels = room[0]
         if at >= 0:
+            c.data = <PyObject*>data
             c.p = <const unsigned char*>PyBytes_AS_STRING(data)
             c.at = at
             c.end = PyBytes_GET_SIZE(data)
@@ -158,6 +179,7 @@ cdef object compound(Cursor* c, unsigned char code, int levels, unsigned char ke
     """Read the list or map whose size is next; if `keys` is not 0, all keys have that constructor."""
     cdef Cursor within
     cdef Py_ssize_t count
+    within.data = c.data
     within.p = c.p
     if levels <= 0:
         return NOT_MINE
@@ -194,12 +216,21 @@ cdef object items(Cursor* c, Py_ssize_t count, int levels):
 
 cdef object entries(Cursor* c, Py_ssize_t count, int levels, unsigned char keys):
     cdef dict found = {}
+    cdef unsigned char code
     if count & 1:
         return NOT_MINE
     for _ in range(count >> 1):
-        if keys and c.at < c.end and c.p[c.at] != keys:
+        if c.at >= c.end:
             return NOT_MINE
-        key = key_at(c)
+        code = c.p[c.at]
+        if keys and code != keys and (keys != 0xA3 or (code != 0x44 and code != 0x53 and code != 0x80)):
+            return NOT_MINE  # keys of annotations are symbols or ulongs
+        if code == 0xA1 or code == 0xA3:
+            key = key_at(c)
+        elif (count > 2 * TRUSTED_ENTRIES and code < 0xA0) or not is_key[code]:
+            return NOT_MINE
+        else:
+            key = value_at(c, 0)
         if key is NOT_MINE:
             return NOT_MINE
         value = value_at(c, levels)
@@ -275,6 +306,8 @@ cdef object value_at(Cursor* c, int levels):
         return key_at(c)
     c.at += 1
     if code >= 0xC0:
+        if code == 0xE0 or code == 0xF0:
+            return array_at(c, code, levels)
         return compound(c, code, levels, 0) if code <= 0xC1 or code == 0xD0 or code == 0xD1 else NOT_MINE
     if code >= 0xA0:
         return octets_at(c, code)
@@ -293,6 +326,28 @@ cdef object value_at(Cursor* c, int levels):
     if code == 0x45:
         return []
     return described(c, levels) if code == 0 else NOT_MINE
+
+
+cdef object by_plain(Cursor* c, unsigned char code):
+    """Read a value that contains no lists or maps by the plain reader for its constructor."""
+    cdef Py_ssize_t stop
+    try:
+        value, end = readers[code](<object>c.data, c.at, [1, 0])
+        stop = end
+    except Exception:
+        return NOT_MINE
+    if stop > c.end:
+        return NOT_MINE
+    c.at = stop
+    return value
+
+
+cdef object array_at(Cursor* c, unsigned char code, int levels):
+    """Read an array of numbers or text. Others are read again at each level above them where a value is irregular."""
+    cdef Py_ssize_t at = c.at + (2 if code == 0xE0 else 8)
+    if levels <= 0 or at >= c.end or c.p[at] < 0x50 or c.p[at] >= 0xC0:
+        return NOT_MINE
+    return by_plain(c, code)
 
 
 cdef object described(Cursor* c, int levels):
@@ -343,6 +398,8 @@ cdef object fixed_at(Cursor* c, unsigned char code):
     cdef double real
     if c.end - c.at < width:
         return NOT_MINE
+    if code == 0x72 or code == 0x73 or code == 0x74 or code == 0x84 or code == 0x94:
+        return by_plain(c, code)
     c.at += width
     if code == 0x55:
         return <signed char>p[0]
@@ -485,13 +542,13 @@ def encode(value):
     out.size = 0
     out.room = SCRATCH
     try:
-        return None if put_value(&out, value, DEEPEST) else PyBytes_FromStringAndSize(out.p, out.size)
+        return None if put_value(&out, value, DEEPEST, writers) else PyBytes_FromStringAndSize(out.p, out.size)
     finally:
         release(&out)
 
 
-# The writers below write to a buffer of C, and return 1 for a value that they do not handle. None of them runs Python
-# code, so no dict or list can change while they go through it.
+# The writers below write to a buffer of C, and return 1 for a value that they do not handle. `put_by` runs Python code,
+# which may change a dict or list while they go through it. So they own a reference to what they write.
 
 
 cdef int reserve(Buffer* out, Py_ssize_t more) except -1:
@@ -618,12 +675,24 @@ cdef int put_uuid(Buffer* out, object item) except -1:
 
 
 cdef int put_moment(Buffer* out, object item) except -1:
-    """Append a datetime, if it is in UTC."""
-    return put_number(out, 0x83, <uint64_t>milliseconds(item), 8) if datetime_tzinfo(item) is utc else 1
+    """Append a datetime."""
+    if datetime_tzinfo(item) is utc:
+        return put_number(out, 0x83, <uint64_t>milliseconds(item), 8)
+    return put_by(writers, out, item)
 
 
-cdef int put_value(Buffer* out, object item, int levels) except -1:
-    """Append a value of one of the usual types. Lists and maps are handled down to `levels` levels."""
+cdef int put_by(object table, Buffer* out, object item) except -1:
+    """Append a value by the plain writer for its type in `table`."""
+    cdef bytearray made = bytearray()
+    try:
+        table[type(item)](made, item)
+    except Exception:
+        return 1
+    return put(out, PyByteArray_AS_STRING(made), PyByteArray_GET_SIZE(made))
+
+
+cdef int put_value(Buffer* out, object item, int levels, object table) except -1:
+    """Append a value. Lists and maps are handled down to `levels` levels; `table` has the writers of other types."""
     cdef double real
     cdef uint64_t bits
     cdef object kind = type(item)
@@ -646,9 +715,9 @@ cdef int put_value(Buffer* out, object item, int levels) except -1:
     if kind is uuid:
         return put_uuid(out, item)
     if kind is dict:
-        return put_map(out, item, levels)
+        return put_map(out, item, levels) if levels > 0 else put_by(table, out, item)
     if kind is list:
-        return put_list(out, item, levels)
+        return put_list(out, item, levels) if levels > 0 else put_by(table, out, item)
     if kind is bytes:
         return put_octets(out, item)
     if kind is Symbol:
@@ -667,34 +736,36 @@ cdef int put_value(Buffer* out, object item, int levels) except -1:
         return put_signed(out, item, 0x51, 1, 0x7F)
     if kind is Short:
         return put_signed(out, item, 0x61, 2, 0x7FFF)
-    return 1
+    return put_by(table, out, item)
 
 
 cdef int put_list(Buffer* out, list value, int levels) except -1:
-    cdef Py_ssize_t place, start = out.size
+    cdef Py_ssize_t place = 0, start = out.size
     if PyList_GET_SIZE(value) == 0:
         return put_octet(out, 0x45)
-    if levels <= 0:
-        return 1
     put(out, b"\xc0\0\0", 3)
-    for place in range(PyList_GET_SIZE(value)):
-        if put_value(out, <object>PyList_GET_ITEM(value, place), levels - 1):
+    while place < PyList_GET_SIZE(value):
+        item = <object>PyList_GET_ITEM(value, place)
+        if put_value(out, item, levels - 1, writers):
             return 1
-    return close(out, start, PyList_GET_SIZE(value))
+        place += 1
+    return close(out, start, place)
 
 
 cdef int put_map(Buffer* out, dict value, int levels) except -1:
-    """Append a dict, unless one of its keys is a list or map."""
-    cdef Py_ssize_t place = 0, start = out.size
-    cdef PyObject* key
-    cdef PyObject* item
-    if levels <= 0:
-        return 1
+    cdef Py_ssize_t place = 0, start = out.size, count = PyDict_Size(value), left = count
+    cdef PyObject* a_key
+    cdef PyObject* an_item
     put(out, b"\xc1\0\0", 3)
-    while PyDict_Next(value, &place, &key, &item):
-        if put_value(out, <object>key, 0) or put_value(out, <object>item, levels - 1):
+    while PyDict_Next(value, &place, &a_key, &an_item):
+        key = <object>a_key
+        item = <object>an_item
+        if put_value(out, key, 0, writers) or put_value(out, item, levels - 1, writers):
             return 1
-    return close(out, start, 2 * PyDict_Size(value))
+        left -= 1
+    if left or PyDict_Size(value) != count:
+        return 1
+    return close(out, start, 2 * count)
 
 
 cdef int close(Buffer* out, Py_ssize_t start, Py_ssize_t count) except -1:
