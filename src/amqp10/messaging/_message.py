@@ -521,17 +521,18 @@ def may_hold(message: Message, octets: bytes) -> tuple[bool, bool]:
     return HEADER in places, payload.find(octets, annotations[0], annotations[2]) >= 0
 
 
-# What `help` and editors show: the fields by name, and not `**fields`.
-Message.__init__.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-    [
-        inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD),
-        inspect.Parameter("body", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation="Any"),
-        *(
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint.__forward_arg__)
-            for name, hint in inspect.get_annotations(MessageFields).items()
-        ),
-    ]
-)
+# What `help` and editors show: the fields by name, and not `**fields`. A compiled class takes no signature.
+if fast is None:
+    Message.__init__.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD),
+            inspect.Parameter("body", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation="Any"),
+            *(
+                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint.__forward_arg__)
+                for name, hint in inspect.get_annotations(MessageFields).items()
+            ),
+        ]
+    )
 
 _DATA_FIRST: Final = b"\x00\x53\x75"
 _DEFAULTS: Final = HEADER_FIELDS.defaults
