@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from anyio.abc import ByteStream
 
 from amqp10 import Connection, ConnectionLost
-from amqp10.broker import Broker
+from amqp10.broker import Broker, BrokerLimits
 from amqp10.broker._serving.memory import memory_streams
 from amqp10.dialects.v0_10.wire.commands import MessageFlow, MessageSubscribe
 from amqp10.dialects.v0_10.wire.controls import (
@@ -112,6 +113,26 @@ async def test_it_reads_nothing(anyio_backend: str) -> None:
             assert queue is not None
             assert queue.depth - queue.unsettled > 200
         await still_serves(broker, "0-10")
+
+
+async def test_parts_on_many_connections(anyio_backend: str) -> None:
+    """Messages in part, of all connections together, are bounded by the memory; one goes on when others are gone."""
+
+    def frame(flags: int, kind: int, payload: bytes) -> bytes:
+        return struct.pack(">BBHBBHI", flags, kind, 12 + len(payload), 0, 1, 1, 0) + payload
+
+    half = frame(11, 1, b"\4\1") + frame(6, 3, bytes(60_000)) + frame(4, 3, bytes(60_000)) * 7
+    async with Broker(anonymous=True, limits=BrokerLimits(memory=1_000_000)) as broker:
+        async with client_of(broker, SESSION, half), client_of(broker, SESSION, half):
+            async with client_of(broker, SESSION, half) as third:
+                heard = b""
+                with anyio.fail_after(60), suppress(anyio.EndOfStream):
+                    while True:
+                        heard += await third.receive()
+                assert b"no memory is left for incomplete messages" in heard
+        async with client_of(broker, SESSION, half), client_of(broker, SESSION, half) as second:
+            await still_serves(broker, "0-10")
+            await second.send(frame(4, 3, bytes(60_000)))
 
 
 async def test_it_never_answers_a_close(anyio_backend: str) -> None:

@@ -128,6 +128,7 @@ class Account:
         arguments: octets of the arguments of what the user declared and still exists.
         said: octets that the sessions and links of the user's connections declare.
         held: octets of memory that the messages sent by the user take, approximately.
+        partial: octets of messages that have arrived from the user only in part.
         blocked: the reason why the user's senders are stopped; None: they are not.
         reason: that reason, whether they are stopped or not.
     """
@@ -138,7 +139,7 @@ class Account:
         self.user = user
         self.nodes: set[object] = set()
         self.look_for_idle: float = -math.inf
-        self.exchanges = self.bindings = self.arguments = self.said = self.held = 0
+        self.exchanges = self.bindings = self.arguments = self.said = self.held = self.partial = 0
         self.blocked: str | None = None
         self.most_nodes: int = _or_half(limits.nodes_by_user, limits.nodes)
         self._most_exchanges = _or_half(limits.exchanges_by_user, limits.exchanges)
@@ -184,6 +185,11 @@ class Account:
     def exhausted(self) -> bool:
         """Whether the messages take too much memory, so that even those in flight are refused."""
         return self._most is not None and self.held > self._most * HARD_LIMIT
+
+    @property
+    def full(self) -> bool:
+        """Whether the messages take too much memory together with those that have arrived only in part."""
+        return self._most is not None and self.held + self.partial > self._most * HARD_LIMIT
 
     def hold(self, octets: int) -> None:
         """Count `octets` more of memory for messages of the user; a negative number counts less."""

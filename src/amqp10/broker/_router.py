@@ -138,6 +138,7 @@ class Router:
         quarantine: the messages that could not be handled.
         blocked: the reason why no messages are taken; None: they are taken. `block` changes it.
         held: octets of all messages in memory, approximately.
+        partial: octets of messages that have arrived only in part.
         exhausted: whether they are so many that even messages in flight are refused.
         store: keeps what is durable; None: there is no store.
         next_expiry: when the next message, subscription, link or transaction expires; `on_alarm` is called when that
@@ -163,6 +164,7 @@ class Router:
         self.peers: BrokerLimits = peers if peers is not None else BrokerLimits()
         self.maker: Maker | None = None
         self.held: int = 0
+        self.partial: int = 0
         self.exhausted: bool = False
         self._reasons: dict[str, str] = {}  # reasons for taking no messages, by who blocks
         self._accounts: weakref.WeakValueDictionary[str, Account] = weakref.WeakValueDictionary()  # by user
@@ -652,6 +654,12 @@ class Router:
         self.exhausted = self.held > limit * HARD_LIMIT
         if self.held <= limit * LOW_WATERMARK if _MEMORY in self._reasons else self.held >= limit:
             self._on_alarm()
+
+    @property
+    def full(self) -> bool:
+        """Whether messages take too much memory together with those that have arrived only in part."""
+        limit = self.peers.memory
+        return limit is not None and self.held + self.partial > limit * HARD_LIMIT
 
     def regulate(self) -> list[str]:
         """Stop senders that use too much memory, or let them go on; return the texts to log."""

@@ -71,6 +71,9 @@ class Engine(EngineFastLane, ABC):
         output_size: bytes that `data_to_send` would return now. A producer looks at it, and waits if there is much.
         reading: False asks the driver to read nothing until a call has made it True again. It is needed in dialects
             whose senders need no credit, where only the transport can hold them back.
+        partial: octets of messages that have arrived only in part.
+        partial_keeper: server side: is told by how many octets `partial` changes, and returns whether there is room for
+            them among those of all connections. None: there is.
         session_keeper: server side, in dialects with "session-resume": keeps suspended sessions. None: they are not
             kept.
     """
@@ -83,7 +86,14 @@ class Engine(EngineFastLane, ABC):
     opened: bool
     output_size: int
     reading: bool = True
+    partial: int = 0
+    partial_keeper: Callable[[int], bool] | None = None
     session_keeper: SessionKeeper | None = None
+
+    def count_partial(self, change: int) -> bool:
+        """Count `change` more octets of messages in part, or fewer; return whether there is room for them."""
+        self.partial += change
+        return self.partial_keeper is None or self.partial_keeper(change)
 
     def block(self, reason: str | None) -> None:  # few dialects can tell the peer
         """Tell the peer that the server takes no messages at present, for `reason`; None: it takes them again.

@@ -98,16 +98,16 @@ def test_what_is_kept_counts() -> None:
     pair, link, theirs = attached()
     delivery = link.send(Message(BODY).encode())  # type: ignore[attr-defined]
     pair.server.receive_data(pair.client.data_to_send()[:9000])
-    came = pair.server.partial  # type: ignore[attr-defined]
+    came = pair.server.partial
     assert 7000 < came < 9000
     pair.lose()
     pair, link, theirs = attached(link.suspended(), list(theirs.suspended()))  # type: ignore[attr-defined]
-    assert pair.server.partial == came  # type: ignore[attr-defined]
+    assert pair.server.partial == came
     link.resend(delivery)  # type: ignore[attr-defined]
     pair.server.receive_data(pair.client.data_to_send())
-    assert pair.server.partial == came  # type: ignore[attr-defined]
+    assert pair.server.partial == came
     pair.run()
-    assert pair.server.partial == 0  # type: ignore[attr-defined]
+    assert pair.server.partial == 0
     assert len(theirs.incoming) == 1
 
 

@@ -99,7 +99,7 @@ def test_many_that_are_not_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     for content in (PART, PART):
         assert served.says(part(numbers[1], content)) == []
     assert served.says(part(numbers[1], PART, partial=False, tag=1)) == [done(numbers[1])]
-    assert served.engine.partial == 0  # type: ignore[attr-defined]
+    assert served.engine.partial == 0
 
 
 @pytest.mark.parametrize("by_preparing", [False, True])
@@ -128,7 +128,7 @@ def test_many_that_are_not_whole_at_a_client(by_preparing: bool, monkeypatch: py
     for link in links:
         link.detach()
     talk.run()
-    assert talk.client.partial == 0  # type: ignore[attr-defined]
+    assert talk.client.partial == 0
 
 
 def test_small_parts_weigh_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,9 +158,9 @@ def test_what_is_prepared_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     content = head + PART
     preparing = HandlePrepare(handle_id=second, fragment_size=len(content))
     assert codes(served.says(encode_command(preparing, content))) == {"handle-close": 506}
-    assert served.engine.partial == 2064  # type: ignore[attr-defined]
+    assert served.engine.partial == 2064
     served.says(encode_command(ChannelClose(channel_id=first)))
-    assert served.engine.partial == 0  # type: ignore[attr-defined]
+    assert served.engine.partial == 0
 
 
 def test_all_that_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,6 +146,8 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
         """End the links and give back what they held, because the connection ended. A second call does nothing."""
         for consumer in self.links.consumers.values():
             consumer.connection_lost()
+        self.engine.count_partial(-self.engine.partial)
+        self.engine.partial_keeper = None
         self.links.end_all(lambda link: not link.session.suspended)
         self.links.forget_sessions()
         carrier = self._carrier
@@ -162,6 +164,19 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
         self.requests.end()
         self._router.subscriptions.connection_ended(self)
         self._router.links.connection_ended(self)
+
+    def _partial_changed(self, octets: int) -> bool:
+        """Count messages that have arrived only in part; return whether there is memory for more of them.
+
+        What the only such connection has may exceed a limit that is smaller than a message.
+        """
+        router, account = self._router, self.maker.account
+        router.partial += octets
+        if account is not None:
+            account.partial += octets
+        if octets <= 0 or router.held + router.partial <= self.engine.partial:
+            return True
+        return not (router.full or (account is not None and account.full))
 
     # Sessions that outlive their connection
 
@@ -235,6 +250,8 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
                 self._enter(hosts[name])
                 self._router.maker = self.maker
         self.maker.account = self._router.account_of(self.engine.identity)
+        self.engine.partial_keeper = self._partial_changed
+        self._partial_changed(self.engine.partial)
         user, by_token = self.engine.identity, None
         if self.tokens is not None:
             by_token = self.tokens.rights_in(name or USUAL, user)

@@ -13,6 +13,8 @@ LARGEST: Final = 1 << 29
 
 No peer is told of it; messages that come in one frame, and streams, may be larger.
 """
+NO_ROOM: Final = "no memory is left for incomplete messages"
+"""What a peer is told if those of all connections together have no room."""
 
 
 def most_in_part(connection: int | None, link: int | None = None) -> int:

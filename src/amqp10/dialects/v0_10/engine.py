@@ -29,7 +29,7 @@ from ...errors import (
     RemoteProtocolError,
 )
 from ...messaging import Error
-from .._kit.partial import largest_in_part
+from .._kit.partial import NO_ROOM, largest_in_part
 from .capabilities import CAPABILITIES
 from .codes import CLOSE_CONDITIONS, close_code
 from .login import ClientLogin, ServerLogin
@@ -136,6 +136,8 @@ class V010Engine(EngineCore, Machine[ConnectionState]):
         self._reader.feed(data)
         try:
             self._read()
+            if not self.count_partial(self._reader.partial - self.partial) and self.state is ConnectionState.OPEN:
+                raise RemoteProtocolError(NO_ROOM, "amqp:resource-limit-exceeded")
         except DecodeError as error:
             self.fail(RemoteProtocolError(str(error), "amqp:connection:framing-error"))
         except AmqpError as error:

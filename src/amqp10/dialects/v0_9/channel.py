@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from ..._machine import Machine
 from ...errors import AmqpError, RemoteProtocolError
 from ...messaging import Error
-from .._kit.partial import most_in_part
+from .._kit.partial import NO_ROOM, most_in_part
 from .codes import Fault, as_error, code_of, text_of, text_of_fault, unknown_method
 from .states import CHANNEL, ChannelState, Step
 from .wire.draft import Assembler, Content
@@ -247,18 +247,20 @@ class Channel(Machine[ChannelState]):
         """Count a frame of content that is not whole.
 
         Raises:
-            Fault: all channels of the connection together keep more octets than is allowed.
+            Fault: all channels of the connection, or all connections, together keep more octets than is allowed.
         """
         weight = len(payload) + FRAME_WEIGHT
         self._weight += weight
-        self.engine.partial += weight
+        fits = self.engine.count_partial(weight)
         most = most_in_part(self.engine.terms.max_message_size, self.user.largest)
         if self.engine.partial > most:
             raise Fault(311, f"more than {most} octets of incomplete messages", soft=True)
+        if not fits:
+            raise Fault(311, NO_ROOM, soft=True)
 
     def _drop_parts(self) -> None:
         """Drop the frames that were kept: the content is whole, or will never be."""
-        self.engine.partial -= self._weight
+        self.engine.count_partial(-self._weight)
         self._weight = 0
         self._parts, self._assembler = [], None
 

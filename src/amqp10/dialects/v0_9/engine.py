@@ -79,7 +79,6 @@ class V09Engine(TimedEngine, Machine[ConnectionState]):
         self.capabilities = capabilities
         self.opened: bool = False
         self.output_size: int = 0
-        self.partial = 0  # octets of messages that are not whole
         self.reading: bool = True
         self.channels: dict[int, Channel] = {}
         self.incoming: FromBasic = FromBasic(variant.tables)

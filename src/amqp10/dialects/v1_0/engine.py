@@ -104,7 +104,6 @@ class V1Engine(EngineCore, Machine[TransportState]):
         self.capabilities = CAPABILITIES
         self.opened = False
         self.output_size: int = 0
-        self.partial = 0  # octets of deliveries that are not whole
         self.connection: ConnectionEndpoint = ConnectionEndpoint(self)
         self._sasl = sasl
         self._bare_allowed = bare_allowed

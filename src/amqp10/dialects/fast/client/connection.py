@@ -71,7 +71,7 @@ class ClientEngine(ConnectionCore):
         self._channel_max = 0xFFFF
         self._login = ClientLogin(mechanisms, terms.hostname, secure)
         self._sessions: dict[ClientSession, None] = {}
-        self.partial = self._unread = 0
+        self._unread = 0
         self._open_asked = False
         self._server: ConnectionTune | None = None
 

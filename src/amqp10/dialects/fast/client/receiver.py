@@ -273,7 +273,7 @@ class ClientReceiver(LinkEndpoint, PlainReceiver, HandleOwner):
     def _keep_part(self, assembly: Assembly | None) -> bool:
         """Count what is kept of an incomplete message, None for nothing; return False if that ends the link."""
         weight = assembly.weight if assembly is not None else 0
-        self.session.engine.partial += weight - self._weight
+        self.session.engine.count_partial(weight - self._weight)
         self._weight = weight
         most = most_in_part(None, self.terms.max_message_size if self.terms is not None else None)
         if assembly is None or self.session.engine.partial <= most:

@@ -64,7 +64,7 @@ class ServerEngine(ConnectionCore):
         self.channels: dict[int, ServerSession] = {}
         self.handles: dict[int, ServerHandle] = {}
         self._login = ServerLogin(authenticator)
-        self.partial = self.uncommitted = 0
+        self.uncommitted = 0
         self._open_tag = 0
         self.backlog: Backlog = Backlog(self)
         self._deferred: list[Command] = []  # closes that wait for the messages held before them

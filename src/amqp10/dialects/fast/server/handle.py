@@ -17,7 +17,7 @@ from ....engine import LinkTerms
 from ....errors import RemoteProtocolError
 from ....messaging import Error
 from ....types import Symbol, UInt
-from ..._kit.partial import MOST_PARTIAL, largest_in_part
+from ..._kit.partial import MOST_PARTIAL, NO_ROOM, largest_in_part
 from ..codes import BAD_CONTENTS, OK, BadContents, code_of
 from ..message.destinations import PEER, QUEUE, TOPIC, link_properties, source_of, target_of, temporary_source
 from ..message.from_head import payload_of
@@ -228,13 +228,16 @@ class ServerHandle(HandleCore, Machine[HandleState]):
         Incomplete messages of one connection may have `MOST_PARTIAL` octets together; a single one may have more.
 
         Raises:
-            RemoteProtocolError: together they have more.
+            RemoteProtocolError: together they have more, or those of all connections have no room.
         """
         self.coming = assembly
         self.session.sending = self if assembly is not None else None
         others = self.engine.partial - self._weight
-        self._weight = assembly.weight if assembly is not None else 0
-        self.engine.partial = others + self._weight
+        weight = assembly.weight if assembly is not None else 0
+        fits = self.engine.count_partial(weight - self._weight)
+        self._weight = weight
+        if not fits:
+            raise RemoteProtocolError(NO_ROOM, "amqp:resource-limit-exceeded")
         if assembly is not None and others and self.engine.partial > MOST_PARTIAL:
             raise RemoteProtocolError(
                 f"more than {MOST_PARTIAL} octets of incomplete messages", "amqp:resource-limit-exceeded"

@@ -64,7 +64,7 @@ class ServerReceiver(LinkEndpoint, PlainReceiver):
         if not self.take_answer(terms):
             return
         self._parts = parts_of(resuming or ())
-        self._engine.partial += sum(part.weight for part in self._parts.values())
+        self._engine.count_partial(sum(part.weight for part in self._parts.values()))
         if self is self._handle.producer:
             assert self.remote is not None
             target, asked = terms.target, self.remote.target
@@ -203,7 +203,7 @@ class ServerReceiver(LinkEndpoint, PlainReceiver):
         """Take out the kept part of the message with the encoded head `head`; return None if no part was kept."""
         found = self._parts.pop(head, None)
         if found is not None:
-            self._engine.partial -= found.weight
+            self._engine.count_partial(-found.weight)
         return found
 
     def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
@@ -213,7 +213,7 @@ class ServerReceiver(LinkEndpoint, PlainReceiver):
     def leave(self, closed: bool | None, cause: Any) -> None:
         """Tell the owner that the client has left; the owner can still settle the messages that it has received."""
         self.drop_over_credit()
-        self._engine.partial -= sum(part.weight for part in self._parts.values())
+        self._engine.count_partial(-sum(part.weight for part in self._parts.values()))
         self.session.links.pop(self, None)
         if not self.gone:
             self.advance(Step.LEAVE if self.may(Step.LEAVE) else Step.END_LINK)

@@ -117,13 +117,14 @@ class FrameReader:
             of `max_size`.
         max_size: the largest message taken, bytes; None: any. A larger one is returned as soon as its size is known,
             with `excess` set, and the rest of it is dropped.
+        partial: bytes of incomplete assemblies, overhead included.
     """
 
     def __init__(self, max_frame_size: int = MAX_FRAME_SIZE, max_size: int | None = None) -> None:
         self.max_frame_size = max_frame_size
         self.max_size = max_size
         self.most_in_part: int | None = None
-        self._weight = 0  # of all incomplete assemblies
+        self.partial: int = 0
         self._data = b""
         self._at = 0
         self._more: list[bytes] = []  # bytes that do not yet complete the frame that `_data` ends in
@@ -211,18 +212,18 @@ class FrameReader:
         part.frames.setdefault(kind, []).append(payload)
         part.size += len(payload)
         part.weight += len(payload) + FRAME_WEIGHT
-        self._weight += len(payload) + FRAME_WEIGHT
+        self.partial += len(payload) + FRAME_WEIGHT
         self._check(part)
         if not (whole or part.given):
             return None
         assembly = part.assembly()
-        self._weight -= part.weight
+        self.partial -= part.weight
         part.frames.clear()
         return assembly
 
     def _check(self, part: _Part) -> None:
         """Check the limits on incomplete assemblies; mark `part` if it is larger than the largest message taken."""
-        if self.most_in_part is not None and self._weight > self.most_in_part:
+        if self.most_in_part is not None and self.partial > self.most_in_part:
             raise RemoteProtocolError(
                 f"more than {self.most_in_part} bytes of incomplete commands before the login is over",
                 "amqp:resource-limit-exceeded",
@@ -232,7 +233,7 @@ class FrameReader:
         if self.max_size is None:
             return
         part.given = part.size > self.max_size
-        if self._weight > MOST_AT_ONCE * max(self.max_size, MAX_FRONT):
+        if self.partial > MOST_AT_ONCE * max(self.max_size, MAX_FRONT):
             raise RemoteProtocolError("too many bytes of incomplete commands", "amqp:resource-limit-exceeded")
 
     def _wait(self, missing: int) -> None:

@@ -16,7 +16,7 @@ from ....engine import (
 from ....errors import AmqpError, LocalProtocolError
 from ....messaging import Modified, Released
 from ....messaging.payloads import Pieces
-from ..._kit.partial import advice, largest_in_part, most_in_part
+from ..._kit.partial import NO_ROOM, advice, largest_in_part, most_in_part
 from ..resumption.receiver import PartialDelivery, ResumingReceiver
 from ..unsettled_map import Place
 from ..wire.performatives import Flow, Transfer
@@ -176,8 +176,7 @@ class ReceiverEndpoint(ResumingReceiver):
             self._keep_part(None)
             self._too_large()
         elif frame.more:
-            self._keep_part(partial)
-            self._check_parts()
+            self._check_parts(self._keep_part(partial))
         else:
             self._keep_part(None)
             first = partial.first
@@ -201,13 +200,14 @@ class ReceiverEndpoint(ResumingReceiver):
             )
         return False
 
-    def _check_parts(self) -> None:
-        """Fail the link if the incomplete deliveries of all links exceed the limit of a connection."""
+    def _check_parts(self, fits: bool) -> None:
+        """Fail the link if the incomplete deliveries of all links exceed the limit of a connection, or do not fit."""
         engine = self.session.engine
         most = most_in_part(engine.terms.max_message_size, self._limit)
-        if engine.partial > most:
+        if engine.partial > most or not fits:
             self._keep_part(None)
-            self.fail("amqp:resource-limit-exceeded", f"more than {most} octets of incomplete deliveries")
+            reason = f"more than {most} octets of incomplete deliveries" if fits else NO_ROOM
+            self.fail("amqp:resource-limit-exceeded", reason)
 
     def _format_changed(self) -> None:
         self.fail("amqp:invalid-field", "the message-format changed within a delivery")
@@ -416,7 +416,7 @@ class ReceiverEndpoint(ResumingReceiver):
     def _end(self, closed: bool, cause: AmqpError | None) -> None:
         self.bring(self.waiting)
         self.session.lazy_receivers.discard(self)
-        self.session.engine.partial -= self._weight
+        self.session.engine.count_partial(-self._weight)
         self._weight = 0
         unread, self._unread = self._unread, 0
         super()._end(closed, cause)

@@ -96,10 +96,14 @@ class ResumingReceiver(LinkEndpoint, PortioningReceiver):
     def _settled_by_sender(self, delivery: IncomingDelivery, *, reported: bool = True) -> None:
         """Settle a delivery that the sender settled by a transfer. `reported`: the owner knows the delivery."""
 
-    def _keep_part(self, partial: PartialDelivery | None) -> None:
-        """Keep `partial`, the frames of an incomplete delivery; None: the delivery is over."""
+    def _keep_part(self, partial: PartialDelivery | None) -> bool:
+        """Keep `partial`, the frames of an incomplete delivery; None: the delivery is over.
+
+        Returns:
+            Whether the owner has room for them.
+        """
         weight = partial.weight if partial is not None else 0
-        self.session.engine.partial += weight - self._weight
+        fits = self.session.engine.count_partial(weight - self._weight)
         if partial is not self._partial:
             parts: dict[int | None, PartialDelivery] = self.session.parts
             if self._partial is not None:
@@ -107,6 +111,7 @@ class ResumingReceiver(LinkEndpoint, PortioningReceiver):
             if partial is not None and partial.first.delivery_id is not None:
                 parts[partial.first.delivery_id] = partial
         self._partial, self._weight = partial, weight
+        return fits
 
     def leave_tables(self, *, lingers: bool) -> None:
         if self._partial is not None and self._partial.first.delivery_id is not None:
