@@ -6,7 +6,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +128,23 @@ FOREIGN = {
     "table 'deliveries'": "DROP TABLE deliveries; CREATE TABLE deliveries (number TEXT, tag TEXT)",
     "table 'deliveries' is missing": "DROP TABLE deliveries",
 }
+
+
+@pytest.mark.parametrize("octets", [b"\xff", b"\0", b"("])
+def test_damaged_octets_of_definitions(tmp_path: Path, opened: Open, octets: bytes) -> None:
+    """A store is refused wherever its definitions have such an octet, whatever SQLite and Python make of it."""
+    path = tmp_path / "store"
+    with opened(path):
+        pass
+    whole = path.read_bytes()
+    begin = whole.index(b"tabledeliveriesdeliveries")
+    for at in range(begin - 4, begin + 30):
+        path.write_bytes(whole[:at] + octets + whole[at + 1 :])
+        with suppress(StoreError), opened(path):  # blanks and sizes may be such that nothing is different
+            pass
+    path.write_bytes(whole[:begin] + octets + whole[begin + 1 :])
+    with pytest.raises(StoreError), opened(path):
+        pass
 
 
 @pytest.mark.parametrize("named", FOREIGN)

@@ -70,6 +70,11 @@ class Database:
         except sqlite3.Error as error:
             self.close()
             raise StoreError(f"{path}: {_reason(error, form)}") from error
+        except (
+            UnicodeDecodeError
+        ) as error:  # Python could not read the text of an error of SQLite, which quotes the file
+            self.close()
+            raise StoreError(f"{path}: {form.name} is damaged: its definitions are not UTF-8") from error
         except BaseException:
             self.close()
             raise
@@ -209,14 +214,17 @@ def _text(octets: bytes) -> str | bytes:
         return octets
 
 
-def _is_sqlites(kind: str, name: str, sql: str | None) -> bool:
+def _is_sqlites(kind: object, name: object, sql: object) -> bool:
     """Return True for objects that SQLite creates itself: indexes of unique columns, and the statistics of ANALYZE."""
-    return (kind == "index" and sql is None) or (kind == "table" and name.startswith("sqlite_stat"))
+    return (kind == "index" and sql is None) or (kind == "table" and str(name).startswith("sqlite_stat"))
 
 
-def _plain(sql: str | None) -> str:
-    """Return a definition without meaningless blanks, since a column added later has fewer of them."""
-    return re.sub(r" ?([(),]) ?", r"\1", " ".join((sql or "").split()))
+def _plain(sql: object) -> str:
+    """Return a definition without meaningless blanks, since a column added later has fewer of them.
+
+    In a damaged file it may be anything.
+    """
+    return re.sub(r" ?([(),]) ?", r"\1", " ".join(str(sql or "").split()))
 
 
 def _reason(error: sqlite3.Error, form: Format) -> str:
