@@ -32,6 +32,15 @@ class TestSending:
         assert all(delivery.remote_settled and isinstance(delivery.remote_state, Accepted) for delivery in sent)
         assert queue_of(wire.router, "q").depth == 5
 
+    def test_malformed_in_a_run(self, wire: Wire) -> None:
+        """Messages that begin with an octet of no section are rejected, where many come together, too."""
+        link = wire.send_to("q")
+        sent = [link.send(payload) for payload in [Message(b"").encode()] * 20 + [b"\xff\x53\x75\xa0\0"] * 20]
+        wire.turn()
+        for number, delivery in enumerate(sent):
+            assert isinstance(delivery.remote_state, Accepted if number < 20 else Rejected)
+        assert queue_of(wire.router, "q").depth == 20
+
     def test_settled(self, wire: Wire) -> None:
         """A settled message is taken without a word."""
         link = wire.send_to("q", settle_mode="settled")

@@ -169,7 +169,7 @@ class QueuedMessage:
         """
         new, made = cls.__new__, []
         time_of_day = wall()
-        start = b"\xff"  # no message begins with it
+        start: bytes | tuple[()] = ()  # no message begins with it
         for payload in payloads:
             if not payload.startswith(start):
                 if (found := header_and_next_section(payload)) is None:
