@@ -4,12 +4,32 @@ from __future__ import annotations
 
 import signal
 from abc import ABC, abstractmethod
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from types import TracebackType
 
 import anyio
 
-from .errors import LocalProtocolError
+from .errors import LocalProtocolError, Unsupported
+
+
+@contextmanager
+def open_signal_receiver(*signals: signal.Signals) -> Iterator[AsyncIterator[signal.Signals]]:
+    """Yield an iterator over the signals that arrive within the block.
+
+    Raises:
+        Unsupported: the event loop cannot wait for signals, as asyncio's on Windows.
+        RuntimeError, ValueError: this is not the main thread.
+    """
+    with ExitStack() as stack:
+        try:
+            received = stack.enter_context(anyio.open_signal_receiver(*signals))
+        except NotImplementedError:
+            raise Unsupported(
+                "asyncio cannot wait for signals on this system: run on trio, or call stop() from a handler of "
+                "signal.signal"
+            ) from None
+        yield received
 
 
 class ServiceBlock:
@@ -55,7 +75,7 @@ class ServiceBlock:
 
         Raises:
             LocalProtocolError: the block was not entered, or was left.
-            RuntimeError, ValueError: this is not the main thread.
+            Unsupported, RuntimeError, ValueError: see `open_signal_receiver`.
 
         Cancelling: only stops the waiting.
         """
@@ -64,7 +84,7 @@ class ServiceBlock:
                 f"this {self._noun} is not running: enter it by `async with {self._maker} as {self._noun}:`, and call "
                 "until_signal() inside the block"
             )
-        with anyio.open_signal_receiver(*(signals or (signal.SIGINT, signal.SIGTERM))) as received:
+        with open_signal_receiver(*(signals or (signal.SIGINT, signal.SIGTERM))) as received:
             async with anyio.create_task_group() as waiting:
 
                 async def until_stopping() -> None:
@@ -93,6 +113,7 @@ class Service(ABC):
 
         Raises:
             LocalProtocolError: the service was not opened by `async with`, or its block was left.
+            Unsupported: asyncio cannot wait for signals on Windows; trio can.
             RuntimeError, ValueError: this is not the main thread.
 
         Cancelling: only stops the waiting.

@@ -593,3 +593,12 @@ def test_nothing_is_imported() -> None:
     """`import amqp10` loads nothing of OpenTelemetry."""
     program = "import sys, amqp10; sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_without_the_extra() -> None:
+    """The error says what to install."""
+    code = "import sys; sys.modules['opentelemetry'] = None; import amqp10.otel"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.stderr.splitlines()[-1].startswith(
+        "ImportError: amqp10.otel needs OpenTelemetry: pip install 'amqp10[otel]'"
+    )

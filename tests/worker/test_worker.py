@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
 import os
@@ -879,6 +880,21 @@ async def test_until_signal_says_which(queues: Queues) -> None:
         tasks.start_soon(send_signal)
         with anyio.fail_after(60):
             assert await worker.until_signal(signal.SIGUSR1) is signal.SIGUSR1
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_until_signal_where_loops_know_none(queues: Queues, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop of asyncio on Windows: the error says what to do instead."""
+
+    async def handle(message: Message) -> None: ...
+
+    def add_signal_handler(*_: object) -> None:
+        raise NotImplementedError
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "add_signal_handler", add_signal_handler)
+    async with Worker(queues.connection, "orders", handle) as worker:
+        with pytest.raises(Unsupported, match=r"run on trio, or call stop\(\)"):
+            await worker.until_signal()
 
 
 async def no_argument() -> None: ...

@@ -18,6 +18,7 @@ import click
 from click.core import ParameterSource
 
 from .._secrets import without_secrets
+from .._service import open_signal_receiver
 from ..client import Connection, Reconnect
 from ..messaging import Message, MessageFields
 from ..worker import Retries, SessionWorker, Worker
@@ -243,7 +244,7 @@ def work(
         try:
             async with anyio.create_task_group() as tasks:
                 with ExitStack() as starting:  # until the worker runs, a signal cancels the wait for the broker
-                    signals = starting.enter_context(anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM))
+                    signals = starting.enter_context(open_signal_receiver(signal.SIGINT, signal.SIGTERM))
 
                     async def watch() -> None:
                         async for number in signals:
