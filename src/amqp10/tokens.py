@@ -39,6 +39,7 @@ class Token:
     expires_on: float | None = None
 
     @classmethod
+    @checked
     def read(cls, value: str) -> Self:
         """Make a token from its text. Its expiry is `se` of a SAS token, or `exp` of a JWT."""
         return cls(value, _end_of(value))

@@ -6,6 +6,7 @@ from collections.abc import Container
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
+from .._arguments import checked
 from ..messaging import Error
 from ..types import Symbol
 from ._queues.queue import Queue
@@ -89,6 +90,7 @@ class VirtualHost:
         """All exchanges, including the default one and `amq.direct` and the like."""
         return tuple(exchange_facts(exchange) for exchange in self._router.topology.exchanges.values())
 
+    @checked
     def queue(self, name: str) -> QueueFacts:
         """Return the queue of that name.
 
@@ -100,6 +102,7 @@ class VirtualHost:
             raise KeyError(name)
         return queue_facts(node)
 
+    @checked
     def topic(self, name: str) -> TopicFacts:
         """Return the topic of that name.
 
@@ -111,6 +114,7 @@ class VirtualHost:
             raise KeyError(name)
         return topic_facts(node)
 
+    @checked
     def exchange(self, name: str) -> ExchangeFacts:
         """Return the exchange of that name.
 

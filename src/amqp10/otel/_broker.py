@@ -8,11 +8,13 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind, Status, StatusCode, Tracer, TracerProvider
 
+from .._arguments import checked
 from .._version import __version__
 from ._services import brief
 from ._telemetry import SCHEMA, links_to, readable_payload
 
 
+@checked
 def instrument_broker(*, tracer_provider: TracerProvider | None = None) -> None:
     """Let the brokers of this process make a span for each dead letter, linked to the span that created the message.
 

@@ -11,6 +11,7 @@ from typing import Any
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import Span, SpanKind, TracerProvider
 
+from .._arguments import checked
 from ..client import Connection, Receiver, Requester, Sender
 from ..client.internals import ReceiverDelivery, check_messages, set_link_wrapper
 from ..messaging import OUTCOMES, Data, Message, TransactionalState
@@ -21,6 +22,7 @@ from ._telemetry import Operation, Telemetry, address_of, is_readable, links_to,
 _BATCH = "messaging.batch.message_count"
 
 
+@checked
 def instrument(
     connection: Connection | None = None,
     *,
@@ -53,6 +55,7 @@ def instrument(
     set_link_wrapper(connection, wrap)
 
 
+@checked
 def uninstrument(connection: Connection | None = None) -> None:
     """Stop instrumenting new links; existing links stay instrumented."""
     set_link_wrapper(connection, None)

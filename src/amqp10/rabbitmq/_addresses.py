@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
+from .._arguments import checked
 
+
+@checked
 def queue_address(name: str) -> str:
     """Return the address of a queue, to receive from and to send to: `/queues/NAME`.
 
@@ -14,6 +17,7 @@ def queue_address(name: str) -> str:
     return f"/queues/{escape(name)}"
 
 
+@checked
 def exchange_address(name: str, key: str | None = None) -> str:
     """Return the address of an exchange, to send to: `/exchanges/NAME/KEY`, or `/exchanges/NAME` for an empty key.
 

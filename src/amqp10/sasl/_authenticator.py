@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Final
 
+from .._arguments import check_range, checked
 from .._secrets import without_secrets
 from ._mechanism import Failure, Refusal, ServerExchange, Step
 from ._oauth import OAuthBearerServer, TokenVerifier, XOAuth2Server
 from ._plain import AnonymousServer, ExternalServer, PlainServer
 from ._prepare import prepare
-from ._scram import DIGESTS, PLUS, SERVER_ITERATIONS, ScramKeys, ScramServer
+from ._scram import DIGESTS, MAX_ITERATIONS, MIN_ITERATIONS, PLUS, SERVER_ITERATIONS, ScramKeys, ScramServer
 from ._stored import StoredKeys
 
 _LONGEST_MECHANISM: Final = 20
@@ -135,6 +136,7 @@ class Authenticator:
         ValueError: a name is empty, or a name or a password has characters that SASLprep prohibits.
     """
 
+    @checked
     def __init__(
         self,
         users: Mapping[str, str | StoredKeys] | None = None,
@@ -146,6 +148,7 @@ class Authenticator:
         cbs: bool = False,
         iterations: int = SERVER_ITERATIONS,
     ) -> None:
+        check_range("iterations", iterations, MIN_ITERATIONS, MAX_ITERATIONS)
         self._users = Users(users or {}, iterations)
         self._anonymous = anonymous
         self._cbs = cbs
