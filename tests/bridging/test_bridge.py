@@ -176,14 +176,14 @@ async def test_a_bound_of_bytes() -> None:
         async with amqp10.bridge((old.url, "a"), (new.url, "b"), max_bytes=500_000) as bridge:
             mover = bridge._mover
             assert mover is not None
-            took = mover.flight.took
+            add = mover.in_flight.add
 
-            def watched(transits: list[object]) -> None:
+            def watched(messages: list[object]) -> None:
                 nonlocal most
-                took(transits)  # type: ignore[arg-type]
-                most = max(most, mover.flight.size)
+                add(messages)  # type: ignore[arg-type]
+                most = max(most, mover.in_flight.size)
 
-            mover.flight.took = watched  # type: ignore[assignment,method-assign]
+            mover.in_flight.add = watched  # type: ignore[assignment,method-assign]
             await until(lambda: bridge.report.moved == 50)
     assert most <= 31 * 100_100  # the first credit is for messages of a usual size, 16 KiB
 
@@ -267,7 +267,7 @@ async def test_a_format_of_its_own() -> None:
 async def test_a_source_that_cannot_be_drained(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is empty when nothing has come for a while."""
     capabilities = dialect("1.0").capabilities - {"drain"}
-    monkeypatch.setattr("amqp10.bridging._mover.QUIET", 0.1)
+    monkeypatch.setattr("amqp10.bridging._mover.EMPTY_AFTER", 0.1)
     async with two_brokers() as (old, new):
         await fill(old, "a", range(100))
         with monkeypatch.context() as patch:

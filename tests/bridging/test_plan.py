@@ -61,7 +61,7 @@ async def test_of_a_selection_the_selected_are_counted() -> None:
 
 async def test_many_are_not_all_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither so many messages nor so many bytes are looked at."""
-    monkeypatch.setattr(_plan, "MOST_LOOKED_AT", 10)
+    monkeypatch.setattr(_plan, "MAX_BROWSED", 10)
     async with two_brokers() as (old, new):
         await fill(old, "a", [b"x" * 1000] * 11)
         plan = await amqp10.bridge((old.url, "a"), (new.url, "b")).plan()

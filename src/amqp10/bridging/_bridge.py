@@ -18,9 +18,9 @@ from ..client.internals import close_deadlines, core_of, leave_all
 from ..engine import Address, parse_address
 from ..errors import LocalProtocolError
 from ..messaging import Source, Target
-from ._ends import Ending, Outlet
+from ._attach import attach_links
 from ._guarantee import Role, check_stores, reconnect_for
-from ._joined import join
+from ._links import SourceLink, TargetLink
 from ._mover import Mover
 from ._plan import BridgePlan, count, end_of
 from ._report import BridgeReport
@@ -37,7 +37,7 @@ OUTCOMES_SHARE = 0.6
 """The part of `close_timeout` to wait for outcomes; the rest is for the links."""
 
 
-def _meant(address: str | None) -> Address | str | None:
+def _normalized(address: str | None) -> Address | str | None:
     """Return the same form for all spellings of an address."""
     try:
         return parse_address(address) if address is not None else None
@@ -69,7 +69,7 @@ class Bridge:
         addresses = self._source.address, self._target.address if self._target is not None else None
         if "" in addresses:
             raise ValueError("an address must not be empty")
-        if source[0] == target[0] and _meant(addresses[0]) == _meant(addresses[1]):
+        if source[0] == target[0] and _normalized(addresses[0]) == _normalized(addresses[1]):
             raise ValueError("a bridge from an address to itself would move its messages for ever")
         if settings.exactly_once:
             check_stores(source[0], target[0], delivery_store)
@@ -78,9 +78,9 @@ class Bridge:
             raise ValueError("delivery_store and name need exactly_once=True")
         self._name = name
         self._mover: Mover | None = None
-        self._links: list[Ending | Outlet] = []
+        self._links: list[SourceLink | TargetLink] = []
         self._begun_at = self._ended_at = 0.0
-        self._told = self._entered = False
+        self._failure_raised = self._entered = False
         self._crash: BaseException | None = None
         self._stack = AsyncExitStack()
         # Created on entering the block, because a bridge may be made without an event loop.
@@ -110,12 +110,12 @@ class Bridge:
             # Links of other names, so that messages that an earlier bridge left in flight stay untouched.
             source, target = await self._connections(stack, " trial")
             name = f"{self._name} trial {secrets.token_hex(4)}"
-            joined = await join(self._settings, (source, self._source), (target, self._target), name, stack)
+            attached = await attach_links(self._settings, (source, self._source), (target, self._target), name, stack)
             messages, more = await count(source, self._source, self._settings.max_bytes)
             return BridgePlan(
                 source=end_of(source, self._source.address),
                 target=end_of(target, self._target.address if self._target is not None else None),
-                guarantee=joined.guarantee,
+                guarantee=attached.guarantee,
                 undecoded="message-formats" in source.capabilities & target.capabilities,
                 messages=messages,
                 more=more,
@@ -142,28 +142,30 @@ class Bridge:
         self._entered = True
         try:
             source, target = await self._connections(self._stack)
-            joined = await join(self._settings, (source, self._source), (target, self._target), self._name, self._stack)
+            attached = await attach_links(
+                self._settings, (source, self._source), (target, self._target), self._name, self._stack
+            )
         except BaseException as error:
             await self._stack.__aexit__(type(error), error, error.__traceback__)
             raise
-        # Cancelling the block stops the mover; the shield protects the winding up that follows.
+        # Cancelling the block stops the mover; the shield protects `_finish`, which follows.
         self._shield = anyio.CancelScope()
         self._shield.__enter__()
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
         self._over = anyio.Event()
-        self._mover, self._links = joined.mover, joined.links
+        self._mover, self._links = attached.mover, attached.links
         self._begun_at = time.monotonic()
-        self._tasks.start_soon(self._run, joined.mover)
+        self._tasks.start_soon(self._run, attached.mover)
         return self
 
     async def _connections(self, stack: AsyncExitStack, which: str = "") -> tuple[Connection, Connection]:
         """Open the connections of both ends: a new one for a URL, and a single one if both ends are the same."""
         (source, _), (target, _) = self._ends
-        opened = await self._opened(source, "source", stack, which)
-        return opened, opened if target == source else await self._opened(target, "target", stack, which)
+        opened = await self._open(source, "source", stack, which)
+        return opened, opened if target == source else await self._open(target, "target", stack, which)
 
-    async def _opened(self, end: Connection | str, role: Role, stack: AsyncExitStack, which: str) -> Connection:
+    async def _open(self, end: Connection | str, role: Role, stack: AsyncExitStack, which: str) -> Connection:
         if isinstance(end, Connection):
             return end
         made = Connection(
@@ -191,16 +193,16 @@ class Bridge:
         """The current or final counts."""
         if self._mover is None:
             return BridgeReport()
-        flight, ended = self._mover.flight, self._ended_at
+        in_flight, ended = self._mover.in_flight, self._ended_at
         return BridgeReport(
-            moved=flight.moved,
-            in_flight=flight.out if ended else flight.under_way,
-            refused=flight.refused,
-            returned=flight.returned,
-            duplicates=flight.duplicates,
-            in_doubt=flight.in_doubt,
-            recovered=flight.recovered,
-            size=flight.moved_size,
+            moved=in_flight.moved,
+            in_flight=in_flight.unsettled if ended else in_flight.active,
+            refused=in_flight.refused,
+            returned=in_flight.returned,
+            duplicates=in_flight.duplicates,
+            in_doubt=in_flight.in_doubt,
+            recovered=in_flight.recovered,
+            size=in_flight.moved_size,
             seconds=(ended or time.monotonic()) - self._begun_at,
         )
 
@@ -220,7 +222,7 @@ class Bridge:
         await self._over.wait()
         failure = self._failure
         if failure is not None:
-            self._told = True
+            self._failure_raised = True
             raise failure
         return self.report
 
@@ -230,9 +232,9 @@ class Bridge:
             self._mover.stop()
 
     def __await__(self) -> Generator[Any, None, BridgeReport]:
-        return self._whole().__await__()
+        return self._run_to_end().__await__()
 
-    async def _whole(self) -> BridgeReport:
+    async def _run_to_end(self) -> BridgeReport:
         async with self:
             await self.done()
         return self.report
@@ -255,7 +257,7 @@ class Bridge:
         """
         self._shield.shield = True
         try:
-            await self._wind_up()
+            await self._finish()
         finally:
             self._tasks.cancel_scope.cancel()
             try:
@@ -264,12 +266,12 @@ class Bridge:
                 self._shield.__exit__(None, None, None)
         await self._stack.__aexit__(exc_type, exc, traceback)
         failure = self._failure
-        if failure is not None and (exc is failure or (exc is None and not self._told)):
+        if failure is not None and (exc is failure or (exc is None and not self._failure_raised)):
             failure.add_note(f"bridge: {self.report}")
             if exc is None:
                 raise failure
 
-    async def _wind_up(self) -> None:
+    async def _finish(self) -> None:
         mover = self._mover
         assert mover is not None
         mover.stop()
@@ -278,10 +280,10 @@ class Bridge:
             outcomes_by = now + (this.links_by - now) * OUTCOMES_SHARE
             with anyio.CancelScope(deadline=this.links_by):
                 await self._over.wait()
-            await mover.wind_up(outcomes_by)
+            await mover.finish(outcomes_by)
             await leave_all([core_of(link) for link in self._links], this.links_by)
         for link in self._links:
-            if isinstance(link, Outlet):  # the report has the messages without an outcome
+            if isinstance(link, TargetLink):  # the report has the messages without an outcome
                 link.report_all()
         self._ended_at = time.monotonic()
 

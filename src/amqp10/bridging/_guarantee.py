@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..client import DeliveryStore
     from ..client.internals import Link
 
-Way = Literal["resume", "transactions"]
+ExactlyOnce = Literal["resume", "transactions"]
 Role = Literal["source", "target"]
 
 RESUME_TIMEOUT = 3600
@@ -41,13 +41,13 @@ def check_stores(source: Connection | str, target: Connection | str, given: Deli
         )
 
 
-def way_of(source: Connection, target: Connection) -> Way:
+def guarantee_of(source: Connection, target: Connection) -> ExactlyOnce:
     """Return the way to move messages exactly once.
 
     Raises:
         Unsupported: the ends have no such way.
     """
-    lacking = [why for connection in {source: None, target: None} if (why := _resumes_not(connection))]
+    lacking = [why for connection in {source: None, target: None} if (why := _why_not_resumed(connection))]
     one_broker = source is target and _has_transactions(source)
     if one_broker and (lacking or delivery_store(source) is None):
         return "transactions"
@@ -60,7 +60,7 @@ def way_of(source: Connection, target: Connection) -> Way:
     return "resume"
 
 
-def _resumes_not(connection: Connection) -> str:
+def _why_not_resumed(connection: Connection) -> str:
     dialect, can = f"dialect {connection.dialect!r}", connection.capabilities
     if "settle-second" not in can or not can & {"resume", "session-resume"}:
         return f"{dialect} does not resume links ('1.0' does with some brokers)"

@@ -1,7 +1,7 @@
-"""Moves messages one by one: one task takes them, one sends them, and the target's outcomes go back to the source.
+"""Moves messages one by one: one task receives them, one sends them, and the target's outcomes go back to the source.
 
-    source ──receive_batch──> taking ──queue──> passing ──forward──> target
-       <──accept, reject──────────── look <──────outcome──────────────┘
+    source ──receive_batch──> _receive ──queue──> _send_all ──forward──> target
+       <──accept, reject─────────── on_outcome <─────outcome──────────────┘
 
 Outcomes need no task: they arrive in the target's connection, which passes them to the source's at once. So the
 target's acceptance and the source's outcome are written to a store of deliveries in one transaction.
@@ -18,20 +18,20 @@ import anyio
 from ..client.internals import core_of, known_outcome, not_accepted, report_unknown, shielded_until, unknown
 from ..errors import AmqpError, DecodeError, EncodeError, LocalProtocolError
 from ..messaging import Accepted, Error, Rejected
-from ._again import Again
-from ._ends import Intake, uncertain
-from ._onward import marked, onward
-from ._transit import Flight, Phase, Transit
+from ._forwarding import for_next_hop, with_refusal
+from ._in_flight import InFlight, InFlightMessage, Phase
+from ._links import ConsumingSourceLink, forgotten_error
+from ._redelivery import RedeliveryCounter
 
 if TYPE_CHECKING:
     from ..client import Delivery
     from ..client.internals import ReceiverDelivery, SenderDelivery
     from ..engine import OutgoingDelivery
     from ..messaging import Outcome
-    from ._ends import Ending, Outlet
+    from ._links import SourceLink, TargetLink
     from ._settings import Settings
 
-QUIET = 1.0
+EMPTY_AFTER = 1.0
 """Seconds without a message after which a source without "drain" counts as empty."""
 
 
@@ -39,19 +39,21 @@ class Mover:
     """Moves messages until it has enough, is stopped, or fails.
 
     Attributes:
-        flight: the messages in progress, and the counts.
+        in_flight: the messages in progress, and the counts.
         failure: the error that stopped it, or None.
     """
 
-    def __init__(self, settings: Settings, source: Ending, target: Outlet, aside: Outlet | None) -> None:
+    def __init__(
+        self, settings: Settings, source: SourceLink, target: TargetLink, refused_link: TargetLink | None
+    ) -> None:
         self.settings = settings
-        self.flight = Flight()
+        self.in_flight = InFlight()
         self.failure: Exception | None = None
         self._source = source
         self._target = target
-        self._aside = aside
-        self._asides: deque[Transit] = deque()
-        self._again = Again(settings.most)
+        self._refused_link = refused_link
+        self._refused_queue: deque[InFlightMessage] = deque()
+        self._redeliveries = RedeliveryCounter(settings.max_in_flight)
         self._generation = 0  # of the source's link at the last message
         self._freed = 0  # places freed since the last grant of credit
         self._next_at = 0.0
@@ -59,29 +61,29 @@ class Mover:
         self._stopped = False
         self._work: anyio.Event | None = None
         self._change: anyio.Event | None = None
-        core_of(source).forgotten = self._forgotten
-        core_of(source).settled = self._settled
-        core_of(target).unresumed = self._unresumed
-        core_of(target).at_stake = lambda deliveries: sum(delivery.handed_over for delivery in deliveries)
-        core_of(target).uncertain = self.fail
-        if isinstance(source, Intake):
-            core_of(source).at_stake = self._moving
-            core_of(source).uncertain = self.fail
+        core_of(source).on_forgotten = self._on_forgotten
+        core_of(source).on_settled = self._on_settled
+        core_of(target).select_to_resend = self._select_to_resend
+        core_of(target).count_in_flight = lambda deliveries: sum(delivery.handed_over for delivery in deliveries)
+        core_of(target).on_unresumable = self.fail
+        if isinstance(source, ConsumingSourceLink):
+            core_of(source).count_in_flight = self._count_in_flight
+            core_of(source).on_unresumable = self.fail
 
     async def run(self) -> None:
         """Move messages until the end; an error is in `failure`.
 
-        Cancelling: messages without an outcome stay open; see `wind_up`.
+        Cancelling: messages without an outcome stay open; see `finish`.
         """
-        for end in (self._target, self._aside):
+        for end in (self._target, self._refused_link):
             if end is not None:
                 end.watch(self)
         self.set()
         try:
             with self._scope:
                 async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._or_fail, self._passing)
-                    await self._or_fail(self._taking)
+                    tasks.start_soon(self._or_fail, self._send_all)
+                    await self._or_fail(self._receive)
                     tasks.cancel_scope.cancel()
         finally:
             self._stopped = True
@@ -105,96 +107,96 @@ class Mover:
 
     def set(self) -> None:
         """Handle the end of a link at the target: the waiter of these links."""
-        for end in (self._target, self._aside):
+        for end in (self._target, self._refused_link):
             if end is not None and end.over and not self._stopped:
                 self.fail(end.report_end())
         self._changed()
 
     # Continuing
 
-    def recover(self, source: Intake, target: Outlet) -> None:
+    def recover(self, source: ConsumingSourceLink, target: TargetLink) -> None:
         """Resume messages that an earlier process had sent without an outcome, and ask the source to keep them."""
         kept = target.store
         if kept is None:
             return
-        left = self.flight.recover([each.tag for each in kept.load()], anyio.current_time(), self.look)
-        core_of(source).in_flight = [transit.source for transit in left.values()]
-        core_of(source).keeps = lambda: kept.left
+        recovered = self.in_flight.recover([each.tag for each in kept.load()], anyio.current_time(), self.on_outcome)
+        core_of(source).to_resume = [message.source for message in recovered.values()]
+        core_of(source).peer_must_keep = lambda: kept.left
 
-        def take_over(deliveries: Iterable[SenderDelivery]) -> None:
+        def on_recovered(deliveries: Iterable[SenderDelivery]) -> None:
             for delivery in deliveries:
-                self.flight.sent(left[delivery.tag], delivery)
-                delivery.waiter = left[delivery.tag]
+                self.in_flight.record_sent(recovered[delivery.tag], delivery)
+                delivery.waiter = recovered[delivery.tag]
 
-        core_of(target).take_over = take_over
+        core_of(target).on_recovered = on_recovered
 
-    # Taking
+    # Receiving
 
     @property
     def _finished(self) -> int:
-        return self.flight.moved + self.flight.refused
+        return self.in_flight.moved + self.in_flight.refused
 
-    def _enough(self) -> bool:
+    def _has_enough(self) -> bool:
         """Return whether no more messages are needed, as far as is known now."""
         count = self.settings.count
-        return count is not None and self._finished + self.flight.under_way >= count
+        return count is not None and self._finished + self.in_flight.active >= count
 
     def _grant(self) -> None:
         """Grant credit for the free places."""
         self._freed = 0
-        settings, flight, ahead = self.settings, self.flight, self._source.ahead
-        room = min(settings.most, 1 + max(0, settings.max_bytes - flight.size) // flight.usual_size)
-        room -= len(flight.held) + ahead
+        settings, in_flight, outstanding = self.settings, self.in_flight, self._source.outstanding
+        credit = min(settings.max_in_flight, 1 + max(0, settings.max_bytes - in_flight.size) // in_flight.mean_size)
+        credit -= len(in_flight.by_delivery) + outstanding
         if settings.count is not None:
-            room = min(room, settings.count - self._finished - flight.under_way - ahead)
+            credit = min(credit, settings.count - self._finished - in_flight.active - outstanding)
         # Not for a few places while credit is left.
-        if room > 0 and (room >= ahead or room >= settings.most // 4) and not self._stopped:
+        if credit > 0 and (credit >= outstanding or credit >= settings.max_in_flight // 4) and not self._stopped:
             try:
-                self._source.add_credit(room)
+                self._source.add_credit(credit)
             except (AmqpError, anyio.ClosedResourceError):
                 pass  # the link is over, as its `receive_batch` reports
 
-    async def _taking(self) -> None:
-        source, flight = self._source, self.flight
+    async def _receive(self) -> None:
+        source, in_flight = self._source, self.in_flight
         while True:
-            if self._enough():
-                await self._until(lambda: not self._enough() or not flight.under_way)
-                if self._enough():
+            if self._has_enough():
+                await self._wait_until(lambda: not self._has_enough() or not in_flight.active)
+                if self._has_enough():
                     return
             self._grant()
-            if self.settings.until_empty and not source.ahead:
+            if self.settings.until_empty and not source.outstanding:
                 await self._next_change()
                 continue
-            batch = await self._arrivals()
+            batch = await self._receive_batch()
             if batch is None:
-                if not flight.under_way:
+                if not in_flight.active:
                     return
-                await self._until(lambda: not flight.under_way)
+                await self._wait_until(lambda: not in_flight.active)
                 continue
             if not batch:
                 continue
             if self._generation != source.losses:
                 self._generation = source.losses
-                self._again.lost()
-            flight.duplicates += self._again.count(batch)
+                self._redeliveries.on_link_lost()
+            in_flight.duplicates += self._redeliveries.count(batch)
             now = anyio.current_time()
             # Every delivery is a ReceiverDelivery.
-            flight.took([Transit(each, now, self.look) for each in batch])  # type: ignore[arg-type]
-            if flight.size > self.settings.max_bytes:
-                source.withdraw()
+            in_flight.add([InFlightMessage(each, now, self.on_outcome) for each in batch])  # type: ignore[arg-type]
+            if in_flight.size > self.settings.max_bytes:
+                source.withdraw_credit()
             self._wake()
 
-    async def _arrivals(self) -> list[Delivery] | None:
+    async def _receive_batch(self) -> list[Delivery] | None:
         """Return the deliveries that came, if any; None if the source is empty and the settings say to stop then."""
-        source, most = self._source, self.settings.most
+        source, most = self._source, self.settings.max_in_flight
         if not self.settings.until_empty:
             return await source.receive_batch(most)
-        await source.restored()
+        await source.wait_restored()
         generation = source.losses
         if "drain" in source.connection.capabilities:
             await source.drain()
         elif not source.buffered:
-            batch = await source.receive_batch(1, max_wait=QUIET)
+            batch = await source.receive_batch(1, max_wait=EMPTY_AFTER)
             if batch:
                 return batch
         if source.buffered:
@@ -204,15 +206,15 @@ class Mover:
 
     # Sending
 
-    async def _passing(self) -> None:
+    async def _send_all(self) -> None:
         while True:
-            await self._pass_on()
+            await self._send_next()
 
-    async def _pass_on(self) -> None:
+    async def _send_next(self) -> None:
         """Send the next message, or wait for it."""
-        queue = self.flight.queue
-        if self._asides:
-            await self._send_aside(self._asides.popleft())
+        queue = self.in_flight.queue
+        if self._refused_queue:
+            await self._send_refused(self._refused_queue.popleft())
         elif not queue:
             self._work = anyio.Event()
             await self._work.wait()
@@ -221,40 +223,40 @@ class Mover:
         else:
             await self._send(queue[0])
 
-    async def _send(self, transit: Transit) -> None:
+    async def _send(self, message: InFlightMessage) -> None:
         await self._pace()
-        source = transit.source
-        await self._target.room(len(source.payload))
-        if transit.stale:
-            self._target.let_others()
+        source = message.source
+        await self._target.wait_sendable(len(source.payload))
+        if message.stale:
+            self._target.pass_turn()
             return
-        self.flight.queue.popleft()
+        self.in_flight.queue.popleft()
         tag = source.tag if self.settings.exactly_once else None
-        self._hand_over(transit, self._target, payload_of(transit), tag)
+        self._forward(message, self._target, payload_of(message), tag)
 
-    async def _send_aside(self, transit: Transit) -> None:
-        assert self._aside is not None
-        await self._aside.room(len(transit.source.payload))
-        if transit.stale:
-            self._aside.let_others()
+    async def _send_refused(self, message: InFlightMessage) -> None:
+        assert self._refused_link is not None
+        await self._refused_link.wait_sendable(len(message.source.payload))
+        if message.stale:
+            self._refused_link.pass_turn()
         else:
-            self._hand_over(transit, self._aside, marked(transit.source.payload, transit.aside), None)
+            self._forward(message, self._refused_link, with_refusal(message.source.payload, message.refusal), None)
 
-    def _hand_over(self, transit: Transit, end: Outlet, payload: bytes, tag: bytes | None) -> None:
+    def _forward(self, message: InFlightMessage, end: TargetLink, payload: bytes, tag: bytes | None) -> None:
         try:
-            sent = end.forward(payload, transit.source.message_format, tag=tag)
+            sent = end.forward(payload, message.source.message_format, tag=tag)
         except (DecodeError, EncodeError) as error:
-            self._refused(transit, Rejected(Error("amqp:decode-error", str(error))))
+            self._on_refused(message, Rejected(Error("amqp:decode-error", str(error))))
         except LocalProtocolError as error:
             if not end.open:
                 raise
             most = end.remote.max_message_size
             large = bool(most) and len(payload) > (most or 0)
             condition = "amqp:link:message-size-exceeded" if large else "amqp:invalid-field"
-            self._refused(transit, Rejected(Error(condition, str(error))))
+            self._on_refused(message, Rejected(Error(condition, str(error))))
         else:
-            self.flight.sent(transit, sent)
-            sent.waiter = transit
+            self.in_flight.record_sent(message, sent)
+            sent.waiter = message
 
     async def _pace(self) -> None:
         if self.settings.rate is not None:
@@ -265,177 +267,179 @@ class Mover:
 
     # Outcomes of the target
 
-    def look(self, transit: Transit) -> None:
+    def on_outcome(self, message: InFlightMessage) -> None:
         """Handle the target's outcome of a message, or that there will be no outcome."""
-        sent = transit.sent
+        sent = message.sent
         assert sent is not None
         outcome = known_outcome(sent)
         if outcome is None:
             error = unknown(sent)
             if error is None:
-                sent.waiter = transit  # a state that is not an outcome
+                sent.waiter = message  # a state that is not an outcome
                 return
             report_unknown(sent)
-            self.flight.settled(transit, Phase.UNKNOWN)
+            self.in_flight.set_phase(message, Phase.UNKNOWN)
             self.fail(error)
         elif type(outcome) is not Accepted:
-            self._refused(transit, outcome)
-        elif transit.aside:
-            self._turn_down(transit)
+            self._on_refused(message, outcome)
+        elif message.refusal:
+            self._settle_refused(message)
         else:
-            self._accepted(transit)
+            self._on_accepted(message)
 
-    def _accepted(self, transit: Transit) -> None:
-        flight = self.flight
-        if flight.told(transit) and not self.settings.exactly_once:
-            self._again.told(transit.source)
-        if self.settings.exactly_once and not transit.source.local_settled and transit.source in flight.held:
-            flight.settled(transit, Phase.TOLD)
+    def _on_accepted(self, message: InFlightMessage) -> None:
+        in_flight = self.in_flight
+        if in_flight.accept_at_source(message) and not self.settings.exactly_once:
+            self._redeliveries.record_accepted(message.source)
+        if self.settings.exactly_once and not message.source.local_settled and message.source in in_flight.by_delivery:
+            in_flight.set_phase(message, Phase.ACCEPTED)
         else:
-            flight.drop(transit)
-            self._free()
+            in_flight.drop(message)
+            self._free_place()
 
-    def _refused(self, transit: Transit, outcome: Outcome) -> None:
-        flight, settings = self.flight, self.settings
+    def _on_refused(self, message: InFlightMessage, outcome: Outcome) -> None:
+        in_flight, settings = self.in_flight, self.settings
         failure = not_accepted(outcome, self._target.connection.profile)
-        if transit.stale:
-            flight.drop(transit)
-        elif self._aside is not None and not transit.aside:
-            flight.settled(transit, Phase.WAITING)
-            transit.aside = str(failure) or type(outcome).__name__.lower()
-            self._asides.append(transit)
+        if message.stale:
+            in_flight.drop(message)
+        elif self._refused_link is not None and not message.refusal:
+            in_flight.set_phase(message, Phase.WAITING)
+            message.refusal = str(failure) or type(outcome).__name__.lower()
+            self._refused_queue.append(message)
             self._wake()
         elif settings.on_refused == "reject":
-            self._turn_down(transit, failure)
+            self._settle_refused(message, failure)
         else:
-            flight.settled(transit, Phase.REFUSED)
-            flight.refused += 1
-            if settings.on_refused == "stop" or flight.left >= settings.most:
+            in_flight.set_phase(message, Phase.REFUSED)
+            in_flight.refused += 1
+            if settings.on_refused == "stop" or in_flight.refused_held >= settings.max_in_flight:
                 self.fail(failure)
-        self._free()
+        self._free_place()
 
-    def _turn_down(self, transit: Transit, why: Exception | None = None) -> None:
-        """Settle a refused message at the source: it was sent aside, or is rejected for `why`."""
-        self.flight.drop(transit)
-        if transit.stale:
+    def _settle_refused(self, message: InFlightMessage, why: Exception | None = None) -> None:
+        """Settle a refused message at the source: sent to `refused_to`, or rejected for `why`."""
+        self.in_flight.drop(message)
+        if message.stale:
             return
-        self.flight.refused += 1
+        self.in_flight.refused += 1
         try:
             if why is None:
-                transit.source.accept()
-                self._again.told(transit.source)
+                message.source.accept()
+                self._redeliveries.record_accepted(message.source)
             else:
                 condition = getattr(why, "condition", None) or "amqp:not-allowed"
                 description = f"the target of a bridge did not accept it: {why}"
-                transit.source.settle(Rejected(Error(condition, description)))
+                message.source.settle(Rejected(Error(condition, description)))
         except (AmqpError, anyio.ClosedResourceError):
-            self.flight.refused -= 1  # the source's link is over, so the message comes again
-        self._free()
+            self.in_flight.refused -= 1  # the source's link is over, so the message comes again
+        self._free_place()
 
-    def _unresumed(self, deliveries: list[OutgoingDelivery]) -> list[OutgoingDelivery]:
+    def _select_to_resend(self, deliveries: list[OutgoingDelivery]) -> list[OutgoingDelivery]:
         """Return the messages to send again after the target's link was lost before their outcomes."""
         lost = [delivery for delivery in deliveries if delivery.handed_over]
         if not self.settings.exactly_once:
-            self.flight.duplicates += len(lost)
+            self.in_flight.duplicates += len(lost)
             return deliveries
         for delivery in lost:
-            if isinstance(delivery.waiter, Transit):
-                self.flight.settled(delivery.waiter, Phase.UNKNOWN)
+            if isinstance(delivery.waiter, InFlightMessage):
+                self.in_flight.set_phase(delivery.waiter, Phase.UNKNOWN)
         if lost:
-            core_of(self._target).forgot = True
-            self.fail(uncertain("target", len(lost)))
+            core_of(self._target).peer_forgot = True
+            self.fail(forgotten_error("target", len(lost)))
         return [delivery for delivery in deliveries if not delivery.handed_over]
 
     # Settlements of the source
 
-    def _settled(self, deliveries: Iterable[ReceiverDelivery]) -> None:
+    def _on_settled(self, deliveries: Iterable[ReceiverDelivery]) -> None:
         for delivery in deliveries:
-            transit = self.flight.held.get(delivery)
-            if transit is not None and transit.phase is Phase.TOLD and delivery.local_settled:
-                self.flight.drop(transit)
-                self._free()
+            message = self.in_flight.by_delivery.get(delivery)
+            if message is not None and message.phase is Phase.ACCEPTED and delivery.local_settled:
+                self.in_flight.drop(message)
+                self._free_place()
 
-    def _moving(self, deliveries: Iterable[ReceiverDelivery]) -> int:
+    def _count_in_flight(self, deliveries: Iterable[ReceiverDelivery]) -> int:
         """Return the number of messages that were sent on, but not yet settled at the source."""
-        held = self.flight.held
-        transits = [(held.get(delivery), delivery) for delivery in deliveries]
+        by_delivery = self.in_flight.by_delivery
+        messages = [(by_delivery.get(delivery), delivery) for delivery in deliveries]
         return sum(
-            transit.phase in (Phase.OUT, Phase.TOLD) if transit is not None else isinstance(delivery.state, Accepted)
-            for transit, delivery in transits
+            message.phase in (Phase.SENT, Phase.ACCEPTED)
+            if message is not None
+            else isinstance(delivery.state, Accepted)
+            for message, delivery in messages
         )
 
-    def _forgotten(self, deliveries: Iterable[ReceiverDelivery]) -> None:
+    def _on_forgotten(self, deliveries: Iterable[ReceiverDelivery]) -> None:
         """Handle the loss of the source's link, after which the messages come again."""
-        flight, lost = self.flight, 0
-        self._again.lost()
+        in_flight, lost = self.in_flight, 0
+        self._redeliveries.on_link_lost()
         for delivery in deliveries:
-            transit = flight.held.get(delivery)
-            if transit is None:
+            message = in_flight.by_delivery.get(delivery)
+            if message is None:
                 if not isinstance(delivery.state, Accepted):
                     continue
                 if self.settings.exactly_once:  # an earlier process settled it
                     lost += 1
                 else:  # settled while the link was lost
-                    flight.moved -= 1
-                    flight.duplicates += 1
-                    self._again.count([delivery])
+                    in_flight.moved -= 1
+                    in_flight.duplicates += 1
+                    self._redeliveries.count([delivery])
                 continue
-            transit.stale = True
-            if transit.phase in (Phase.WAITING, Phase.REFUSED):
-                flight.drop(transit)
+            message.stale = True
+            if message.phase in (Phase.WAITING, Phase.REFUSED):
+                in_flight.drop(message)
             elif self.settings.exactly_once:
-                flight.settled(transit, Phase.UNKNOWN)
+                in_flight.set_phase(message, Phase.UNKNOWN)
                 lost += 1
             else:
-                flight.duplicates += 1
+                in_flight.duplicates += 1
         if lost:
-            if isinstance(self._source, Intake):
-                core_of(self._source).forgot = True
-            self.fail(uncertain("source", lost))
-        self._freed = self.settings.most
-        self._free()
+            if isinstance(self._source, ConsumingSourceLink):
+                core_of(self._source).peer_forgot = True
+            self.fail(forgotten_error("source", lost))
+        self._freed = self.settings.max_in_flight
+        self._free_place()
 
     # The end
 
-    async def wind_up(self, deadline: float) -> None:
+    async def finish(self, deadline: float) -> None:
         """Wait for outstanding outcomes, then return the rest to the source.
 
         Cancelling: is not noticed; it takes at most until the deadline.
         """
         self.stop()
-        flight, keep = self.flight, self._target.store is not None
+        in_flight, keep = self.in_flight, self._target.store is not None
         with shielded_until(deadline):
-            await self._until(lambda: not flight.out or self._target.over or self._source.over)
+            await self._wait_until(lambda: not in_flight.unsettled or self._target.over or self._source.over)
         if self._source.over:
-            self._drop_told()
+            self._drop_accepted()
             with shielded_until(deadline):
-                await self._until(lambda: not flight.out or self._target.over)
-            flight.duplicates += self._again.unheard
-        self._drop_told()
+                await self._wait_until(lambda: not in_flight.unsettled or self._target.over)
+            in_flight.duplicates += self._redeliveries.unconfirmed
+        self._drop_accepted()
         back = []
-        for transit in flight.held.values():
-            if transit.phase in (Phase.WAITING, Phase.REFUSED):
-                back.append(transit.source)
-            elif not keep and not transit.stale:
-                flight.duplicates += 1
-                transit.stale = True
-                back.append(transit.source)
-        flight.returned += len(back)
-        self._source.give_back(back)
+        for message in in_flight.by_delivery.values():
+            if message.phase in (Phase.WAITING, Phase.REFUSED):
+                back.append(message.source)
+            elif not keep and not message.stale:
+                in_flight.duplicates += 1
+                message.stale = True
+                back.append(message.source)
+        in_flight.returned += len(back)
+        self._source.put_back(back)
 
-    def _drop_told(self) -> None:
+    def _drop_accepted(self) -> None:
         """Stop waiting for the source to settle, since its link or the store knows the outcome."""
         forgets = self._source.over and self._source.store is None
-        for transit in [each for each in self.flight.held.values() if each.phase is Phase.TOLD]:
-            self.flight.drop(transit)
-            self.flight.duplicates += forgets
+        for message in [each for each in self.in_flight.by_delivery.values() if each.phase is Phase.ACCEPTED]:
+            self.in_flight.drop(message)
+            self.in_flight.duplicates += forgets
 
     # Waiting
 
-    def _free(self) -> None:
+    def _free_place(self) -> None:
         """Count a freed place of the window, and wake the mover when enough are free."""
         self._freed += 1
-        if 3 * self._freed >= self.flight.under_way:
+        if 3 * self._freed >= self.in_flight.active:
             if not self.settings.until_empty:
                 self._grant()
             self._changed()
@@ -451,7 +455,7 @@ class Mover:
         if event is not None:
             event.set()
 
-    async def _until(self, condition: Callable[[], bool]) -> None:
+    async def _wait_until(self, condition: Callable[[], bool]) -> None:
         while not condition():
             await self._next_change()
 
@@ -461,9 +465,9 @@ class Mover:
         await self._change.wait()
 
 
-def payload_of(transit: Transit) -> bytes:
+def payload_of(message: InFlightMessage) -> bytes:
     """Return the payload to send on for a message."""
-    source = transit.source
+    source = message.source
     if source.message_format:
         return source.payload
-    return onward(source.payload, anyio.current_time() - transit.came)
+    return for_next_hop(source.payload, anyio.current_time() - message.received_at)

@@ -13,9 +13,9 @@ from ..rabbitmq import management
 if TYPE_CHECKING:
     from ..client import Connection
     from ..messaging import Source
-    from ._joined import Guarantee
+    from ._attach import Guarantee
 
-MOST_LOOKED_AT = 10_000
+MAX_BROWSED = 10_000
 """The most messages to browse for a count, if the broker does not tell it."""
 
 
@@ -73,8 +73,8 @@ _WORDS = {
 
 def end_of(connection: Connection, address: str | None) -> PlannedEnd:
     """Describe an attached end."""
-    said = connection.remote_properties
-    product, version = said.get("product", "a server that does not say its name"), said.get("version", "")
+    properties = connection.remote_properties
+    product, version = properties.get("product", "a server that does not say its name"), properties.get("version", "")
     peer = " ".join(f"{product} {version}".split())  # one line, whatever the peer announces
     return PlannedEnd(connection.url, address, connection.dialect, peer)
 
@@ -88,17 +88,17 @@ async def count(connection: Connection, source: Source, max_bytes: int) -> tuple
     Cancelling: no message was taken.
     """
     try:
-        known = None if source.filter else await _asked(connection, source.address or "")
+        known = None if source.filter else await _query(connection, source.address or "")
         if known is not None:
             return known, False
         if "browse" in connection.capabilities and connection.profile.copies:
-            return await _looked_at(connection, source, max_bytes)
+            return await _browse(connection, source, max_bytes)
     except (AmqpError, ValueError):
         pass  # unknown to this user, or for this kind of node
     return None, False
 
 
-async def _asked(connection: Connection, address: str) -> int | None:
+async def _query(connection: Connection, address: str) -> int | None:
     queue = parse_address(address).queue
     if queue is None:
         return None
@@ -112,11 +112,11 @@ async def _asked(connection: Connection, address: str) -> int | None:
     return None
 
 
-async def _looked_at(connection: Connection, source: Source, max_bytes: int) -> tuple[int, bool]:
+async def _browse(connection: Connection, source: Source, max_bytes: int) -> tuple[int, bool]:
     seen = size = 0
     async with connection.browser(source) as browser:
         async for delivery in browser:
-            if seen >= MOST_LOOKED_AT or size >= max_bytes:
+            if seen >= MAX_BROWSED or size >= max_bytes:
                 return seen, True
             seen += 1
             size += len(delivery.payload)

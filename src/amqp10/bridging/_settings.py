@@ -10,7 +10,7 @@ from .._arguments import check_range
 
 OnRefused = Literal["stop", "reject", "leave"]
 
-MOST_IN_FLIGHT = 1_000_000
+MAX_WINDOW = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Settings:
     close_timeout: float
 
     def __post_init__(self) -> None:
-        check_range("window", self.window, 1, MOST_IN_FLIGHT)
+        check_range("window", self.window, 1, MAX_WINDOW)
         check_range("max_bytes", self.max_bytes, 1)
         check_range("close_timeout", self.close_timeout, 0)
         if self.count is not None:
@@ -51,7 +51,7 @@ class Settings:
             raise ValueError("exactly_once excludes copy, on_refused and refused_to")
 
     @property
-    def most(self) -> int:
+    def max_in_flight(self) -> int:
         """The most messages here at a time: with a rate, those of one second."""
         if self.stream:
             return 1

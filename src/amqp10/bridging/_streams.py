@@ -23,16 +23,16 @@ from ..client.internals import (
 from ..engine import SessionTerms
 from ..errors import AmqpError, DeliveryAborted, DeliveryUncertain, LocalProtocolError, MessageNotAccepted
 from ..messaging import Error, Message, Rejected
-from ._ends import Ending, EndingCore
+from ._forwarding import for_next_hop
+from ._links import SourceLink, SourceLinkCore
 from ._mover import Mover
-from ._onward import onward
 
 if TYPE_CHECKING:
     from ..client import Connection
     from ..client.internals import SenderDelivery
     from ..messaging import Source
-    from ._ends import Outlet
-    from ._transit import Transit
+    from ._in_flight import InFlightMessage
+    from ._links import TargetLink
 
 
 class PartedDelivery(StreamedDelivery):
@@ -67,22 +67,22 @@ class PartedDelivery(StreamedDelivery):
             await self._more()
 
 
-class StreamIntakeCore(EndingCore, StreamReceiverCore):
+class StreamingSourceLinkCore(SourceLinkCore, StreamReceiverCore):
     """The core of the receiving end, at the source."""
 
     delivery_type = PartedDelivery
 
 
-class StreamIntake(Ending):
+class StreamingSourceLink(SourceLink):
     """The receiving end, at the source."""
 
-    _core: StreamIntakeCore
+    _core: StreamingSourceLinkCore
 
 
 class PartWriter(BodyWriter):
     """Sends an encoded message part by part."""
 
-    def __init__(self, sender: Outlet, first: bytes, message_format: int) -> None:
+    def __init__(self, sender: TargetLink, first: bytes, message_format: int) -> None:
         super().__init__(core_of(sender), Message(), None, False, None)
         self._first = first
         self._message_format = message_format
@@ -101,37 +101,37 @@ class PartWriter(BodyWriter):
 class StreamMover(Mover):
     """Moves messages part by part."""
 
-    async def _send(self, transit: Transit) -> None:
-        self.flight.queue.popleft()
-        source: Any = transit.source
+    async def _send(self, message: InFlightMessage) -> None:
+        self.in_flight.queue.popleft()
+        source: Any = message.source
         try:
             await self._pace()
-            await self._pass(transit, source)
+            await self._forward_parts(message, source)
         except MessageNotAccepted as error:
             outcome: Any = error.outcome
-            self._refused(transit, outcome)
+            self._on_refused(message, outcome)
         except DeliveryAborted:
-            self.flight.drop(transit)  # which settles it
+            self.in_flight.drop(message)  # which settles it
         except DeliveryUncertain:
-            self.flight.duplicates += not transit.stale
-            await self._give_back(transit)
+            self.in_flight.duplicates += not message.stale
+            await self._release(message)
         except (AmqpError, anyio.ClosedResourceError) as error:
             most = self._target.remote.max_message_size
             if isinstance(error, LocalProtocolError) and most and source.stream.size > most:
-                self._refused(transit, Rejected(Error("amqp:link:message-size-exceeded", str(error))))
+                self._on_refused(message, Rejected(Error("amqp:link:message-size-exceeded", str(error))))
             elif self._target.over or self._source.over:
                 raise
             else:
-                await self._give_back(transit)
+                await self._release(message)
         else:
-            self._accepted(transit)
-            self.flight.moved_size += source.stream.size
-        self._free()
+            self._on_accepted(message)
+            self.in_flight.moved_size += source.stream.size
+        self._free_place()
 
-    async def _pass(self, transit: Transit, source: PartedDelivery) -> None:
+    async def _forward_parts(self, message: InFlightMessage, source: PartedDelivery) -> None:
         first = await source.part() or b""
         if not source.message_format:
-            first = onward(first, anyio.current_time() - transit.came)
+            first = for_next_hop(first, anyio.current_time() - message.received_at)
         writer = PartWriter(self._target, first, source.message_format)
         try:
             async with writer:
@@ -139,24 +139,26 @@ class StreamMover(Mover):
                     await writer.send(part)
         except anyio.get_cancelled_exc_class():
             if writer.whole is not None:  # its outcome will come
-                self.flight.sent(transit, writer.whole)
-                writer.whole.waiter = transit
+                self.in_flight.record_sent(message, writer.whole)
+                writer.whole.waiter = message
             raise
 
-    async def _give_back(self, transit: Transit) -> None:
+    async def _release(self, message: InFlightMessage) -> None:
         """Release a message that was not passed on, so that the source delivers it again."""
-        if not transit.stale:
+        if not message.stale:
             try:
-                transit.source.release()
+                message.source.release()
             except (AmqpError, anyio.ClosedResourceError):
                 pass  # its link was lost, too
-        self.flight.drop(transit)
-        await self._target.restored()
+        self.in_flight.drop(message)
+        await self._target.wait_restored()
 
 
-def stream_intake(connection: Connection, source: Source) -> StreamIntake:
+def make_streaming_source_link(connection: Connection, source: Source) -> StreamingSourceLink:
     """Make the receiving end for a source."""
     plain = connection.receiver(source, stream=True, credit=1)
     session = own_session(connection, SessionTerms(incoming_window=STREAM_WINDOW))
-    core = StreamIntakeCore(core_of(connection), session, core_of(plain).terms, 0, require_filters=True, own=True)
-    return core_of(connection).link_type(StreamIntake)(core)
+    core = StreamingSourceLinkCore(
+        core_of(connection), session, core_of(plain).terms, 0, require_filters=True, own=True
+    )
+    return core_of(connection).link_type(StreamingSourceLink)(core)

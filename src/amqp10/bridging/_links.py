@@ -1,7 +1,7 @@
 """The two links of a bridge, with more than a receiver and a sender.
 
-The intake reports what the source has forgotten, and resumes messages that an earlier process had in flight. The outlet
-sends encoded messages unchanged, and reports what the target has forgotten.
+The source's link reports what the source has forgotten, and resumes messages that an earlier process had in flight.
+The target's link sends encoded messages unchanged, and reports what the target has forgotten.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..engine import IncomingDelivery, OutgoingDelivery, ReceiverLink, SenderLink
 
 
-class End(Link):
+class BridgeLink(Link):
     """What a bridge needs of both links."""
 
     @property
@@ -54,32 +54,33 @@ class End(Link):
         """The store of the link's unsettled deliveries."""
         return self._core.store
 
-    async def restored(self) -> None:
+    async def wait_restored(self) -> None:
         """Wait while the link is being restored."""
         await self._core.ready()
 
 
-class ExactCore(ClientLink):
+class ResumableLinkCore(ClientLink):
     """The core of a link that is attached again only to resume its messages in flight exactly once.
 
     Attributes:
-        at_stake: returns how many of the deliveries the peer must know, so that they are neither lost nor duplicated.
-        uncertain: called when the link is over because the peer does not know them.
+        count_in_flight: returns how many of the deliveries the peer must know, so that they are neither lost nor
+            duplicated.
+        on_unresumable: called when the link is over because the peer does not know them.
         transacted: the link takes part in transactions. A loss of the connection then ends it with all unsettled
             deliveries, because transactional work cannot be resumed, and the rest must come again after it, in order.
-        forgot: the peer created the link anew, so it is closed, although the store has deliveries of it. Otherwise the
-            peer would take the next attach for a link that it remembers, without deliveries.
+        peer_forgot: the peer created the link anew, so it is closed, although the store has deliveries of it.
+            Otherwise the peer would take the next attach for a link that it remembers, without deliveries.
     """
 
-    exact = False
+    exactly_once = False
     transacted = False
-    at_stake: Callable[[Iterable[Any]], int]
-    uncertain: Callable[[DeliveryUncertain], None]
-    forgot = False
+    count_in_flight: Callable[[Iterable[Any]], int]
+    on_unresumable: Callable[[DeliveryUncertain], None]
+    peer_forgot = False
 
     @property
-    def _at_stake(self) -> int:
-        return self.at_stake(self.pending) if self.exact and self.resuming else 0
+    def _in_flight_count(self) -> int:
+        return self.count_in_flight(self.pending) if self.exactly_once and self.resuming else 0
 
     def ask_to_be_kept(self) -> None:
         if not self.transacted:
@@ -88,38 +89,38 @@ class ExactCore(ClientLink):
     def is_kept(self) -> bool:
         return not self.transacted and super().is_kept()
 
-    def say_what_for(self) -> None:
+    def set_only_to_resume(self) -> None:
         """State in the link's properties, before it attaches, whether it comes only to be resumed."""
-        if self.exact:
+        if self.exactly_once:
             properties = {key: value for key, value in self.terms.properties.items() if key != ONLY_TO_RESUME}
-            if self._at_stake:
+            if self._in_flight_count:
                 properties[ONLY_TO_RESUME] = True
             self.terms = replace(self.terms, properties=properties)
 
     def first_attach_refused(self) -> bool:
         if not super().first_attach_refused():
             return False
-        count = self._at_stake
+        count = self._in_flight_count
         if count:
-            self.cause = self._forgotten(count, self.cause)
+            self.cause = self._forgotten_error(count, self.cause)
         return not count
 
     def on_ended(self, error: AmqpError | None) -> None:
-        recovery, count = self.connection.recovery, self._at_stake
+        recovery, count = self.connection.recovery, self._in_flight_count
         if recovery is None or self.detach_sent or not count or not recovery.refused_to_resume(self, error):
             super().on_ended(error)
             return
-        uncertain = self._forgotten(count, error)
-        self.uncertain(uncertain)
+        uncertain = self._forgotten_error(count, error)
+        self.on_unresumable(uncertain)
         self.end_for_good(uncertain)
 
-    def _forgotten(self, count: int, cause: AmqpError | None) -> DeliveryUncertain:
-        error = uncertain("target" if self.kind == "sender" else "source", count)
+    def _forgotten_error(self, count: int, cause: AmqpError | None) -> DeliveryUncertain:
+        error = forgotten_error("target" if self.kind == "sender" else "source", count)
         error.__cause__ = cause
         return error
 
     def detach(self, closed: bool) -> None:
-        if self.forgot:
+        if self.peer_forgot:
             self.close_at_peer()
         else:
             super().detach(closed)
@@ -132,7 +133,7 @@ class ExactCore(ClientLink):
             self.connection.wake()
 
 
-def uncertain(end: str, count: int) -> DeliveryUncertain:
+def forgotten_error(end: str, count: int) -> DeliveryUncertain:
     """Return the error for messages in flight that an end has forgotten, so that exactly once is impossible."""
     return DeliveryUncertain(
         f"the {end} has forgotten {count} messages that were in flight: they may be at the target, or not. "
@@ -140,62 +141,62 @@ def uncertain(end: str, count: int) -> DeliveryUncertain:
     )
 
 
-class EndingCore(ReceiverCore):
-    """The part that the cores of all intakes share: reports of ended deliveries to the bridge."""
+class SourceLinkCore(ReceiverCore):
+    """The part that the cores of all source links share: reports of ended deliveries to the bridge."""
 
-    forgotten: Callable[[Iterable[ReceiverDelivery]], None]
-    settled: Callable[[Iterable[ReceiverDelivery]], None]
+    on_forgotten: Callable[[Iterable[ReceiverDelivery]], None]
+    on_settled: Callable[[Iterable[ReceiverDelivery]], None]
 
     def drop(self, deliveries: Sequence[Any]) -> None:
         super().drop(deliveries)
-        self.forgotten(deliveries)
+        self.on_forgotten(deliveries)
 
     def on_settlements(self, deliveries: Sequence[IncomingDelivery]) -> None:
         super().on_settlements(deliveries)
-        self.settled(deliveries)  # type: ignore[arg-type]
+        self.on_settled(deliveries)  # type: ignore[arg-type]
 
 
-class Ending(End, Receiver):
-    """The part that `Intake` and `CopyIntake` share: manual credit."""
+class SourceLink(BridgeLink, Receiver):
+    """The part that `ConsumingSourceLink` and `BrowsingSourceLink` share: manual credit."""
 
-    _core: EndingCore
+    _core: SourceLinkCore
 
     @property
-    def ahead(self) -> int:
+    def outstanding(self) -> int:
         """The number of deliveries that the source may still send, or that wait here."""
         core = self._core
         if core.interrupted:
             return core.credit.granted + len(core.undelivered) + self.buffered
         return self.credit - core.taking_again + self.buffered
 
-    def withdraw(self) -> None:
+    def withdraw_credit(self) -> None:
         """Withdraw the granted credit; messages already on their way still come."""
         core = self._core
         if core.open and core.link is not None and core.link.attached and not core.credit.drain_running:
             core.credit.flow(0)
 
-    def give_back(self, deliveries: Iterable[ReceiverDelivery]) -> None:
+    def put_back(self, deliveries: Iterable[ReceiverDelivery]) -> None:
         """Put deliveries back in front of those that wait here; all are released when the link is left."""
         self._core.consumer.incoming.extendleft(reversed(list(deliveries)))
 
 
-class IntakeCore(ExactCore, EndingCore):
+class ConsumingSourceLinkCore(ResumableLinkCore, SourceLinkCore):
     """The core of the receiving end, at the source.
 
     Attributes:
-        in_flight: deliveries that an earlier process had sent on, to be resumed by the source.
-        keeps: returns whether the source must keep its end of the link.
+        to_resume: deliveries that an earlier process had sent on, to be resumed by the source.
+        peer_must_keep: returns whether the source must keep its end of the link.
     """
 
-    in_flight: list[ReceiverDelivery]
-    keeps: Callable[[], bool]
+    to_resume: list[ReceiverDelivery]
+    peer_must_keep: Callable[[], bool]
 
     def attach_to(self, session: SessionCore) -> ReceiverLink:
-        self.say_what_for()
+        self.set_only_to_resume()
         return super().attach_to(session)
 
     def recalled(self) -> list[ReceiverDelivery]:
-        return [*super().recalled(), *self.in_flight]
+        return [*super().recalled(), *self.to_resume]
 
     def on_attached(self) -> None:
         first = not self.ever_attached
@@ -207,56 +208,56 @@ class IntakeCore(ExactCore, EndingCore):
                 self.credit.flow(self.taking_again)
 
     def detach(self, closed: bool) -> None:
-        super().detach(closed and not self.keeps())
+        super().detach(closed and not self.peer_must_keep())
 
 
-class Intake(Ending):
+class ConsumingSourceLink(SourceLink):
     """The receiving end, at the source."""
 
-    _core: IntakeCore
+    _core: ConsumingSourceLinkCore
 
 
-class CopyIntakeCore(EndingCore, BrowserCore):
+class BrowsingSourceLinkCore(SourceLinkCore, BrowserCore):
     """The core of the receiving end that leaves messages at the source."""
 
 
-class CopyIntake(Ending, Browser):
+class BrowsingSourceLink(SourceLink, Browser):
     """The receiving end that leaves messages where they are."""
 
-    _core: CopyIntakeCore
+    _core: BrowsingSourceLinkCore
 
 
-class OutletCore(ExactCore, SenderCore):
+class TargetLinkCore(ResumableLinkCore, SenderCore):
     """The core of the sending end, at the target.
 
     Attributes:
-        unresumed: takes the deliveries of whose outcome the target knows nothing; returns those to send again.
-        take_over: called with deliveries that an earlier process left.
+        select_to_resend: takes the deliveries of whose outcome the target knows nothing; returns those to send again.
+        on_recovered: called with deliveries that an earlier process left.
     """
 
-    unresumed: Callable[[list[OutgoingDelivery]], list[OutgoingDelivery]]
-    take_over: Callable[[Iterable[SenderDelivery]], None]
+    select_to_resend: Callable[[list[OutgoingDelivery]], list[OutgoingDelivery]]
+    on_recovered: Callable[[Iterable[SenderDelivery]], None]
 
     def attach_to(self, session: SessionCore) -> SenderLink:
-        self.say_what_for()
+        self.set_only_to_resume()
         return super().attach_to(session)
 
     def recalled(self) -> list[SenderDelivery]:
         deliveries = super().recalled()
-        self.take_over(deliveries)
+        self.on_recovered(deliveries)
         return deliveries
 
     def on_unresumed(self, deliveries: Sequence[OutgoingDelivery]) -> None:
-        super().on_unresumed(self.unresumed(list(deliveries)))
+        super().on_unresumed(self.select_to_resend(list(deliveries)))
 
 
-class Outlet(End, Sender):
+class TargetLink(BridgeLink, Sender):
     """The sending end, at the target."""
 
-    _core: OutletCore
+    _core: TargetLinkCore
 
-    async def room(self, size: int) -> None:
-        """Wait until a message of `size` bytes may be sent; `forward` or `let_others` must follow without a checkpoint.
+    async def wait_sendable(self, size: int) -> None:
+        """Wait until a message of `size` bytes may be sent; `forward` or `pass_turn` must follow without a checkpoint.
 
         Cancelling: no credit is used.
         """
@@ -282,42 +283,44 @@ class Outlet(End, Sender):
         """Record that the link's end, and every message without an outcome, is reported."""
         self._core.report_all()
 
-    def let_others(self) -> None:
+    def pass_turn(self) -> None:
         """Pass the turn on to other senders, because nothing is to be sent."""
         self._core.queue.pass_on()
 
     def forward(
         self, payload: bytes, message_format: int, *, tag: bytes | None = None, transaction: Transaction | None = None
     ) -> SenderDelivery:
-        """Send an encoded message unchanged, after `room`; raises like `Sender.submit`."""
+        """Send an encoded message unchanged, after `wait_sendable`; raises like `Sender.submit`."""
         core = self._core
         assert core.link is not None
         return core.send_on(core.link, payload, False, transaction, message_format, tag)
 
 
-def intake(connection: Connection, source: Source, *, name: str | None, mode: ReceiverSettleMode, copy: bool) -> Ending:
+def make_source_link(
+    connection: Connection, source: Source, *, name: str | None, mode: ReceiverSettleMode, copy: bool
+) -> SourceLink:
     """Make the receiving end for a source."""
     if copy:
         browser = connection.browser(source, credit=1)
-        copies = core_of(connection).link_type(CopyIntake)
-        return copies(CopyIntakeCore(core_of(connection), None, core_of(browser).terms, 0))
+        copies = core_of(connection).link_type(BrowsingSourceLink)
+        return copies(BrowsingSourceLinkCore(core_of(connection), None, core_of(browser).terms, 0))
     plain = connection.receiver(source, credit=0, name=name, receiver_settle_mode=mode)
-    core = IntakeCore(core_of(connection), None, core_of(plain).terms, 0)
+    core = ConsumingSourceLinkCore(core_of(connection), None, core_of(plain).terms, 0)
     core.store = core_of(plain).store
-    core.exact = name is not None
-    core.in_flight = []
-    core.keeps = lambda: False
-    return core_of(connection).link_type(Intake)(core)
+    core.exactly_once = name is not None
+    core.to_resume = []
+    core.peer_must_keep = lambda: False
+    return core_of(connection).link_type(ConsumingSourceLink)(core)
 
 
-def outlet(
+def make_target_link(
     connection: Connection, target: Target | None, *, name: str | None = None, mode: ReceiverSettleMode = "first"
-) -> Outlet:
+) -> TargetLink:
     """Make the sending end for a target."""
     plain = connection.sender(target, name=name, receiver_settle_mode=mode)
-    core = OutletCore(core_of(connection), None, core_of(plain).terms)
+    core = TargetLinkCore(core_of(connection), None, core_of(plain).terms)
     core.store = core_of(plain).store
-    core.exact = name is not None
-    core.unresumed = lambda deliveries: deliveries
-    core.take_over = lambda deliveries: None
-    return core_of(connection).link_type(Outlet)(core)
+    core.exactly_once = name is not None
+    core.select_to_resend = lambda deliveries: deliveries
+    core.on_recovered = lambda deliveries: None
+    return core_of(connection).link_type(TargetLink)(core)

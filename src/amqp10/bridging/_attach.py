@@ -8,23 +8,31 @@ from typing import TYPE_CHECKING, Literal
 
 from ..client.internals import core_of
 from ..messaging import Source, Target
-from ._batches import BatchMover
-from ._ends import Ending, ExactCore, Intake, Outlet, intake, outlet
-from ._guarantee import Way, check_copying, check_kept, check_rejecting, check_streaming, check_unsettled, way_of
+from ._guarantee import (
+    ExactlyOnce,
+    check_copying,
+    check_kept,
+    check_rejecting,
+    check_streaming,
+    check_unsettled,
+    guarantee_of,
+)
+from ._links import ConsumingSourceLink, ResumableLinkCore, SourceLink, TargetLink, make_source_link, make_target_link
 from ._mover import Mover
-from ._sifting import SiftingMover
-from ._streams import StreamMover, stream_intake
+from ._poison import PoisonIsolatingMover
+from ._streams import StreamMover, make_streaming_source_link
+from ._transactional import TransactionalMover
 
 if TYPE_CHECKING:
     from ..client import Connection
     from ..engine import ReceiverSettleMode
     from ._settings import Settings
 
-Guarantee = Way | Literal["at-least-once"]
+Guarantee = ExactlyOnce | Literal["at-least-once"]
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class AttachedLinks:
     """The links and mover between two connections.
 
     Attributes:
@@ -35,16 +43,16 @@ class Joined:
 
     guarantee: Guarantee
     mover: Mover
-    links: list[Ending | Outlet]
+    links: list[SourceLink | TargetLink]
 
 
-async def join(
+async def attach_links(
     settings: Settings,
     source: tuple[Connection, Source],
     target: tuple[Connection, Target | None],
     name: str | None,
     stack: AsyncExitStack,
-) -> Joined:
+) -> AttachedLinks:
     """Attach both ends.
 
     Args:
@@ -58,7 +66,7 @@ async def join(
 
     Cancelling: the stack leaves the attached links.
     """
-    guarantee: Guarantee = way_of(source[0], target[0]) if settings.exactly_once else "at-least-once"
+    guarantee: Guarantee = guarantee_of(source[0], target[0]) if settings.exactly_once else "at-least-once"
     if settings.copy:
         check_copying(source[0])
     if settings.on_refused == "reject":
@@ -67,38 +75,38 @@ async def join(
     name = name if guarantee == "resume" else None
     if settings.stream:
         check_streaming(source[0], target[0])
-        taking: Ending = stream_intake(*source)
+        source_link: SourceLink = make_streaming_source_link(*source)
     else:
-        taking = intake(*source, name=name, mode=mode, copy=settings.copy)
-    giving = outlet(*target, name=name, mode=mode)
-    links: list[Ending | Outlet] = [taking, giving]
-    aside = outlet(target[0], Target(settings.refused_to)) if settings.refused_to is not None else None
-    if aside is not None:
-        links.append(aside)
+        source_link = make_source_link(*source, name=name, mode=mode, copy=settings.copy)
+    target_link = make_target_link(*target, name=name, mode=mode)
+    links: list[SourceLink | TargetLink] = [source_link, target_link]
+    refused_link = make_target_link(target[0], Target(settings.refused_to)) if settings.refused_to is not None else None
+    if refused_link is not None:
+        links.append(refused_link)
 
-    async def anew() -> Outlet:
+    async def attach_again() -> TargetLink:
         """Attach another link to the target."""
-        link = outlet(*target)
+        link = make_target_link(*target)
         links.append(link)
         return await stack.enter_async_context(link)
 
-    if not settings.stream and (settings.on_refused != "stop" or aside is not None):
-        mover: Mover = SiftingMover(settings, taking, giving, aside, anew)
+    if not settings.stream and (settings.on_refused != "stop" or refused_link is not None):
+        mover: Mover = PoisonIsolatingMover(settings, source_link, target_link, refused_link, attach_again)
     else:
-        kind = StreamMover if settings.stream else BatchMover if guarantee == "transactions" else Mover
-        mover = kind(settings, taking, giving, aside)
-    if isinstance(taking, Intake):
-        mover.recover(taking, giving)
+        kind = StreamMover if settings.stream else TransactionalMover if guarantee == "transactions" else Mover
+        mover = kind(settings, source_link, target_link, refused_link)
+    if isinstance(source_link, ConsumingSourceLink):
+        mover.recover(source_link, target_link)
     # The source first, so that the messages of an earlier process are here before the target reports their outcomes.
     for link in list(links):
         core = core_of(link)
-        if isinstance(core, ExactCore):
+        if isinstance(core, ResumableLinkCore):
             core.transacted = guarantee == "transactions"
         await stack.enter_async_context(link)
         if guarantee == "resume":
             check_kept(link)
-        elif link is taking:
-            check_unsettled(taking)
+        elif link is source_link:
+            check_unsettled(source_link)
         if mover.failure is not None:
             raise mover.failure
-    return Joined(guarantee, mover, links)
+    return AttachedLinks(guarantee, mover, links)

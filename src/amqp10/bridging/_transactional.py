@@ -11,66 +11,66 @@ from typing import TYPE_CHECKING
 import anyio
 
 from ..errors import AmqpError, MessageNotAccepted, TransactionInDoubt
+from ._forwarding import for_next_hop
 from ._mover import Mover
-from ._onward import onward
 
 if TYPE_CHECKING:
-    from ._transit import Transit
+    from ._in_flight import InFlightMessage
 
-MOST_IN_BATCH = 1000
+MAX_BATCH = 1000
 
 
-class BatchMover(Mover):
+class TransactionalMover(Mover):
     """Moves messages in transactions."""
 
-    async def _passing(self) -> None:
-        queue = self.flight.queue
+    async def _send_all(self) -> None:
+        queue = self.in_flight.queue
         while True:
-            batch: list[Transit] = []
-            while queue and len(batch) < MOST_IN_BATCH:
-                transit = queue.popleft()
-                if not transit.stale:
-                    batch.append(transit)
+            batch: list[InFlightMessage] = []
+            while queue and len(batch) < MAX_BATCH:
+                message = queue.popleft()
+                if not message.stale:
+                    batch.append(message)
             if batch:
                 await self._move(batch)
             else:
                 self._work = anyio.Event()
                 await self._work.wait()
 
-    async def _move(self, batch: list[Transit]) -> None:
-        flight, links = self.flight, (self._source, self._target)
+    async def _move(self, batch: list[InFlightMessage]) -> None:
+        in_flight, links = self.in_flight, (self._source, self._target)
         before = [link.losses for link in links]
         try:
             async with self._source.connection.transaction() as transaction:
-                for transit in batch:
-                    source = transit.source
+                for message in batch:
+                    source = message.source
                     await self._pace()
-                    await self._target.room(len(source.payload))
-                    payload = onward(source.payload, anyio.current_time() - transit.came)
+                    await self._target.wait_sendable(len(source.payload))
+                    payload = for_next_hop(source.payload, anyio.current_time() - message.received_at)
                     self._target.forward(payload, source.message_format, transaction=transaction)
                     source.accept(transaction=transaction)
         except TransactionInDoubt:
-            flight.in_doubt += len(batch)
+            in_flight.in_doubt += len(batch)
             if self._source.over or self._target.over:
                 raise
         except AmqpError as error:
             lost = before != [link.losses for link in links]
             if not lost:
-                flight.returned += len(batch)  # by the rollback
+                in_flight.returned += len(batch)  # by the rollback
             if isinstance(error.__cause__, MessageNotAccepted):
-                flight.refused += 1
+                in_flight.refused += 1
                 raise error.__cause__ from None
             if not lost:
                 raise
-            await self._target.restored()  # the messages arrive again
+            await self._target.wait_restored()  # the messages arrive again
         except BaseException:
-            flight.returned += len(batch)
+            in_flight.returned += len(batch)
             raise
         else:
-            flight.moved += len(batch)
-            flight.moved_size += sum(len(transit.source.payload) for transit in batch)
+            in_flight.moved += len(batch)
+            in_flight.moved_size += sum(len(message.source.payload) for message in batch)
         finally:
-            for transit in batch:
-                flight.drop(transit)
+            for message in batch:
+                in_flight.drop(message)
             self._freed += len(batch)
-            self._free()
+            self._free_place()

@@ -18,7 +18,7 @@ from ..messaging import patch_header, read_annotations, read_header
 from ..types import Symbol
 
 REFUSED: Final = Symbol("x-opt-bridge-refused")
-"""The message-annotation with the reason why the target refused a message that was sent aside."""
+"""The message-annotation with the reason why the target refused a message that was sent to `refused_to`."""
 
 COPIED: Final = Symbol("x-opt-bridge-cc")
 """The message-annotation with the further routing keys that a message had at the source."""
@@ -38,7 +38,7 @@ _EMPTY_LIST: Final = 0x45
 _SHORT_LIST: Final = 0xC0
 
 
-def onward(payload: bytes, waited: float) -> bytes:
+def for_next_hop(payload: bytes, waited: float) -> bytes:
     """Return the payload to send on, in nearly every case the same object.
 
     Args:
@@ -110,7 +110,7 @@ def _patched(payload: bytes, waited: float) -> bytes:
         return payload
 
 
-def marked(payload: bytes, why: str) -> bytes:
+def with_refusal(payload: bytes, why: str) -> bytes:
     """Return the payload with an annotation of the reason `why` the target refused it, unless it is malformed."""
     try:
         return patch_header(payload, message_annotations={REFUSED: why})

@@ -21,51 +21,51 @@ LOSSES = 16
 """The number of losses after which a message that did not come again counts as settled."""
 
 
-class Again:
+class RedeliveryCounter:
     """Counts messages that come after a loss and may have been moved before.
 
     Args:
-        most: the greatest number of unsettled deliveries at the source: that many settlements may be lost.
+        max_unsettled: the greatest number of unsettled deliveries at the source: that many settlements may be lost.
     """
 
-    def __init__(self, most: int) -> None:
-        self._told: deque[int] = deque(maxlen=most)
-        self._lost: Counter[int] = Counter()
-        self._most_lost = LOSSES * most
+    def __init__(self, max_unsettled: int) -> None:
+        self._accepted: deque[int] = deque(maxlen=max_unsettled)
+        self._may_come_again: Counter[int] = Counter()
+        self._max_lost = LOSSES * max_unsettled
 
     @property
-    def unheard(self) -> int:
+    def unconfirmed(self) -> int:
         """The number of recent acceptances that may not have reached the source."""
-        return len(self._told)
+        return len(self._accepted)
 
-    def told(self, delivery: Delivery) -> None:
+    def record_accepted(self, delivery: Delivery) -> None:
         """Record that a message's acceptance was sent to the source."""
-        self._told.append(_known_by(delivery))
+        self._accepted.append(_message_hash(delivery))
 
-    def lost(self) -> None:
+    def on_link_lost(self) -> None:
         """Record that the source's link was lost: the messages accepted last may come again."""
-        self._lost.update(self._told)
-        self._told.clear()
-        for oldest in list(self._lost)[: -self._most_lost]:
-            del self._lost[oldest]
+        self._may_come_again.update(self._accepted)
+        self._accepted.clear()
+        for oldest in list(self._may_come_again)[: -self._max_lost]:
+            del self._may_come_again[oldest]
 
     def count(self, batch: Iterable[Delivery]) -> int:
         """Return how many of the messages may have been moved before; each counts once for each time it comes again."""
-        if not self._lost:
+        if not self._may_come_again:
             return 0
         found = 0
         for delivery in batch:
-            known_by = _known_by(delivery)
-            left = self._lost.get(known_by, 0)
+            key = _message_hash(delivery)
+            left = self._may_come_again.get(key, 0)
             if left > 1:
-                self._lost[known_by] = left - 1
+                self._may_come_again[key] = left - 1
             elif left:
-                del self._lost[known_by]
+                del self._may_come_again[key]
             found += bool(left)
         return found
 
 
-def _known_by(delivery: Delivery) -> int:
+def _message_hash(delivery: Delivery) -> int:
     try:
         return hash(bare_message(delivery.payload))
     except DecodeError:
