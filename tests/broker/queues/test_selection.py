@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 
 import anyio
@@ -279,3 +281,20 @@ async def test_far_behind(arguments: dict[str, str]) -> None:
                 with anyio.fail_after(60):
                     delivery = await receiver.receive()
                 assert delivery.message.body == "yes"
+
+
+def test_a_filter_ends_with_its_last_consumer(make_queue: Make) -> None:
+    """As long as one of those that share it is there, it selects; then the queue keeps nothing of it."""
+    queue, sieve = make_queue(), Sieve(2)
+    kept = weakref.ref(sieve)
+    first, second = Taker(filtering=sieve.filtering), Taker(1, filtering=sieve.filtering)
+    del sieve
+    attach(queue, first, second)
+    queue.remove_consumer(first)
+    fill(queue, 1, 2)
+    queue.run()
+    assert second.numbers == [2]
+    queue.remove_consumer(second)
+    del first, second
+    gc.collect()
+    assert kept() is None
