@@ -102,6 +102,7 @@ class Dialect:
         vhost_prefix: what stands before the name of a virtual host in the hostname of an open; None: the dialect has a
             field for that name.
         tls_header: it has a protocol header that asks for TLS first (1.0: §5.2.1).
+        automatic: `dialect="auto"` may choose it; False: it is spoken only where it is named, as a draft is.
     """
 
     name: str
@@ -115,6 +116,7 @@ class Dialect:
     later: bool = False
     vhost_prefix: str | None = None
     tls_header: bool = False
+    automatic: bool = True
 
     def spoken(self, answer: bytes) -> bool | None:
         """Return whether the first bytes of the server's answer show that it speaks this dialect; None: not known yet.

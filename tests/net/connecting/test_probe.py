@@ -12,7 +12,7 @@ import pytest
 from anyio.abc import ByteStream, SocketAttribute
 
 from amqp10 import ConnectionLost, InsecureTransport, Unsupported
-from amqp10.engine import Dialect, dialect
+from amqp10.engine import Dialect, dialect, dialects
 from amqp10.net import StreamFacts, ask, automatic, choose_dialect, connect, parse_url
 from amqp10.net._connecting.options import Route
 
@@ -160,7 +160,8 @@ async def test_an_answer_that_is_lost_once() -> None:
 
 
 def test_what_auto_chooses_from() -> None:
-    """No draft; and where a header is to bring TLS, only the dialect that has such a header."""
-    draft = replace(V1_0, name="0-9-draft")
+    """No draft, whatever its name; and where a header is to bring TLS, only the dialect that has such a header."""
+    draft = replace(V1_0, name="x", automatic=False)
+    assert {each.name for each in dialects()} - {each.name for each in automatic(dialects(), Route())} == {"0-9-draft"}
     assert automatic([V1_0, OLDER, draft], Route()) == [V1_0, OLDER]
     assert automatic([V1_0, OLDER, draft], Route(tls_upgrade=True)) == [V1_0]

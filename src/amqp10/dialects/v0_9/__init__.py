@@ -42,6 +42,7 @@ def _dialect(variant: Variant) -> Dialect:
         tracer=partial(FrameTracer, variant),
         greeting=((0, b"\x01"), (variant.framing.head.size, START)),
         native="amqp10.amqp091:Native",
+        automatic=variant is not V0_9_DRAFT,
     )
 
 

@@ -100,5 +100,4 @@ async def _asked(
 
 def automatic(dialects: list[Dialect], route: Route) -> list[Dialect]:
     """Return the dialects that `dialect="auto"` chooses from, the best one first."""
-    # Drafts must be requested explicitly.
-    return [each for each in dialects if "draft" not in each.name and (each.tls_header or not route.tls_upgrade)]
+    return [each for each in dialects if each.automatic and (each.tls_header or not route.tls_upgrade)]
