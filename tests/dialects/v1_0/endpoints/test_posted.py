@@ -21,10 +21,13 @@ from amqp10.engine import (
     PostsAccepted,
     RunAccepted,
     SenderLink,
+    Unsettled,
     dialect,
 )
 from amqp10.errors import LocalProtocolError
 from amqp10.messaging import ACCEPTED, RELEASED, Accepted, Rejected, Source, Target
+
+from ....kit.steps import steps
 
 FIRST = 0xFFFF_FFF8  # of the delivery-ids, and of one link's tags: they soon pass the end of their numbers
 STATES = [ACCEPTED, ACCEPTED, ACCEPTED, Accepted(), RELEASED, Rejected(), None]
@@ -136,6 +139,9 @@ class Owner:
     def look(self) -> None:
         self.seen += [[facts(delivery) for delivery in link.unsettled.values()] for link in self.links]
 
+    def count(self) -> None:
+        self.seen += [link.count_unsettled() for link in self.links]
+
     def all_seen(self) -> list[Any]:
         links: list[Any] = self.links
         counts = [(link.credit, link.attached, link.flow_state.delivery_count) for link in links]
@@ -163,6 +169,7 @@ STEPS = st.one_of(
     st.tuples(st.just("told"), st.integers(0, 12), st.integers(1, 8), st.booleans(), st.sampled_from(STATES)),
     st.tuples(st.just("told"), st.integers(0, 12), st.integers(1, 8), st.just(True), st.just(ACCEPTED)),
     st.tuples(st.just("look")),
+    st.tuples(st.just("count")),
     st.tuples(st.just("detach"), st.integers(0, 1), st.booleans()),
     st.tuples(
         st.just("hear"),
@@ -174,6 +181,7 @@ STEPS = st.one_of(
 @example([("hold", 0, 2), *[("send", 0, "a", 1, False)] * 4, ("told", 1, 2, True, RELEASED), ("look",)], (50, 50))
 @example([*[("send", 0, each, 1, False) for each in "aabb"], ("told", 0, 1, True, ACCEPTED), ("look",)], (50, 50))
 @example([*[("send", 0, "a", 1, False)] * 4, ("detach", 0, True), ("told", 0, 2, True, ACCEPTED), ("look",)], (50, 50))
+@example([("run", 0, 5), ("run", 1, 3), ("count",), ("hold", 0, 9), ("run", 0, 2), ("count",)], (50, 50))
 @example([("run", 0, 5), ("run", 1, 3), ("told", 1, 2, True, RELEASED), ("told", 0, 8, True, ACCEPTED)], (50, 50))
 @example([("run", 0, 5), ("send", 0, "a", 1, False), ("told", 0, 2, True, ACCEPTED), ("look",)], (50, 50))
 @given(st.lists(STEPS, max_size=40), st.sampled_from([(5, 50), (50, 5), (50, 50), (50, 50, 800)]))
@@ -220,6 +228,21 @@ def test_accepted_runs_make_no_objects() -> None:
     session: Any = owner.links[0].session
     assert not session.outgoing
     assert not owner.links[0].unsettled
+
+
+def test_counting_costs_the_same() -> None:
+    """Of one link, with four times as many runs of another."""
+
+    def cost(runs: int) -> int:
+        owner = Owner(True, 1000, 1000)
+        owner.send(0, "a", 10, False)
+        for number in range(runs):
+            owner.send(1, number, 10, False)
+        link = owner.links[0]
+        assert link.count_unsettled() == Unsettled(1, FIRST, FIRST)
+        return steps(link.count_unsettled)
+
+    assert cost(400) < 1.1 * cost(100)
 
 
 @pytest.mark.parametrize("state", [RELEASED, Rejected()])

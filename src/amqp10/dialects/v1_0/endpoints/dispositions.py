@@ -100,6 +100,7 @@ class SettlingSession(SessionCore):
         run = self._last_run
         if run is None or run.waiter is not waiter or run.end != number or run.link is not link:
             self._last_run = run = self.posted[number] = Run(link, waiter, number, tag)
+            link.runs[run] = None
         run.payloads.append(payload)
         run.end = number + 1 & SERIAL_MASK
         link.posted += 1
@@ -107,25 +108,25 @@ class SettlingSession(SessionCore):
     def keep_run(
         self, link: ResumingSender, payloads: Sequence[bytes], waiters: Sequence[object], number: int, tag: int
     ) -> None:
-        self.posted[number] = SentRun(link, payloads, waiters, number, tag)
+        run = self.posted[number] = SentRun(link, payloads, waiters, number, tag)
+        link.runs[run] = None
         link.posted += len(payloads)
 
     def count_posted(self, link: ResumingSender, made: Unsettled) -> Unsettled:
-        runs = [run for run in self.posted.values() if run.link is link]
-        first = [run.number for run in runs] + ([made.first] if made.first is not None else [])
-        last = [run.end - 1 & SERIAL_MASK for run in runs] + ([made.last] if made.last is not None else [])
-        oldest, newest = first[0], last[0]
-        for number in first:
-            oldest = number if serial_diff(number, oldest) < 0 else oldest
-        for number in last:
-            newest = number if serial_diff(number, newest) > 0 else newest
-        return Unsettled(made.total + link.posted, oldest, newest)
+        first, newest = next(iter(link.runs)).number, next(reversed(link.runs))
+        last = newest.number + len(newest.payloads) - 1 & SERIAL_MASK
+        if made.first is not None and serial_diff(made.first, first) < 0:
+            first = made.first
+        if made.last is not None and serial_diff(made.last, last) > 0:
+            last = made.last
+        return Unsettled(made.total + link.posted, first, last)
 
     def make_posted(self) -> None:
         runs, self._last_run = sorted(self.posted.values(), key=attrgetter("tag")), None
         self.posted.clear()
         for run in runs:
             run.link.posted = 0
+            run.link.runs.clear()
         for run in runs:
             for delivery in run.deliveries():
                 run.link.unsettled[delivery.tag] = delivery
@@ -140,8 +141,10 @@ class SettlingSession(SessionCore):
             self.engine.emit(run.accept(taken))
             if run.payloads:
                 self.posted[run.number] = run
-            elif run is self._last_run:
-                self._last_run = None
+            else:
+                del run.link.runs[run]
+                if run is self._last_run:
+                    self._last_run = None
             done += taken
         return done
 

@@ -69,6 +69,7 @@ class ResumingSender(LinkEndpoint, SenderLink):
 
     Attributes:
         posted: how many deliveries are unsettled that were not made into objects (`endpoints.posted`).
+        runs: the runs (`endpoints.posted.Run`) that these are in, the oldest first.
     """
 
     drain_owed = False
@@ -77,6 +78,7 @@ class ResumingSender(LinkEndpoint, SenderLink):
         super().__init__(session, name)
         self.flow_state: SenderCredit = SenderCredit(0)
         self.posted = 0
+        self.runs: dict[Any, None] = {}
         self._unsettled: dict[bytes, OutgoingDelivery] = {}
         self.auto_settle = True
         self._next_tag = 0
