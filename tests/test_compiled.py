@@ -18,7 +18,12 @@ from .kit.unavailable import unavailable
 ROOT = Path(__file__).parents[1]
 OF_CLIENTS = ("cancel*[ns]", "copies", "delivery*", "fairness", "losses", "pipe*", "receiver*", "se[nt]*", "streamed")
 OF_CODEC = ("types/test_decode.py", "types/test_fast.py", "types/test_known_keys.py", "fuzz/test_fuzz_messages.py")
-TESTS = ("dialects/v1_0", "engine", "messaging", *OF_CODEC, *(f"client/test_{each}.py" for each in OF_CLIENTS))
+OF_1_0 = ("endpoints", "resumption", "wire", "test_[aelu]*.py")  # the others have states, windows and a login alone
+TESTS = (
+    *(f"dialects/v1_0/{each}" for each in OF_1_0),
+    *("engine", "messaging", *OF_CODEC),
+    *(f"client/test_{each}.py" for each in OF_CLIENTS),
+)
 """Those of what is compiled, and of what holds it."""
 OF_MEMORY = (*OF_CODEC, "messaging/test_fast.py", "messaging/test_layout.py", "fuzz/test_fuzz_frames.py")
 MESSAGES = int(os.environ.get("AMQP10_MESSAGES", "2000"))
