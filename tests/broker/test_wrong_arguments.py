@@ -30,3 +30,12 @@ def test_azure() -> None:
 def test_authority_below_a_directory_by_name(tmp_path: Path) -> None:
     """`tempfile` gives names of directories: an authority takes them as it takes paths."""
     assert CertificateAuthority(str(tmp_path)).client("ann").certificate.parent == tmp_path
+
+
+@pytest.mark.parametrize("kind", ["queues", "topics", "exchanges", "bindings"])
+def test_names_that_are_no_text(kind: str) -> None:
+    """A name with a surrogate, as of an argument that was no UTF-8: with a store it once kept all connections away."""
+    given: Any = {"queues": ["a\udcff"], "topics": ["a\udcff"], "exchanges": {"a\udcff": "topic"}}
+    given["bindings"] = [("amq.topic", "a\udcff", "q")]
+    with pytest.raises(ValueError, match=r"a name must be Unicode text, without surrogates, not 'a\\udcff'"):
+        Broker(**{kind: given[kind]})

@@ -211,6 +211,13 @@ class Router:
         Raises:
             Refused: one of them is invalid, or exists as another kind.
         """
+        queues = queues if isinstance(queues, Mapping) else tuple(queues)
+        topics, bindings = tuple(topics), tuple(bindings)
+        for name in itertools.chain(queues, topics, exchanges, *bindings):
+            if name.encode(errors="replace").decode() != name:  # no peer can say it, and no store can keep it
+                raise Refused(
+                    "amqp:invalid-field", f"a name must be Unicode text, without surrogates, not {name!r:.200}"
+                )
         for name in queues:
             arguments = queues[name] if isinstance(queues, Mapping) else {}
             if name and arguments:
