@@ -131,3 +131,24 @@ async def test_on_the_wire(anyio_backend: str, tmp_path: Path) -> None:
             with await receiver.receive() as message:
                 assert message.body == "second"
             assert receiver.buffered == 0
+
+
+@pytest.mark.anyio
+async def test_over_before_the_end(anyio_backend: str, tmp_path: Path) -> None:
+    """What one broker has prepared and committed is over for the next, which has nothing to commit again."""
+    xid = Xid(*BRANCH)
+    store = tmp_path / "store"
+    async with Broker(store=store) as broker, Connection(broker.url, dialect="0-10") as connection:
+        async with connection.native.xa() as xa:
+            await xa.start(xid)
+            async with xa.session.sender("q") as sender:
+                await sender.send(Message("once", durable=True))
+                await xa.end(xid)
+            assert await xa.prepare(xid) is XAStatus.OK
+            assert await xa.commit(xid) is XAStatus.OK
+    async with Broker(store=store) as broker, Connection(broker.url, dialect="0-10") as connection:
+        async with connection.native.xa() as xa:
+            assert await xa.recover() == []
+        async with connection.receiver("q") as receiver:
+            with await receiver.receive() as message:
+                assert message.body == "once"
