@@ -1343,7 +1343,7 @@ class Receiver(Facade):
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost: the link is over and nothing is left here.
             anyio.BusyResourceError: another thread is receiving from this receiver.
             anyio.ClosedResourceError: the receiver was closed here.
-            ValueError: `size` is not positive.
+            ValueError: `size` is not positive, or `max_wait` is negative.
 
         Timeout: no delivery is lost: those that came stay for the next call.
         """
@@ -2174,13 +2174,12 @@ class RabbitManagement(Facade):
 
     Any number of tasks may use it at a time. Every method also raises:
 
-         ManagementError: RabbitMQ refused: `status` 404 if a queried object does not exist, 400 or 404 if the object to
-         work
-             on does not exist, 409 if it exists with other arguments, 403 for a reserved name; `description` has its
-             reason.
-         SessionEnded: the user lacks the permission; this management is over.
-         RemoteProtocolError: the answer has an unknown form; the management can be used further.
-        LinkDetached, ConnectionClosed, ConnectionLost, anyio.ClosedResourceError: see `Requester.request`.
+    - `ManagementError`: RabbitMQ refused. `status` is 404 if a queried object does not exist, 400 or 404 if the object
+      to work on does not exist, 409 if it exists with other arguments, 403 for a reserved name. `description` has its
+      reason.
+    - `SessionEnded`: the user lacks the permission. This management is over.
+    - `RemoteProtocolError`: the answer has an unknown form. The management can be used further.
+    - `LinkDetached`, `ConnectionClosed`, `ConnectionLost`, `anyio.ClosedResourceError`: see `Requester.request`.
 
     Cancelling any method: the operation may have been carried out.
 

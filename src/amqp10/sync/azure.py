@@ -537,7 +537,7 @@ class ServiceBusReceiver(Facade):
         Raises:
             LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, SessionLockLost, ServiceBusError,
                 anyio.BusyResourceError, anyio.ClosedResourceError: see `receive`.
-            ValueError: `size` is not positive.
+            ValueError: `size` is not positive, or `max_wait` is negative.
             TypeError: `max_wait` is not a number.
 
         Timeout: no message is lost: those that came stay for the next call, locked.
@@ -1310,7 +1310,7 @@ class EventReader(Facade):
         Raises:
             OwnershipLost, LinkDetached, SessionEnded, ConnectionClosed, ConnectionLost, DecodeError,
                 anyio.BusyResourceError, anyio.ClosedResourceError: see `receive`.
-            ValueError: `size` is not positive.
+            ValueError: `size` is not positive, or `max_wait` is negative.
             TypeError: `max_wait` is not a number.
 
         Timeout: no event is lost: those that came stay for the next call.
