@@ -35,6 +35,13 @@ def test_rounding() -> None:
     assert queue_arguments("stream", {"max_age": short}, {})["x-max-age"] == "1s"
 
 
+def test_negative() -> None:
+    """A delivery-limit of -1 is none, as RabbitMQ 4 has it; no other argument is negative."""
+    assert queue_arguments("quorum", {"delivery_limit": -1}, {})["x-delivery-limit"] == -1
+    with pytest.raises(ValueError, match="max_length must be at least 0, not -1"):
+        queue_arguments("quorum", {"max_length": -1}, {})
+
+
 def test_each_has_a_name() -> None:
     """What can be said has RabbitMQ's name on one queue type at least."""
     assert _NAMES.keys() == QueueArguments.__annotations__.keys()

@@ -32,7 +32,7 @@ class QueueArguments(TypedDict, total=False):
     ]  # the latter needs overflow "reject-publish" [quorum]
     single_active_consumer: bool  # [classic, quorum]
     max_priority: int  # 1..255 [classic]
-    delivery_limit: int  # failed deliveries before a message is dead-lettered [quorum]
+    delivery_limit: int  # failed deliveries before a message is dead-lettered, -1 for no limit [quorum]
     initial_group_size: int  # replicas [quorum, stream]
     target_group_size: int  # replicas to maintain [quorum]
     leader_locator: Literal["client-local", "balanced"]  # [all]
@@ -83,7 +83,7 @@ def queue_arguments(queue_type: QueueType, said: Mapping[str, Any], more: Mappin
         if name not in _NAMES:
             raise TypeError(f"declare_queue() got an unexpected keyword argument {name!r}")
         if isinstance(value, int):
-            check_range(name, value, 0)
+            check_range(name, value, -1 if name == "delivery_limit" else 0)  # -1: without a limit
         if queue_type not in _NAMES[name]:
             raise ValueError(f"a {queue_type} queue has no argument {name}")
         arguments[_NAMES[name][queue_type]] = _spelled(name, value)

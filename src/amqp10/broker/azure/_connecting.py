@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..._arguments import checked
+from ..._secrets import without_secrets
 from .._tokens.rules import SasRule
 
 EMULATOR_RULE: Final = SasRule("RootManageSharedAccessKey", "SAS_KEY_VALUE")
@@ -23,7 +24,7 @@ def connection_string(url: str, rule: SasRule = EMULATOR_RULE, entity: str | Non
     """
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in ("amqp", "amqps"):
-        raise ValueError("Azure SDKs need a URL that begins with amqp:// or amqps://")
+        raise ValueError(f"Azure SDKs need a URL that begins with amqp:// or amqps://, not {without_secrets(url)}")
     host = rest.split("/", 1)[0].rpartition("@")[2]
     text = f"Endpoint=sb://{host};SharedAccessKeyName={rule.name};SharedAccessKey={rule.key};"
     if scheme != "amqps":
