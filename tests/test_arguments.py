@@ -305,6 +305,7 @@ SILENT: dict[tuple[str, str], str] = {
     ("EventPosition.offset", "offset"): "-1 is before all events",
     ("EventPosition.sequence_number", "number"): "-1 is before all events",
     ("Index", "after"): "refused where it is encoded",
+    ("Management.declare_queue", "delivery_limit"): "-1 is no limit",
     ("MemoryDeliveryStore.add", "message_format"): "the client calls it",
     ("Quarantine", "most_bytes"): "the broker makes it",
     ("Quarantine", "most_messages"): "the broker makes it",

@@ -24,7 +24,8 @@ def connection_string(url: str, rule: SasRule = EMULATOR_RULE, entity: str | Non
     """
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in ("amqp", "amqps"):
-        raise ValueError(f"Azure SDKs need a URL that begins with amqp:// or amqps://, not {without_secrets(url)}")
+        what = without_secrets(url) if separator else "a text without ://"
+        raise ValueError(f"Azure SDKs need a URL that begins with amqp:// or amqps://, not {what}")
     host = rest.split("/", 1)[0].rpartition("@")[2]
     text = f"Endpoint=sb://{host};SharedAccessKeyName={rule.name};SharedAccessKey={rule.key};"
     if scheme != "amqps":
