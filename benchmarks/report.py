@@ -259,27 +259,19 @@ def leaders(figures: dict[tuple[str, str], dict[str, float]], ours: str) -> str:
     return f"**Columns where others cost less than {NAMES[ours]}**: {', '.join(told) or 'none'}."
 
 
-SINCE_ELSEWHERE = (
-    "The relay by a Worker and one send at a time were made cheaper after that run. On the same processor, busy with",
-    "other work (load 14 to 17), the trees before and after ran in turn. These are medians:",
-    "",
-    "- The relay by a Worker takes 0.94 of the CPU on trio and on asyncio, and 0.69 with the compiled part (9 runs).",
-    "- One send at a time on trio has a p50 of 1.41 times that of the bare loop in one task, and had 1.46 (7 runs).",
-    "  On asyncio it had 1.21 times that of the bare protocol before these changes (9 runs).",
-    "",
+TASKS_ALONE = (
     "Without AMQP, a hundred tasks that stay, each woken by another task for each message, take 3.4 µs of CPU a",
     "message on trio and 1.7 on asyncio. A task spawned for each message takes 12.1 and 4.1. No relay in such tasks",
     "can take less. One send at a time takes 2,700 steps of the interpreter on trio, and the bare loop 1,500.",
 )
-"""What has changed since the run in `real_run_other.json`; to be removed with the next run of that kind."""
 
 
 def page_elsewhere(run: dict[str, Any]) -> list[str]:
-    """What one more run, on a machine with another processor, cost as ratios to go-amqp."""
+    """What an earlier series of runs, on a machine with another processor, cost as ratios to go-amqp."""
     figures = real_medians(run)
     lines = [
-        f"Ratios depend on the processor. One more run, of {run['date']} on {run['machine']}, had these ratios of CPU",
-        "to go-amqp:",
+        f"Ratios depend on the processor. An earlier series, of {run['date']} on {run['machine']} ({run['runs']} runs),",
+        "had these ratios of CPU to go-amqp:",
         "",
         "| | " + " | ".join(REAL_WORKLOADS.values()) + " |",
         "|---|" + "--:|" * len(REAL_WORKLOADS),
@@ -291,7 +283,7 @@ def page_elsewhere(run: dict[str, Any]) -> list[str]:
         ]
         if any(cells) and peer != "go-amqp":
             lines.append(f"| {name} | {' | '.join(cells)} |")
-    return [*lines, "", *SINCE_ELSEWHERE, ""]
+    return [*lines, "", *TASKS_ALONE, ""]
 
 
 def page_real(run: dict[str, Any]) -> list[str]:
@@ -329,13 +321,13 @@ def page_real(run: dict[str, Any]) -> list[str]:
         if any(cells):
             lines.append(f"| {name} | {' | '.join(cells)} |")
     of_json = [
-        f"{name} {got['json']:.1f}"
+        f"{got['json']:.1f} ({name})"
         for peer, name in NAMES.items()
         if "json" in (got := figures.get(("order-send", peer), {}))
     ]
     lines += [
         "",
-        f"Making the JSON and the id of an order takes this part of sending it: {', '.join(of_json)}.",
+        f"Making the JSON and the id of an order takes this part of sending it, in µs: {'; '.join(of_json)}.",
         "",
         "One send at a time, from the call to the outcome, in µs. *Bare*: the same octets without a client:",
         "",
