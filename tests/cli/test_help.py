@@ -82,3 +82,9 @@ def test_list_of_commands(amqp10: Commands) -> None:
     listed = amqp10("--help").out.partition("Commands:\n")[2].splitlines()
     assert [each.split()[0] for each in listed] == list(COMMANDS)
     assert all(each.endswith(".") and not each.endswith("...") for each in listed)
+
+
+def test_a_misspelt_command(amqp10: Commands) -> None:
+    """The error names the command that was meant; nothing is close to another word."""
+    assert "No such command 'sned'. Did you mean 'send'?" in amqp10("sned").err
+    assert "Did you mean" not in amqp10("xyz").err

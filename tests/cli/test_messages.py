@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from amqp10 import Message
+from amqp10.cli._receive import body_of
+
 pytestmark = pytest.mark.capability("command line")
 
 Commands = Callable[..., Any]
@@ -200,3 +203,10 @@ def test_wrong_selector(amqp10: Commands, broker_url: str, address: str) -> None
     got = amqp10("receive", broker_url, address, "-n", "1", "--selector", "region =")
     assert got.code == 5
     assert "character 9: expected a value or a name" in got.err
+
+
+def test_text_of_structured_bodies() -> None:
+    """Maps and lists are JSON, with the notes of `--format json` where JSON has no such type."""
+    assert body_of(Message({"order": 3, "item": "tea"})) == '{"order": 3, "item": "tea"}'
+    assert body_of(Message(["é", None, b"\x00"])) == '["é", null, {"$binary": "AA=="}]'
+    assert body_of(Message(7)) == "7"

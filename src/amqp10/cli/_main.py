@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import gc
 import importlib
 import os
@@ -132,6 +133,16 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(module, name.replace("-", "_"))
         command.epilog = "\n".join(["\b", "Examples:", *(f"  {example}" for example in EXAMPLES[name])])
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            for close in difflib.get_close_matches(args[0], COMMANDS, 1):
+                raise click.UsageError(f"{error.message} Did you mean {close!r}?", ctx) from None
+            raise
 
 
 @click.group(

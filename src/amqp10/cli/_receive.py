@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import AsyncGenerator
@@ -19,7 +20,7 @@ from ..client.internals import MOST_CREDIT
 from ..errors import DecodeError
 from ..messaging import Filter, Message, Selector, Source
 from ..net import visible
-from ._jsonform import to_json
+from ._jsonform import plain, to_json
 from ._main import Failure, Stalled, complain, start, words
 from ._options import SECONDS, Peer, with_peer
 
@@ -36,8 +37,10 @@ def text_of(message: Message) -> str:
 
 
 def body_of(message: Message) -> str:
-    """Return the body alone as text, with control characters escaped."""
+    """Return the body alone as text, with control characters escaped; maps and lists as JSON."""
     body = message.body
+    if isinstance(body, dict | list):
+        body = json.dumps(plain(body), ensure_ascii=False)
     return visible(body.decode(errors="backslashreplace") if isinstance(body, bytes) else str(body), keep="\n\t")
 
 
