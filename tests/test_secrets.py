@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from amqp10 import CbsTokens, ConnectionDetails, LoginTokens, Plain, SasKey, Token
+from amqp10 import CbsTokens, ConnectionDetails, LoginTokens, Plain, SasKey, SQLiteDeliveryStore, Token
 from amqp10._secrets import SECRETS as NAMES
 
 from .kit.public_calls import NotMade, PublicCall, public_calls
@@ -196,11 +196,11 @@ def said(call: PublicCall, name: str, value: object) -> str:
     """Return all that is printed of the error of a call with this argument; "" for none."""
     try:
         result = call.call(**{name: value})
-        if inspect.iscoroutine(result):
-            try:
+        try:
+            if inspect.iscoroutine(result):
                 result.send(None)
-            finally:
-                result.close()
+        finally:
+            close(result)
     except NotMade:
         return ""
     except OSError:  # of a file that does not exist
@@ -211,14 +211,18 @@ def said(call: PublicCall, name: str, value: object) -> str:
     return ""
 
 
+def close(result: object) -> None:
+    """Close a coroutine, or a store with its file."""
+    if inspect.iscoroutine(result) or isinstance(result, SQLiteDeliveryStore):
+        result.close()
+
+
 def test_calls_reach_their_functions() -> None:
     """Most public calls get as far as the check of their arguments: few need what the tests cannot make."""
     reached = set()
     for call in CALLS:
         try:
-            result = call.call()
-            if inspect.iscoroutine(result):
-                result.close()
+            close(call.call())
         except NotMade:
             continue
         except Exception:  # it may need more, such as a broker

@@ -29,7 +29,7 @@ def steps(act: Callable[[], Any]) -> int:
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
         nonlocal count
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        frame.f_trace, frame.f_trace_opcodes, frame.f_trace_lines = trace, True, False
         count += event == "opcode"
         return trace
 

@@ -25,7 +25,7 @@ class Steps:
         sys.setprofile(self._before[1])
 
     def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        frame.f_trace, frame.f_trace_opcodes, frame.f_trace_lines = self._trace, True, False  # 3.13 needs the first
         self.count += event == "opcode"
         return self._trace
 

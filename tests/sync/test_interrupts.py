@@ -28,7 +28,7 @@ class Interrupt:
     def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
         if frame.f_globals.get("__name__") in ("weakref", "_weakrefset"):
             return None  # called by the collector of garbage, which drops what is raised there
-        frame.f_trace_opcodes = True
+        frame.f_trace, frame.f_trace_opcodes = self, True
         if event == "opcode":
             self.left -= 1
             if self.left == 0:
