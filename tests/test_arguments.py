@@ -32,8 +32,7 @@ from amqp10 import (
     Worker,
     bridge,
 )
-from amqp10._arguments import check_type, checked, hints_of
-from amqp10._secrets import SECRETS
+from amqp10._arguments import SECRETS, check_type, checked, hints_of
 from amqp10.broker import Broker, read_config
 from amqp10.broker.azure import AzureConfig, EventHubConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from amqp10.rabbitmq import management

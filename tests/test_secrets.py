@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from amqp10 import CbsTokens, ConnectionDetails, LoginTokens, Plain, SasKey, SQLiteDeliveryStore, Token
-from amqp10._secrets import SECRETS as NAMES
+from amqp10._arguments import SECRETS as NAMES
 
 from .kit.public_calls import NotMade, PublicCall, public_calls
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from amqp10 import Connection, Message, Worker, sync
-from amqp10._unknown_arguments import _ELSEWHERE, _MEANT
+from amqp10._arguments.unknown import _ELSEWHERE, _MEANT
 from amqp10.azure import EventHub, ServiceBus
 from amqp10.broker import Broker
 from amqp10.testing import BackgroundBroker

@@ -7,8 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field, fields
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
-from ._arguments import check_type
-from ._secrets import without_secrets
+from ._arguments import check_type, without_secrets
 
 
 @dataclass(frozen=True, slots=True)

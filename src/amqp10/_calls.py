@@ -1,10 +1,11 @@
-"""Functions of users, called from tasks of ours: in threads, and with cancellations that nobody asked for."""
+"""Functions of users, called from tasks of ours: in threads, with cancellations of their own, and in groups."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from inspect import isawaitable
+from types import TracebackType
 from typing import Any
 
 import anyio
@@ -60,3 +61,26 @@ def said_by(error: BaseException) -> str:
         return " ".join(str(error).split())
     except Exception:
         return ""
+
+
+def only(error: BaseException) -> BaseException:
+    """Return the only exception of a group, however deeply nested; return any other exception unchanged."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+class Ungrouped:
+    """A block that raises the only exception of a group in place of the group, with its own cause and context."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if isinstance(exc, BaseExceptionGroup) and (error := only(exc)) is not exc:
+            context = error.__context__
+            try:
+                raise error  # `from None` would remove its cause
+            finally:
+                error.__context__ = context

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from .._secrets import without_secrets
+from .._arguments import without_secrets
 
 
 def check_time(name: str, value: object) -> None:

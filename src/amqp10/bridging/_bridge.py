@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import anyio
 
 from .._arguments import checked
-from .._groups import only
+from .._calls import only
 from ..client import Connection, DeliveryStore
 from ..client.internals import close_deadlines, core_of, leave_all
 from ..engine import Address, parse_address

@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import anyio
 from anyio.abc import ByteStream, TaskGroup, TaskStatus
 
-from .._arguments import check_range, checked
-from .._groups import Ungrouped
-from .._secrets import without_secrets
+from .._arguments import check_range, checked, without_secrets
+from .._calls import Ungrouped
 from ..engine import (
     DELAYED_RETRY_CAPABILITY,
     LINK_PAIR,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
-from .._secrets import without_secrets
+from .._arguments import without_secrets
 from ..client import Connection, ConnectionSettings, from_environment
 from ..client.internals import environment_settings, first_line, login_tokens, secret, url_settings
 from ..client.internals import with_password as password_added

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from .._secrets import without_secrets
+from .._arguments import without_secrets
 from ..net import PORTS
 from ._main import Failure, Interrupted
 

@@ -11,8 +11,8 @@ from typing import Any, TextIO
 
 import click
 
+from .._arguments import without_secrets
 from .._json import parse_json
-from .._secrets import without_secrets
 from ..errors import EncodeError
 from ..messaging import Message
 from ..types import Symbol

@@ -17,7 +17,7 @@ import anyio
 import click
 from click.core import ParameterSource
 
-from .._secrets import without_secrets
+from .._arguments import without_secrets
 from .._service import open_signal_receiver
 from ..client import Connection, Reconnect
 from ..messaging import Message, MessageFields

@@ -20,9 +20,8 @@ from typing import Any, Final, Self, Unpack
 import anyio
 from anyio.abc import ByteStream, TaskGroup
 
-from .._arguments import check_range, check_type, checked
-from .._groups import Ungrouped, only
-from .._unknown_arguments import advise
+from .._arguments import advise, check_range, check_type, checked
+from .._calls import Ungrouped, only
 from ..engine import (
     NO_LINK_OWNER,
     NO_SESSION_OWNER,

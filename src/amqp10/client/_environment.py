@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from .._arguments import checked
-from .._unknown_arguments import instead
+from .._arguments import checked, instead
 from ..net import TLS, parse_url
 from ..tokens import Token
 from ._settings import Address, ConnectionSettings, LoginTokens, Reconnect

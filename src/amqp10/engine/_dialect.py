@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from .._secrets import without_secrets
+from .._arguments import without_secrets
 from ..errors import AmqpError, RemoteProtocolError, Unsupported
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
-from .._secrets import without_secrets
+from .._arguments import without_secrets
 from ..messaging import Source, Target
 from ..types import Described, Symbol, ULong
 

@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Any, ClassVar, Final, Self, TypedDict, TypeVar, Unpack
 from uuid import UUID
 
-from .._unknown_arguments import instead
+from .._arguments import instead
 from ..errors import DecodeError, EncodeError
 from ..types import Timestamp
 from ..types.codec import DEFAULT_LIMITS

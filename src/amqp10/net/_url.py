@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
-from .._secrets import without_secrets
+from .._arguments import without_secrets
 
 PORTS = {"amqp": 5672, "amqps": 5671, "amqp+unix": 0, "ws": 80, "wss": 443}
 """The schemes and their default TCP ports; 0 for a scheme without TCP."""

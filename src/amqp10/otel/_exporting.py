@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 from threading import Thread
 from typing import Final
 
-from .._secrets import without_secrets
+from .._arguments import without_secrets
 from ._broker import instrument_broker, uninstrument_broker
 
 PATIENCE: Final = 5.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from .._secrets import without_secrets
+from .._arguments import without_secrets
 from ._profile import Fact, Profile, TransactionSupport
 
 _SEEN: Final = "tests/interop/"

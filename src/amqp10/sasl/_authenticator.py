@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Final
 
-from .._arguments import check_range, checked
-from .._secrets import without_secrets
+from .._arguments import check_range, checked, without_secrets
 from ._mechanism import Failure, Refusal, ServerExchange, Step
 from ._oauth import OAuthBearerServer, TokenVerifier, XOAuth2Server
 from ._plain import AnonymousServer, ExternalServer, PlainServer

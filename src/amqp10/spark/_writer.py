@@ -14,7 +14,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from .._groups import Ungrouped
+from .._calls import Ungrouped
 from ..client import Connection, Sender, SentDelivery, Transaction
 from ..client.internals import not_accepted
 from ..errors import EncodeError, LocalProtocolError

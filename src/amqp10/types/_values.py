@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Any, ClassVar, Final, Literal, get_args
 
-from .._secrets import without_secrets
+from .._arguments import without_secrets
 
 TypeName = Literal[
     "null",

@@ -20,8 +20,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from .._arguments import check_type, checked
-from .._calls import in_thread
-from .._groups import Ungrouped
+from .._calls import Ungrouped, in_thread
 from .._service import Service, ServiceBlock
 from ..client import Connection
 from ..client.internals import is_transient, restores

@@ -30,10 +30,8 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from .._arguments import check_range, checked
-from .._calls import cancelled_elsewhere, in_thread
-from .._groups import Ungrouped
-from .._secrets import without_secrets
+from .._arguments import check_range, checked, without_secrets
+from .._calls import Ungrouped, cancelled_elsewhere, in_thread
 from .._service import Service, ServiceBlock
 from ..client import Connection, Delivery, Receiver, Sender
 from ..client.internals import MOST_CREDIT, processing_of, taking_at_once

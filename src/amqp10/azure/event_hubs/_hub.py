@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Unpack
 
-from ..._arguments import checked
-from ..._secrets import without_secrets
+from ..._arguments import checked, without_secrets
 from ...client import ConnectionSettings
 from ...messaging import EventPosition, Source
 from ...types import Symbol

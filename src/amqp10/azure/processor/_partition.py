@@ -13,8 +13,7 @@ from typing import Any, Final, Literal
 
 import anyio
 
-from ..._calls import cancelled_elsewhere, in_thread, said_by
-from ..._groups import Ungrouped
+from ..._calls import Ungrouped, cancelled_elsewhere, in_thread, said_by
 from ...errors import DecodeError
 from ...net import backoff, visible
 from ..event_hubs import EventReader, OwnershipLost, ReceivedEvent

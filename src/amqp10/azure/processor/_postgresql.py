@@ -10,8 +10,7 @@ from uuid import uuid4
 
 import anyio.to_thread
 
-from ..._arguments import checked
-from ..._secrets import without_secrets
+from ..._arguments import checked, without_secrets
 from ...errors import StoreError, Unsupported
 from ._leases import Checkpoint, ConsumerGroup, Lease
 

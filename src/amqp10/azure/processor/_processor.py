@@ -17,7 +17,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ..._arguments import checked
-from ..._groups import Ungrouped
+from ..._calls import Ungrouped
 from ..._service import Service, ServiceBlock
 from ...errors import AmqpError, StoreError
 from ...messaging import EventPosition

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final, Unpack
 
-from ..._arguments import checked
-from ..._secrets import without_secrets
+from ..._arguments import checked, without_secrets
 from ...client import ConnectionSettings, Transaction
 from ...types import Int, Symbol
 from .._arguments import check_time

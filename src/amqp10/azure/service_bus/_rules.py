@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ..._arguments import checked
+from ..._arguments import checked, without_secrets
 from ..._azure_rules import CORRELATED, CorrelationFilter, FalseFilter, Rule, RuleFilter, SqlFilter, TrueFilter
-from ..._secrets import without_secrets
 from ...types import Described, Int
 from .._moments import moment
 from ._errors import ServiceBusError

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..._secrets import without_secrets
+from ..._arguments import without_secrets
 from ...net import is_loopback
 from ...sasl import SERVER_ITERATIONS, Authenticator, StoredKeys
 from .._tokens.rules import TokenRules

@@ -13,9 +13,8 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from urllib.parse import quote, unquote, unquote_plus, urlsplit
 
-from ..._arguments import checked
+from ..._arguments import checked, without_secrets
 from ..._json import parse_json
-from ..._secrets import without_secrets
 from ...tokens import SAS_PREFIX, sas_signature
 from .._users.users import Action
 

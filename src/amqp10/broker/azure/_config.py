@@ -10,10 +10,9 @@ from dataclasses import KW_ONLY, dataclass, field
 from os import PathLike, fspath
 from typing import Any, Final, Self
 
-from ..._arguments import check_fields, check_type, file_of
+from ..._arguments import check_fields, check_type, file_of, without_secrets
 from ..._azure_rules import CorrelationFilter, Rule, RuleFilter, SqlFilter
 from ..._json import parse_json
-from ..._secrets import without_secrets
 from ._service_bus.rules import ActiveRule
 
 _DURATION: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.ASCII)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..._arguments import checked
-from ..._secrets import without_secrets
+from ..._arguments import checked, without_secrets
 from .._tokens.rules import SasRule
 
 EMULATOR_RULE: Final = SasRule("RootManageSharedAccessKey", "SAS_KEY_VALUE")

@@ -14,8 +14,8 @@ import anyio
 import click
 from anyio.abc import ByteStream, SocketAttribute
 
+from ..._arguments import without_secrets
 from ..._json import parse_json
-from ..._secrets import without_secrets
 from ...engine import Negotiation, Tracer
 from ...errors import AmqpError
 from ...net import Endpoint, Route, TLSSettings, connect, describe, keep_accepting, parse_url, visible

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import anyio
 import anyio.lowlevel
 
-from ..._secrets import without_secrets
+from ..._arguments import without_secrets
 from ...engine._deliveries import IncomingDelivery
 from ...errors import (
     DecodeError,

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
 
-from ..._arguments import check_range, checked
-from ..._secrets import without_secrets
+from ..._arguments import check_range, checked, without_secrets
 from ...types import Described, Symbol, ULong
 from .filters import Filter
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import anyio
 
-from ..._groups import only
+from ..._calls import only
 from ...client import CbsTokens, Connection, Reconnect
 from ...errors import ConnectionLost
 from ...messaging import Selector, Source, Target

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import anyio
 from anyio.from_thread import BlockingPortal
 
-from ..._groups import Ungrouped
+from ..._calls import Ungrouped
 from ...client import Connection
 from ...errors import AmqpError, ConnectionLost
 from .._options import Options

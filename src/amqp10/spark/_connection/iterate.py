@@ -12,7 +12,7 @@ from typing import TypeVar
 import anyio
 from anyio.from_thread import start_blocking_portal
 
-from ..._groups import Ungrouped
+from ..._calls import Ungrouped
 
 T = TypeVar("T")
 MAX_AHEAD = 2

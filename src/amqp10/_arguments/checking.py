@@ -18,8 +18,8 @@ from datetime import timedelta
 from itertools import chain, repeat
 from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin
 
-from ._secrets import SECRETS, without_secrets
-from ._unknown_arguments import no_argument
+from .secrets import SECRETS, without_secrets
+from .unknown import no_argument
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -1,0 +1,13 @@
+"""Arguments of public calls: their checks, what to use in place of unknown ones, and what an error may show of them."""
+
+from .checking import check_fields as check_fields
+from .checking import check_range as check_range
+from .checking import check_type as check_type
+from .checking import checked as checked
+from .checking import file_of as file_of
+from .checking import hints_of as hints_of
+from .checking import with_article as with_article
+from .secrets import SECRETS as SECRETS
+from .secrets import without_secrets as without_secrets
+from .unknown import advise as advise
+from .unknown import instead as instead
