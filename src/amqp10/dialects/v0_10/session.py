@@ -102,7 +102,7 @@ class SessionEndpoint(Session, Machine[SessionState]):
         self.outbox: SentCommands = SentCommands()
         self.inbox: ReceivedCommands = ReceivedCommands()
         self.timeout: int = 0
-        self._resumed = False  # the session was attached before: no state, for that is so in any from then on
+        self._resumed = False  # attached before; no state of the table, for every later state has it
         self._waiting: list[bytes | bytearray] = []  # output until the session is attached
         # command-point was sent, was received: no states, for each direction has its own time for that.
         self._point_sent = self._point_received = False
