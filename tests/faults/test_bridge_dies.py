@@ -15,7 +15,7 @@ from amqp10 import AmqpError, Connection, DeliveryUncertain, LinkKey, Reconnect,
 from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
 
-from ..client.test_delivery_store import Mortal, MortalStream
+from ..client.stores.test_delivery_store import Mortal, MortalStream
 from ..kit.two_brokers import bodies, fill, two_brokers, until
 
 pytestmark = [pytest.mark.anyio]
