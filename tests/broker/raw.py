@@ -12,6 +12,8 @@ from amqp10.broker import Broker
 from amqp10.engine import ConnectionTerms, LinkTerms, ReceiverLink, dialect
 from amqp10.messaging import Source, Target
 
+from ..kit.parents import engine_of
+
 
 async def dial(broker: Broker) -> ByteStream:
     """A plain TCP connection to the broker."""
@@ -41,7 +43,7 @@ def receiver_of(address: str, credit: int, hostname: str | None = None) -> bytes
     """All that a client says who receives from there, in one breath: header, open, begin, attach, flow."""
     link = raw_receiver(address, hostname)
     link.flow(credit)
-    return link.session.engine.data_to_send()
+    return engine_of(link).data_to_send()
 
 
 async def read_all_until(stream: ByteStream, done: Callable[[], bool]) -> None:

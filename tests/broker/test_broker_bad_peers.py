@@ -16,6 +16,7 @@ from amqp10.engine import dialects
 from amqp10.messaging import Message
 from amqp10.net import listen_tcp
 
+from ..kit.parents import engine_of
 from .raw import broker_consumers, dial, raw_receiver, read_all, receiver_of
 
 pytestmark = pytest.mark.anyio
@@ -78,9 +79,9 @@ class TestBadPeers:
         async with Broker(host=None, max_message_size=1000) as broker:
             async with broker.open_stream() as stream:
                 link = raw_receiver("q")
-                await stream.send(link.session.engine.data_to_send())
+                await stream.send(engine_of(link).data_to_send())
                 link.flow(1, echo=True)
-                question = link.session.engine.data_to_send()
+                question = engine_of(link).data_to_send()
                 with pytest.raises(anyio.BrokenResourceError):
                     while True:
                         await stream.send(question * 1000)

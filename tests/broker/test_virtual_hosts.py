@@ -15,6 +15,7 @@ from amqp10.broker._virtual_hosts import virtual_host_of
 from amqp10.engine import LinkTerms, dialect_names
 from amqp10.messaging import Source, Target
 
+from ..kit.parents import engine_of, session_of
 from .raw import dial, raw_receiver, receiver_of
 
 NAMES = sorted(dialect_names())
@@ -79,9 +80,9 @@ async def test_in_one_breath() -> None:
                     said += await stream.receive()
             assert broker.queue("q", "staging").unsettled == 1
         link = raw_receiver("new", "vhost:staging")
-        link.session.attach_receiver(LinkTerms("second", source=Source("newer"), target=Target()))
+        session_of(link).attach_receiver(LinkTerms("second", source=Source("newer"), target=Target()))
         async with await dial(broker) as stream:
-            await stream.send(link.session.engine.data_to_send())
+            await stream.send(engine_of(link).data_to_send())
             said = b""
             with anyio.fail_after(60):
                 while b"of one connection: the limit is 1" not in said:

@@ -23,6 +23,8 @@ from amqp10.errors import LocalProtocolError
 from amqp10.messaging import ACCEPTED, Error, Rejected, Source, Target
 from amqp10.testing import Detach, Disposition, End, EngineScript, Flow, Transfer
 
+from ..kit.parents import session_of
+
 Play = Callable[..., EngineScript]
 
 
@@ -341,7 +343,7 @@ def test_the_end_of_the_transport(stream: tuple[EngineScript, ReceiverLink]) -> 
 def test_beyond_the_window(stream: tuple[EngineScript, ReceiverLink], strict: bool) -> None:
     """Where it passes, no window is told until what is held is within it again."""
     script, link = stream
-    link.session.strict_window = strict
+    session_of(link).strict_window = strict
     script.transfer(0, b"0", more=True)
     for number in range(1, 20):
         script.send(Transfer(handle=0, more=number < 19), b"%d" % number)

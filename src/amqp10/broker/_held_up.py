@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..engine import SenderLink, Session
+    from ..engine import LinkSession, SenderLink
 
 AT_ONCE: Final = 100
 """How many consumers, at most, go on together and so take turns."""
@@ -26,7 +26,7 @@ class HeldUp:
 
     def __init__(self, full: Callable[[], bool]) -> None:
         self._full = full
-        self._sessions: dict[Session, OrderedDict[SenderLink, Callable[[], None]]] = {}
+        self._sessions: dict[LinkSession, OrderedDict[SenderLink, Callable[[], None]]] = {}
 
     def add(self, link: SenderLink, go_on: Callable[[], None]) -> None:
         """Add a link, if it is not here yet; `go_on` has it ask its queue for messages again."""
@@ -45,7 +45,7 @@ class HeldUp:
                 break
             self.go_on_in(session, flush)
 
-    def go_on_in(self, session: Session, flush: Callable[[], None]) -> None:
+    def go_on_in(self, session: LinkSession, flush: Callable[[], None]) -> None:
         """Let links of a session go on, each of them once, while there is room."""
         held = self._sessions.get(session)
         left = len(held) if held is not None else 0

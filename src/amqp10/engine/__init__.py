@@ -61,6 +61,8 @@ from ._owners import NO_SESSION_OWNER as NO_SESSION_OWNER
 from ._owners import LinkOwner as LinkOwner
 from ._owners import OutcomeCounter as OutcomeCounter
 from ._owners import SessionOwner as SessionOwner
+from ._parents import LinkSession as LinkSession
+from ._parents import SessionEngine as SessionEngine
 from ._protocol import Engine as Engine
 from ._protocol import Event as Event
 from ._protocol import Link as Link
@@ -147,6 +149,7 @@ __all__ = (
     "LinkEnded",
     "LinkIncomplete",
     "LinkOwner",
+    "LinkSession",
     "LinkTerms",
     "Negotiation",
     "OutcomeCounter",
@@ -179,6 +182,7 @@ __all__ = (
     "SenderSettleMode",
     "Session",
     "SessionBegun",
+    "SessionEngine",
     "SessionKeeper",
     "SessionOwner",
     "SessionResumed",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ..messaging import DeliveryState
     from ..messaging.payloads import Pieces, Unmapped
-    from ._delivery_links import IncomingLink, OutgoingLink
+    from ._parents import IncomingLink, OutgoingLink
 
 
 class OutgoingDelivery:

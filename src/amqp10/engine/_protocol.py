@@ -30,6 +30,8 @@ The terms are AMQP 1.0's: session, link, credit, delivery, outcome. A dialect ma
 return at once. A fault of the *peer* never raises here: it ends the smallest endpoint concerned and arrives as an
 event. A fault of *ours* raises `LocalProtocolError` and has no effect.
 
+What a session knows of its engine, and a link of its session, is in `_parents`.
+
 Each session and link has an `owner` (`_owners`) that its events are for. The engine never calls it: the code that
 drives the engine gives the events to `EngineOwner.dispatch` (`_dispatch`).
 """
@@ -50,6 +52,7 @@ from ._topology_requests import RequestSession
 
 if TYPE_CHECKING:
     from ..messaging import DeliveryState, Error
+    from ._parents import LinkSession, SessionEngine
     from ._terms import ConnectionTerms, LinkTerms, Role, SessionTerms
 
 
@@ -216,7 +219,7 @@ class Session(RequestSession, ABC):
             its links. Calls are accepted, and their output is sent once `Engine.resume` has resumed the session.
     """
 
-    engine: Engine
+    engine: SessionEngine
     terms: SessionTerms | None
     remote: SessionTerms | None
     begun: bool
@@ -291,7 +294,7 @@ class Link(ABC):
     credit and window, and go before anything newer.
     """
 
-    session: Session
+    session: LinkSession
     terms: LinkTerms | None
     remote: LinkTerms | None
     attached: bool

@@ -16,7 +16,7 @@ from .._errors import Refused
 from .._requests.answers import Answers
 
 if TYPE_CHECKING:
-    from ...engine import Link, Session
+    from ...engine import Link, LinkSession
     from .._peer import Peer
     from .http import Management
 
@@ -82,7 +82,7 @@ class LinkPairs:
         self._peer = peer
         self._management = management
         self._max_message_size = max_message_size
-        self._pairs: dict[tuple[Session, str], Pair] = {}
+        self._pairs: dict[tuple[LinkSession, str], Pair] = {}
         self._of: dict[Link, Pair] = {}
 
     def __len__(self) -> int:
@@ -132,7 +132,7 @@ class LinkPairs:
             pair = self._pairs[key] = Pair(self._management)
         return pair
 
-    def ready(self, session: Session | None = None) -> None:
+    def ready(self, session: LinkSession | None = None) -> None:
         """Send what waits, because a session's window or the output has room again; None: any session's."""
         for (of, _), pair in list(self._pairs.items()):
             if session is None or of is session:

@@ -13,7 +13,7 @@ from .answers import Answers
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ...engine import Link, Session
+    from ...engine import Link, LinkSession
     from .._peer import Peer
 
     CarryOut = Callable[[Message, bytes | None], Message]
@@ -64,7 +64,7 @@ class RequestLinks:
             link.owner = self._requests[link] = _Requests(self, self._peer, link, node, carry_out)
             link.flow(CREDIT)
 
-    def responses_for(self, session: Session, node: str, reply_to: object) -> _Responses | None:
+    def responses_for(self, session: LinkSession, node: str, reply_to: object) -> _Responses | None:
         """Return the link for an answer, preferably the one with `reply_to`; None: there is no such link."""
         for key in _keys(session, node, reply_to):
             for each in self._of_node.get(key, ()):
@@ -72,7 +72,7 @@ class RequestLinks:
                     return each
         return None
 
-    def ready(self, session: Session | None = None) -> None:
+    def ready(self, session: LinkSession | None = None) -> None:
         """Send what waits, because a session's window or the output has room again; None: any session's."""
         for link, responses in list(self._waiting.items()):
             if session is None or link.session is session:
@@ -98,7 +98,7 @@ class RequestLinks:
         return any(each is not None for each in (responses, self._requests.pop(link, None)))
 
 
-def _keys(session: Session, node: str, reply_to: object) -> tuple[object, object]:
+def _keys(session: LinkSession, node: str, reply_to: object) -> tuple[object, object]:
     """Return under what a link for answers is found, the better first."""
     return (session, node, reply_to if isinstance(reply_to, str) else None), (session, node)
 

@@ -37,6 +37,7 @@ from amqp10.messaging import (
 from amqp10.testing import EnginePair
 from amqp10.types import Symbol, as_composite
 
+from ....kit.parents import session_of
 from .._talk import Talk
 
 LARGE = Message(b"x" * 1_000_000).encode()
@@ -275,7 +276,7 @@ def committing() -> tuple[EnginePair, ReceiverLink, ReceiverLink, OutgoingDelive
     pair = EnginePair(dialect="fast")
     pair.open()
     sending, _ = pair.attach()
-    session = sending.session
+    session = session_of(sending)
     coordinator = session.attach_sender(LinkTerms("t", Source(), Coordinator()))
     declared = coordinator.send(Message(AmqpValue(Declare())).encode()).remote_state
     assert isinstance(declared, Declared)

@@ -28,6 +28,7 @@ from amqp10.dialects.v0_9.wire.variant import V0_9_1
 from amqp10.engine import Engine, LinkTerms
 from amqp10.messaging import ACCEPTED, Message, Returned, Source, StreamOffset, Target, TransactionalState
 
+from ....kit.parents import session_of
 from .._peer import channel_of
 from ..test_hostile import DIALECTS, frames
 from ..wire.test_bulk import PLACES, receiver, stream
@@ -46,7 +47,7 @@ def test_what_came_back_is_no_place(place: int | None) -> None:
     """A transaction accepts what a stream's reader has, and one of its messages is returned: the reader goes on."""
     engine = opened(**CAN)
     link, tag = consuming(engine, 5)
-    sender = link.session.attach_sender(LinkTerms("s", Source(), Target("q")))
+    sender = session_of(link).attach_sender(LinkTerms("s", Source(), Target("q")))
     hear(engine, 2, ChannelOpenOk(), QueueDeclareOk("q"), ConfirmSelectOk())
     coordinator = coordinating(engine, link)
     deliver(engine, tag, 1, 2, 3, offset=100)

@@ -19,7 +19,7 @@ from amqp10.dialects.v0_9.wire.methods import (
     TxSelect,
     TxSelectOk,
 )
-from amqp10.engine import Engine, LinkTerms, OutcomesReceived, OutgoingDelivery, SenderLink
+from amqp10.engine import Engine, Link, LinkTerms, OutcomesReceived, OutgoingDelivery, SenderLink
 from amqp10.errors import LocalProtocolError
 from amqp10.messaging import (
     ACCEPTED,
@@ -35,12 +35,13 @@ from amqp10.messaging import (
     TransactionalState,
 )
 
+from ....kit.parents import session_of
 from .test_answers import CAN, hear, opened, publishing, receiving, said
 
 
-def coordinating(engine: Engine, link: object) -> SenderLink:
+def coordinating(engine: Engine, link: Link) -> SenderLink:
     """A link to the coordinator, in the session of another one."""
-    return link.session.attach_sender(LinkTerms("c", Source(), Coordinator()))  # type: ignore[attr-defined,no-any-return]
+    return session_of(link).attach_sender(LinkTerms("c", Source(), Coordinator()))
 
 
 def declare(coordinator: SenderLink) -> bytes:
@@ -96,7 +97,7 @@ def test_the_receiver_is_gone() -> None:
     """The link whose delivery it accepts ended before the commit: the message that would have gone with it does not."""
     engine = opened(**CAN)
     receiver = receiving(engine, 1)
-    session = receiver.session
+    session = session_of(receiver)
     sender = session.attach_sender(LinkTerms("s", Source(), Target("q")))
     hear(engine, 2, ChannelOpenOk(), QueueDeclareOk("q"), ConfirmSelectOk())
     coordinator = coordinating(engine, receiver)
@@ -113,7 +114,7 @@ def test_one_that_cannot_be_said() -> None:
     """A message fits no frame by now: the commit says so, none was written, and what it was to settle comes again."""
     engine = opened(**CAN)
     receiver = receiving(engine, 1)
-    sender = receiver.session.attach_sender(LinkTerms("s", Source(), Target("q")))
+    sender = session_of(receiver).attach_sender(LinkTerms("s", Source(), Target("q")))
     hear(engine, 2, ChannelOpenOk(), QueueDeclareOk("q"), ConfirmSelectOk())
     said(engine)
     coordinator = coordinating(engine, receiver)
@@ -192,7 +193,7 @@ def test_the_order_on_the_channel() -> None:
     """Messages, acks, then the commit; what is said while the answer is out waits for it, and is told apart."""
     engine = opened(**CAN)
     receiver = receiving(engine, 3)
-    sender = receiver.session.attach_sender(LinkTerms("s", Source(), Target("q")))
+    sender = session_of(receiver).attach_sender(LinkTerms("s", Source(), Target("q")))
     hear(engine, 2, ChannelOpenOk(), QueueDeclareOk("q"), ConfirmSelectOk())
     said(engine)
     coordinator = coordinating(engine, receiver)
@@ -258,7 +259,7 @@ def test_two_receivers() -> None:
     coordinator = coordinating(engine, receiver)
     txn_id = declare(coordinator)
     receiver.settle(receiver.incoming.popleft(), TransactionalState(txn_id, ACCEPTED))
-    other = receiver.session.attach_receiver(LinkTerms("other", Source("q"), Target()))
+    other = session_of(receiver).attach_receiver(LinkTerms("other", Source("q"), Target()))
     hear(engine, 2, ChannelOpenOk(), QueueDeclareOk("q"))
     delivery = other.delivery_type(other, 1, b"\0" * 8, Message(b"m").encode(), False)
     with pytest.raises(LocalProtocolError, match="only one receiver"):

@@ -18,6 +18,7 @@ from amqp10.engine import (
 from amqp10.errors import LocalProtocolError
 from amqp10.messaging import ACCEPTED, RELEASED, Message, Received, Source, Target
 
+from ....kit.parents import engine_of, session_of
 from .two_ends import Ends
 
 BODY = Message("x").encode()
@@ -358,7 +359,7 @@ def test_a_late_word_on_the_session_before(by: str) -> None:
     sent = ends.sender.send(BODY)
     (came,) = ends.came()
     ends.receiver.settle(came, ACCEPTED)
-    speaker, robbed = ends.receiver.session.engine, ends.sender.session.engine
+    speaker, robbed = engine_of(ends.receiver), engine_of(ends.sender)
     ends.attach(ends.sender.suspended(), None)
     robbed.receive_data(speaker.data_to_send())
     assert not list(robbed.events())
@@ -373,7 +374,7 @@ def test_a_late_word_on_the_same_connection() -> None:
     (came,) = ends.came()
     ends.receiver.settle(came, ACCEPTED)
     ends.sender.detach(closed=False)
-    again = ends.sender.session.attach_sender(LinkTerms("link", Source("q"), Target("q")), resuming=[sent])
+    again = session_of(ends.sender).attach_sender(LinkTerms("link", Source("q"), Target("q")), resuming=[sent])
     ends.pair.client.receive_data(ends.pair.server.data_to_send())
     told = [event for event in ends.pair.client.events() if isinstance(event, OutcomesReceived)]
     assert [(event.link, list(event.deliveries)) for event in told] == [(again, [sent])]
@@ -422,7 +423,7 @@ def test_attach_again_before_the_detach_is_answered() -> None:
     ends.sender.send(BODY)
     (delivery,) = ends.came()
     ends.sender.detach(closed=False)
-    session = ends.sender.session
+    session = session_of(ends.sender)
     terms = LinkTerms("link", Source("q"), Target("q"))
     again = session.attach_sender(terms, resuming=ends.sender.suspended())
     with pytest.raises(LocalProtocolError, match="already"):
