@@ -138,7 +138,7 @@ docs: $(VENV)/.dev  ## build the site into site/, warnings are errors
 	$(BIN)/python tools/states.py
 	$(BIN)/python -m zensical build --strict --clean
 
-tables: $(VENV)/.dev  ## write the declarations of methods from the tables in tools/tables/
+tables: $(VENV)/.dev  ## write the declarations of methods and commands from the tables in tools/tables/
 	$(BIN)/python tools/tables.py
 
 release-notes: $(VENV)/.dev  ## print what CHANGELOG.md says of this version (VERSION=... of another)

@@ -34,6 +34,12 @@ from amqp10.dialects.v0_9.wire.methods import TxSelect as Select
 from amqp10.dialects.v0_9.wire.properties import BasicProperties
 from amqp10.dialects.v0_9.wire.variant import V0_9_1
 from amqp10.dialects.v0_10.wire.commands import (
+    DtxCommit,
+    DtxEnd,
+    DtxPrepare,
+    DtxRollback,
+    DtxSelect,
+    DtxStart,
     MessageAccept,
     MessageReject,
     MessageRelease,
@@ -41,14 +47,6 @@ from amqp10.dialects.v0_10.wire.commands import (
     TxCommit,
     TxRollback,
     TxSelect,
-)
-from amqp10.dialects.v0_10.wire.commands_topology import (
-    DtxCommit,
-    DtxEnd,
-    DtxPrepare,
-    DtxRollback,
-    DtxSelect,
-    DtxStart,
     Xid,
 )
 from amqp10.dialects.v0_10.wire.struct import Command

@@ -12,12 +12,12 @@ from amqp10.broker._router import Router
 from amqp10.dialects.v0_9.wire.methods import ExchangeDelete as Delete091
 from amqp10.dialects.v0_9.wire.methods import ExchangeDeleteOk, QueueDeleteOk
 from amqp10.dialects.v0_9.wire.methods import QueueDelete as QueueDelete091
-from amqp10.dialects.v0_10.wire.commands import ExecutionResult
-from amqp10.dialects.v0_10.wire.commands_topology import (
+from amqp10.dialects.v0_10.wire.commands import (
     ExchangeBind,
     ExchangeDeclare,
     ExchangeDelete,
     ExchangeUnbind,
+    ExecutionResult,
     QueueDeclare,
     QueueDelete,
     QueuePurge,

@@ -14,8 +14,11 @@ from amqp10.dialects.v0_10.wire.commands import (
     MessageReject,
     MessageSubscribe,
     MessageTransfer,
+    QueueDeclare,
+    QueueDelete,
+    QueueQuery,
+    QueueQueryResult,
 )
-from amqp10.dialects.v0_10.wire.commands_topology import QueueDeclare, QueueDelete, QueueQuery, QueueQueryResult
 from amqp10.dialects.v0_10.wire.controls import (
     ConnectionOpenOk,
     SessionAttach,

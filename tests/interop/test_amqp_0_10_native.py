@@ -21,7 +21,7 @@ from amqp10 import (
 )
 from amqp10.amqp010 import Native, XAStatus, Xid
 from amqp10.dialects.v0_10 import Invoke
-from amqp10.dialects.v0_10.wire.commands_topology import QueueDeclare
+from amqp10.dialects.v0_10.wire.commands import QueueDeclare
 from amqp10.engine import QueueFacts
 
 from .brokers import Server

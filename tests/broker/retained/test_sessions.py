@@ -20,11 +20,12 @@ from amqp10.dialects.v0_10.wire.commands import (
     MessageFlow,
     MessageSubscribe,
     MessageTransfer,
+    QueueDeclare,
+    QueueQuery,
     TxCommit,
     TxRollback,
     TxSelect,
 )
-from amqp10.dialects.v0_10.wire.commands_topology import QueueDeclare, QueueQuery
 from amqp10.dialects.v0_10.wire.controls import (
     SessionAttach,
     SessionAttached,

@@ -9,6 +9,12 @@ import pytest
 from amqp10.broker._router import Router
 from amqp10.dialects.v0_10.wire.commands import (
     DeliveryProperties,
+    DtxCommit,
+    DtxEnd,
+    DtxPrepare,
+    DtxRollback,
+    DtxSelect,
+    DtxStart,
     MessageAccept,
     MessageFlow,
     MessageSubscribe,
@@ -16,14 +22,6 @@ from amqp10.dialects.v0_10.wire.commands import (
     TxCommit,
     TxRollback,
     TxSelect,
-)
-from amqp10.dialects.v0_10.wire.commands_topology import (
-    DtxCommit,
-    DtxEnd,
-    DtxPrepare,
-    DtxRollback,
-    DtxSelect,
-    DtxStart,
     Xid,
 )
 from amqp10.dialects.v0_10.wire.controls import (

@@ -8,10 +8,10 @@ from typing import Any
 from amqp10.broker._queues.node import Limits
 from amqp10.broker._router import Router
 from amqp10.dialects.fast import DIALECT
+from amqp10.dialects.fast.wire.command_table import Command
 from amqp10.dialects.fast.wire.commands import (
     ChannelClose,
     ChannelOpen,
-    Command,
     ConnectionClose,
     ConnectionOpen,
     ConnectionResponse,

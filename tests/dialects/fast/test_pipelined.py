@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from amqp10.dialects.fast.wire.command_table import Command
 from amqp10.dialects.fast.wire.commands import (
     ChannelAck,
     ChannelCommit,
     ChannelReply,
-    Command,
     ConnectionChallenge,
     ConnectionResponse,
     ConnectionTune,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from amqp10.dialects.fast.wire.command_table import Command
 from amqp10.dialects.fast.wire.commands import (
     ChannelOpen,
-    Command,
     HandleClose,
     HandleNotify,
     HandleOpen,

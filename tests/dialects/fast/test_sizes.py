@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from amqp10.dialects._kit import partial as limits
+from amqp10.dialects.fast.wire.command_table import Command
 from amqp10.dialects.fast.wire.commands import (
     ChannelClose,
     ChannelOpen,
-    Command,
     HandleClose,
     HandleNotify,
     HandleOpen,

@@ -21,9 +21,9 @@ from amqp10.dialects.v0_10.wire.commands import (
     MessageSetFlowMode,
     MessageStop,
     MessageTransfer,
+    QueueQueryResult,
     TxSelect,
 )
-from amqp10.dialects.v0_10.wire.commands_topology import QueueQueryResult
 from amqp10.dialects.v0_10.wire.controls import (
     ConnectionClose,
     ConnectionCloseOk,

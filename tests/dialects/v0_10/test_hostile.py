@@ -21,10 +21,11 @@ from amqp10.dialects.v0_10.wire.commands import (
     MessageReject,
     MessageSubscribe,
     MessageTransfer,
+    QueueQueryResult,
     TxCommit,
     TxSelect,
+    XaResult,
 )
-from amqp10.dialects.v0_10.wire.commands_topology import QueueQueryResult, XaResult
 from amqp10.dialects.v0_10.wire.controls import (
     ConnectionClose,
     ConnectionHeartbeat,

@@ -19,8 +19,8 @@ from amqp10.dialects.v0_10.wire.commands import (
     MessageResumeResult,
     MessageSubscribe,
     MessageTransfer,
+    XaResult,
 )
-from amqp10.dialects.v0_10.wire.commands_topology import XaResult
 from amqp10.dialects.v0_10.wire.controls import SessionCompleted
 from amqp10.engine import LinkAttached, LinkEnded, LinkTerms, QueryQueue, SessionUnmapped
 from amqp10.errors import LocalProtocolError, RemoteProtocolError

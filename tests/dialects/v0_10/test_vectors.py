@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from amqp10.dialects.v0_10.wire import commands, commands_topology, controls, rare_commands
+from amqp10.dialects.v0_10.wire import commands, controls, rare_commands
 from amqp10.dialects.v0_10.wire.commands import DeliveryProperties, MessageProperties, ReplyTo
 from amqp10.dialects.v0_10.wire.frames import CONTROL, PROTOCOL_HEADER, FrameReader, encode_command, encode_control
 from amqp10.dialects.v0_10.wire.struct import (
@@ -34,7 +34,7 @@ VECTORS: dict[str, Any] = json.loads((HERE / "vectors.json").read_text())
 SPECIFICATION: dict[str, Any] = json.loads((HERE / "specification.json").read_text())
 KINDS: dict[str, type[Packed]] = {
     each.spec_name: each
-    for module in (commands, controls, commands_topology)
+    for module in (commands, controls)
     for each in (*vars(module).values(), *rare_commands.UNIMPLEMENTED.values(), *STRUCTS.values())
     if isinstance(each, type) and issubclass(each, Packed) and hasattr(each, "spec_name")
 }

@@ -28,7 +28,8 @@ from ...messaging import Error
 from .._kit.timers import TimedEngine
 from .codes import BAD_CONTENTS, OK, BadContents, code_of, error_of
 from .states import CONNECTION, OPEN, ConnectionState, Step
-from .wire.commands import Command, ConnectionClose, ConnectionPing
+from .wire.command_table import Command
+from .wire.commands import ConnectionClose, ConnectionPing
 from .wire.frames import PRE_TUNE_MAX, CommandReader, encode_command
 
 if TYPE_CHECKING:

@@ -11,17 +11,17 @@ from .capabilities import CAPABILITIES
 from .client.connection import ClientEngine
 from .client.declare import Invoke as Invoke
 from .server.connection import ServerEngine
-from .wire.commands_topology import DtxCommit as DtxCommit
-from .wire.commands_topology import DtxEnd as DtxEnd
-from .wire.commands_topology import DtxForget as DtxForget
-from .wire.commands_topology import DtxGetTimeout as DtxGetTimeout
-from .wire.commands_topology import DtxPrepare as DtxPrepare
-from .wire.commands_topology import DtxRecover as DtxRecover
-from .wire.commands_topology import DtxRollback as DtxRollback
-from .wire.commands_topology import DtxSelect as DtxSelect
-from .wire.commands_topology import DtxSetTimeout as DtxSetTimeout
-from .wire.commands_topology import DtxStart as DtxStart
-from .wire.commands_topology import Xid as Xid
+from .wire.commands import DtxCommit as DtxCommit
+from .wire.commands import DtxEnd as DtxEnd
+from .wire.commands import DtxForget as DtxForget
+from .wire.commands import DtxGetTimeout as DtxGetTimeout
+from .wire.commands import DtxPrepare as DtxPrepare
+from .wire.commands import DtxRecover as DtxRecover
+from .wire.commands import DtxRollback as DtxRollback
+from .wire.commands import DtxSelect as DtxSelect
+from .wire.commands import DtxSetTimeout as DtxSetTimeout
+from .wire.commands import DtxStart as DtxStart
+from .wire.commands import Xid as Xid
 from .wire.frames import PROTOCOL_HEADER
 from .wire.struct import Command as Command
 from .wire.trace import FrameTracer

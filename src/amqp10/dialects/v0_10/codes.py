@@ -54,6 +54,15 @@ UNSPECIFIED: Final = 0
 UNROUTABLE: Final = 1
 IMMEDIATE: Final = 2
 
+# dtx.xa-status
+XA_OK: Final = 0
+XA_ROLLED_BACK: Final = 1
+XA_TIMED_OUT: Final = 2
+XA_READ_ONLY: Final = 7
+
+INFINITE: Final = 0xFFFF_FFFF
+"""The value of message.flow that grants any amount (0-10 §10.2 "flow")."""
+
 SERVERS_REJECT: Final = "amqp:precondition-failed"
 CLIENTS_REJECT: Final = "amqp:not-allowed"
 """The condition of a rejection whose text does not name one, by the side that rejects."""

@@ -8,9 +8,9 @@ import pytest
 
 from amqp10.broker._queues.node import Limits
 from amqp10.broker._router import Router
+from amqp10.dialects.fast.wire.command_table import Command
 from amqp10.dialects.fast.wire.commands import (
     ChannelOpen,
-    Command,
     ConnectionClose,
     ConnectionOpen,
     ConnectionResponse,

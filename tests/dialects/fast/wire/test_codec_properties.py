@@ -11,7 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from amqp10.dialects.fast.wire.commands import ChannelAck, Command, ConnectionOpen, HandleQuery, MessageHead
+from amqp10.dialects.fast.wire.command_table import Command
+from amqp10.dialects.fast.wire.commands import ChannelAck, ConnectionOpen, HandleQuery, MessageHead
 from amqp10.dialects.fast.wire.frames import CommandReader, encode_command
 from amqp10.dialects.fast.wire.values import Seconds
 from amqp10.errors import DecodeError, EncodeError, RemoteProtocolError

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from amqp10.dialects.fast import DIALECT
+from amqp10.dialects.fast.wire.command_table import Command
 from amqp10.dialects.fast.wire.commands import (
-    Command,
     ConnectionChallenge,
     ConnectionResponse,
     HandleNotify,

@@ -8,14 +8,15 @@ import pytest
 
 from amqp10 import Message, Source
 from amqp10.dialects.v0_10.client.orphaned_branches import NOT_COMMITTED
-from amqp10.dialects.v0_10.wire.commands import ExecutionException, ExecutionResult
-from amqp10.dialects.v0_10.wire.commands_topology import (
+from amqp10.dialects.v0_10.wire.commands import (
     DtxCommit,
     DtxEnd,
     DtxRollback,
     DtxSelect,
     DtxSetTimeout,
     DtxStart,
+    ExecutionException,
+    ExecutionResult,
     XaResult,
     Xid,
 )

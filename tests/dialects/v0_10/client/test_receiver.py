@@ -14,8 +14,8 @@ from amqp10.dialects.v0_10.wire.commands import (
     MessageStop,
     MessageSubscribe,
     MessageTransfer,
+    QueueQueryResult,
 )
-from amqp10.dialects.v0_10.wire.commands_topology import QueueQueryResult
 from amqp10.dialects.v0_10.wire.controls import SessionCompleted
 from amqp10.dialects.v0_10.wire.frames import encode_control
 from amqp10.engine import FlowReceived, LinkAttached, LinkEnded, LinkTerms, SessionUnmapped

@@ -8,13 +8,17 @@ import pytest
 
 from amqp10 import Error, Message, Source
 from amqp10.dialects.v0_10.wire.commands import (
+    DtxCommit,
+    DtxEnd,
+    DtxRollback,
+    DtxStart,
     ExecutionException,
     ExecutionResult,
     ExecutionSync,
     MessageReject,
     MessageTransfer,
+    XaResult,
 )
-from amqp10.dialects.v0_10.wire.commands_topology import DtxCommit, DtxEnd, DtxRollback, DtxStart, XaResult
 from amqp10.dialects.v0_10.wire.controls import SessionCompleted
 from amqp10.engine import LinkTerms
 from amqp10.messaging import (

@@ -12,12 +12,14 @@ from amqp10.dialects.v0_10.arguments import alternate_from
 from amqp10.dialects.v0_10.client.command_sequence import RequestFailed
 from amqp10.dialects.v0_10.client.declare import commands_of
 from amqp10.dialects.v0_10.server.declare import request_of
-from amqp10.dialects.v0_10.wire.commands import MessageAcquire, MessageFlow, MessageReject
-from amqp10.dialects.v0_10.wire.commands_topology import (
+from amqp10.dialects.v0_10.wire.commands import (
     ExchangeBound,
     ExchangeBoundResult,
     ExchangeQuery,
     ExchangeQueryResult,
+    MessageAcquire,
+    MessageFlow,
+    MessageReject,
     QueueDeclare,
     QueueQuery,
     QueueQueryResult,

@@ -8,13 +8,6 @@ import pytest
 
 from amqp10 import Message
 from amqp10.dialects.v0_10.wire.commands import (
-    ExecutionException,
-    ExecutionResult,
-    MessageCancel,
-    MessageSubscribe,
-    MessageTransfer,
-)
-from amqp10.dialects.v0_10.wire.commands_topology import (
     DtxCommit,
     DtxEnd,
     DtxGetTimeout,
@@ -23,7 +16,12 @@ from amqp10.dialects.v0_10.wire.commands_topology import (
     DtxSelect,
     DtxSetTimeout,
     DtxStart,
+    ExecutionException,
+    ExecutionResult,
     GetTimeoutResult,
+    MessageCancel,
+    MessageSubscribe,
+    MessageTransfer,
     XaResult,
     Xid,
 )

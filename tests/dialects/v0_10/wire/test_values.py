@@ -11,8 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp10.dialects.v0_10.wire.commands import MessageAccept, MessageProperties, MessageTransfer, ReplyTo
-from amqp10.dialects.v0_10.wire.commands_topology import RecoverResult, Xid
+from amqp10.dialects.v0_10.wire.commands import (
+    MessageAccept,
+    MessageProperties,
+    MessageTransfer,
+    RecoverResult,
+    ReplyTo,
+    Xid,
+)
 from amqp10.dialects.v0_10.wire.frames import FrameReader, encode_command
 from amqp10.dialects.v0_10.wire.struct import COMMANDS, CONTROLS, STRUCTS, Packed, decode_command, decode_control
 from amqp10.dialects.v0_10.wire.values import Array010, Raw, encode_map, encode_value, read_map, read_value

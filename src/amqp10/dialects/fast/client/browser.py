@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ....errors import LocalProtocolError
 from ....messaging import Error
 from ..message.destinations import apply_filters
-from ..wire.commands import Command, HandleBrowse, HandleIndex, HandleNotify, HandleOpen, HandleQuery
+from ..wire.command_table import Command
+from ..wire.commands import HandleBrowse, HandleIndex, HandleNotify, HandleOpen, HandleQuery
 from ..wire.message_list import read_numbers
 from .receiver import ClientReceiver
 

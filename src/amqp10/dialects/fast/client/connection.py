@@ -18,10 +18,10 @@ from ..codes import REFUSED, error_of
 from ..engine import is_done
 from ..login import ClientLogin
 from ..states import ConnectionState, Step
+from ..wire.command_table import Command
 from ..wire.commands import (
     ChannelClose,
     ChannelReply,
-    Command,
     ConnectionChallenge,
     ConnectionOpen,
     ConnectionReply,

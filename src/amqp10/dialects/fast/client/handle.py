@@ -10,7 +10,8 @@ from ....errors import RemoteProtocolError
 from ....messaging import Error
 from ..codes import code_of, error_of
 from ..states import HANDLE, HandleState, Step
-from ..wire.commands import Command, HandleClose, HandleOpen, HandleReply
+from ..wire.command_table import Command
+from ..wire.commands import HandleClose, HandleOpen, HandleReply
 
 if TYPE_CHECKING:
     from .channel import Answered, ClientChannel

@@ -11,7 +11,8 @@ from ....messaging import Error
 from ..message.destinations import QUEUE
 from ..message.from_head import payload_of
 from ..requests import Index, List, Show
-from ..wire.commands import Command, HandleBrowse, HandleIndex, HandleNotify, HandleOpen, HandleQuery
+from ..wire.command_table import Command
+from ..wire.commands import HandleBrowse, HandleIndex, HandleNotify, HandleOpen, HandleQuery
 from ..wire.fragments import Assembly, read_head
 from ..wire.message_list import read_numbers
 from ..wire.values import MAX_LONGSTR, MAX_SHORTSTR

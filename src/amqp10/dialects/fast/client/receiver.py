@@ -34,8 +34,8 @@ from ..message.destinations import apply_filters, identifier_of, termini_of
 from ..message.from_head import payload_of, stream_front
 from ..restart import kept_part, known_by, parts_of
 from ..states import Step
+from ..wire.command_table import Command
 from ..wire.commands import (
-    Command,
     HandleCancel,
     HandleConsume,
     HandleCreated,

@@ -20,7 +20,8 @@ from ..message.stream_fragmenter import StreamFragmenter
 from ..message.to_head import to_fast
 from ..restart import restart_options
 from ..states import Step
-from ..wire.commands import Command, HandleCreated, HandleOpen, HandlePrepare, HandleReady, HandleSend
+from ..wire.command_table import Command
+from ..wire.commands import HandleCreated, HandleOpen, HandlePrepare, HandleReady, HandleSend
 from ..wire.fragments import body_hash, fragments
 from ..wire.values import MAX_SHORTSTR
 from .channel import ClientChannel

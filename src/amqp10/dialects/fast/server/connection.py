@@ -15,13 +15,13 @@ from ..._kit.backlog import Backlog
 from ..codes import OK
 from ..login import ServerLogin
 from ..states import ConnectionState, Step
+from ..wire.command_table import Command
 from ..wire.commands import (
     ChannelAck,
     ChannelClose,
     ChannelCommit,
     ChannelOpen,
     ChannelRollback,
-    Command,
     ConnectionClose,
     ConnectionOpen,
     ConnectionReply,

@@ -23,8 +23,8 @@ from ..message.destinations import PEER, QUEUE, TOPIC, link_properties, source_o
 from ..message.from_head import payload_of
 from ..restart import restart_terms
 from ..states import HANDLE, HandleState, Step
+from ..wire.command_table import Command
 from ..wire.commands import (
-    Command,
     HandleBrowse,
     HandleCancel,
     HandleClose,

@@ -1,53 +1,22 @@
-"""The 28 commands, and the head of a message: one declaration each, from which reading and writing follow.
+"""The 28 commands, and the head of a message: one declaration each, in the order of their numbers.
 
-Where the specification's grammar and its prose disagree, the prose is followed: handle-browse has a confirm-tag, and
-out-of-band is a string in channel-open and a bit in handle-send and handle-notify.
+Written by `make tables` from `tools/tables/fast.txt`: a change is made there. Where the specification's grammar and its
+prose disagree, the prose is followed: handle-browse has a confirm-tag, and out-of-band is a string in channel-open and
+a bit in handle-send and handle-notify.
 """
 
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Any, ClassVar, Final
 
-from .struct import Bit as Bit
-from .struct import Long as Long
-from .struct import LongStr as LongStr
-from .struct import Octet as Octet
-from .struct import Record
-from .struct import Short as Short
-from .struct import ShortStr as ShortStr
-from .struct import Table as Table
+from .command_table import Command, declared
+from .struct import Bit, Long, LongStr, Octet, Record, Short, ShortStr, Table
 
-
-class Command(Record):
-    """The base of commands.
-
-    Attributes:
-        code: its octet.
-        carries: octets of a message follow it, as many as its fragment-size says.
-    """
-
-    code: ClassVar[int] = 0
-    carries: ClassVar[bool] = False
-
-    def __init_subclass__(cls, code: int = 0, carries: bool = False, **arguments: Any) -> None:
-        cls.code, cls.carries = code, carries
-        super().__init_subclass__(**arguments)
-        COMMANDS[code] = cls
-
-    @classmethod
-    def title(cls) -> str:
-        """Return the specification's name of the command, such as "handle-send"."""
-        name = cls.__name__
-        return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name)[1:]
-
-
-COMMANDS: Final[dict[int, type[Command]]] = {}
-"""By code."""
+# Class connection (10 to 19)
 
 
 class ConnectionChallenge(Command, code=10):
-    """Server: which mechanisms there are, and what to respond to."""
+    """Server: offer mechanisms, with their challenges."""
 
     version: Octet = 1
     mechanisms: ShortStr = ""
@@ -55,14 +24,14 @@ class ConnectionChallenge(Command, code=10):
 
 
 class ConnectionResponse(Command, code=11):
-    """Client: the mechanism that it chose, and its responses."""
+    """Client: choose a mechanism, and answer its challenge."""
 
     mechanism: ShortStr = ""
     responses: Table = field(default_factory=dict)
 
 
 class ConnectionTune(Command, code=12):
-    """Both: limits; the client's are not above the server's."""
+    """Both: state limits; the client's are not above the server's."""
 
     frame_max: Long = 0
     channel_max: Short = 0
@@ -72,7 +41,7 @@ class ConnectionTune(Command, code=12):
 
 
 class ConnectionOpen(Command, code=13):
-    """Client: which virtual path, and as whom."""
+    """Client: name the virtual path, and the client itself."""
 
     confirm_tag: Short = 0
     virtual_path: ShortStr = ""
@@ -81,13 +50,13 @@ class ConnectionOpen(Command, code=13):
 
 
 class ConnectionPing(Command, code=14):
-    """Both: still here; are you?"""
+    """Both: show that this side is alive, and ask for the same if `respond` is set."""
 
     respond: Bit = False
 
 
 class ConnectionReply(Command, code=18):
-    """Server: how a connection-open went."""
+    """Server: answer connection-open."""
 
     confirm_tag: Short = 0
     reply_code: Short = 0
@@ -95,14 +64,17 @@ class ConnectionReply(Command, code=18):
 
 
 class ConnectionClose(Command, code=19):
-    """Both: the end, and its echo."""
+    """Both: end the connection, or confirm its end."""
 
     reply_code: Short = 0
     reply_text: ShortStr = ""
 
 
+# Class channel (20 to 29)
+
+
 class ChannelOpen(Command, code=20):
-    """Client: a channel."""
+    """Client: open a channel."""
 
     channel_id: Short = 0
     confirm_tag: Short = 0
@@ -113,7 +85,7 @@ class ChannelOpen(Command, code=20):
 
 
 class ChannelAck(Command, code=21):
-    """Client: all messages of the channel up to this number are done with."""
+    """Client: acknowledge all messages of the channel up to this number."""
 
     channel_id: Short = 0
     confirm_tag: Short = 0
@@ -121,7 +93,7 @@ class ChannelAck(Command, code=21):
 
 
 class ChannelCommit(Command, code=22):
-    """Client: let it all happen."""
+    """Client: commit the transaction of the channel."""
 
     channel_id: Short = 0
     confirm_tag: Short = 0
@@ -129,7 +101,7 @@ class ChannelCommit(Command, code=22):
 
 
 class ChannelRollback(Command, code=23):
-    """Client: forget it all."""
+    """Client: roll back the transaction of the channel."""
 
     channel_id: Short = 0
     confirm_tag: Short = 0
@@ -137,7 +109,7 @@ class ChannelRollback(Command, code=23):
 
 
 class ChannelReply(Command, code=28):
-    """Server: how a command of the channel went."""
+    """Server: answer a command on the channel."""
 
     channel_id: Short = 0
     confirm_tag: Short = 0
@@ -146,15 +118,18 @@ class ChannelReply(Command, code=28):
 
 
 class ChannelClose(Command, code=29):
-    """Both: the end of a channel, and its echo."""
+    """Both: end a channel, or confirm its end."""
 
     channel_id: Short = 0
     reply_code: Short = 0
     reply_text: ShortStr = ""
 
 
+# Class handle (30 to 49)
+
+
 class HandleOpen(Command, code=30):
-    """Client: a handle to a destination; its number is the client's choice, unique on the connection."""
+    """Client: open a handle to a destination; the client chooses its number, unique on the connection."""
 
     channel_id: Short = 0
     handle_id: Short = 0
@@ -171,7 +146,7 @@ class HandleOpen(Command, code=30):
 
 
 class HandleSend(Command, code=31, carries=True):
-    """Client: a message, or a fragment of one."""
+    """Client: send a message, or a fragment of one."""
 
     handle_id: Short = 0
     confirm_tag: Short = 0
@@ -184,7 +159,7 @@ class HandleSend(Command, code=31, carries=True):
 
 
 class HandleConsume(Command, code=32):
-    """Client: let messages come."""
+    """Client: start a consumer."""
 
     handle_id: Short = 0
     confirm_tag: Short = 0
@@ -198,7 +173,7 @@ class HandleConsume(Command, code=32):
 
 
 class HandleCancel(Command, code=33):
-    """Client: let none come any more."""
+    """Client: cancel a consumer."""
 
     handle_id: Short = 0
     confirm_tag: Short = 0
@@ -207,7 +182,7 @@ class HandleCancel(Command, code=33):
 
 
 class HandleFlow(Command, code=34):
-    """Client: pause, or go on."""
+    """Client: pause the flow of messages, or resume it."""
 
     handle_id: Short = 0
     confirm_tag: Short = 0
@@ -215,7 +190,7 @@ class HandleFlow(Command, code=34):
 
 
 class HandleUnget(Command, code=35):
-    """Client: take a message back."""
+    """Client: return a message."""
 
     handle_id: Short = 0
     confirm_tag: Short = 0
@@ -223,7 +198,7 @@ class HandleUnget(Command, code=35):
 
 
 class HandleQuery(Command, code=36):
-    """Client: which messages are there?"""
+    """Client: ask which messages a destination has."""
 
     handle_id: Short = 0
     message_nbr: Long = 0
@@ -233,7 +208,7 @@ class HandleQuery(Command, code=36):
 
 
 class HandleBrowse(Command, code=37):
-    """Client: show one of them."""
+    """Client: ask for a copy of a message."""
 
     handle_id: Short = 0
     confirm_tag: Short = 0
@@ -241,14 +216,14 @@ class HandleBrowse(Command, code=37):
 
 
 class HandleCreated(Command, code=40):
-    """Server: what a temporary destination is called."""
+    """Server: name the temporary destination that it created."""
 
     handle_id: Short = 0
     dest_name: ShortStr = ""
 
 
 class HandleNotify(Command, code=41, carries=True):
-    """Server: a message, or a fragment of one."""
+    """Server: send a message, or a fragment of one."""
 
     handle_id: Short = 0
     message_nbr: Long = 0
@@ -263,7 +238,7 @@ class HandleNotify(Command, code=41, carries=True):
 
 
 class HandleIndex(Command, code=42):
-    """Server: the numbers of messages, "5,9,15-40"."""
+    """Server: list the numbers of messages, as "5,9,15-40"."""
 
     handle_id: Short = 0
     message_nbr: Long = 0
@@ -271,7 +246,7 @@ class HandleIndex(Command, code=42):
 
 
 class HandlePrepare(Command, code=43, carries=True):
-    """Both: how much is there of this message? Its head follows, and perhaps the beginning of its body."""
+    """Both: ask how much of this message the peer has; its head follows, and perhaps the beginning of its body."""
 
     handle_id: Short = 0
     fragment_size: Long = 0
@@ -279,14 +254,14 @@ class HandlePrepare(Command, code=43, carries=True):
 
 
 class HandleReady(Command, code=44):
-    """Both: the answer to handle-prepare, with how many octets of the body are there."""
+    """Both: answer handle-prepare with the number of octets of the body that this side has."""
 
     handle_id: Short = 0
     message_size: Long = 0
 
 
 class HandleReply(Command, code=48):
-    """Server: how a command of the handle went."""
+    """Server: answer a command on the handle."""
 
     handle_id: Short = 0
     confirm_tag: Short = 0
@@ -295,21 +270,18 @@ class HandleReply(Command, code=48):
 
 
 class HandleClose(Command, code=49):
-    """Both: the end of a handle, and its echo."""
+    """Both: end a handle, or confirm its end."""
 
     handle_id: Short = 0
     reply_code: Short = 0
     reply_text: ShortStr = ""
 
 
-class MessageHead(Record):
-    """What comes before the body of a message.
+# What content begins with
 
-    Attributes:
-        body_size: octets of the whole body.
-        priority: 0 to 9.
-        expiration: when the message dies, seconds since 1970; 0 for never.
-    """
+
+class MessageHead(Record):
+    """The head of a message; `body_size` in octets, `expiration` in seconds since 1970, 0 for never."""
 
     body_size: Long = 0
     persistent: Bit = False
@@ -319,3 +291,7 @@ class MessageHead(Record):
     encoding: ShortStr = ""
     identifier: ShortStr = ""
     headers: Table = field(default_factory=dict)
+
+
+COMMANDS: dict[int, type[Command]] = declared(vars())
+"""All of the above, by code."""

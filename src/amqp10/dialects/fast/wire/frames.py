@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from ....errors import DecodeError, RemoteProtocolError
-from .commands import COMMANDS, Command
+from .command_table import Command
+from .commands import COMMANDS
 
 INITIATION: Final = b"\x80\x01"
 END: Final = 0xCE

@@ -8,7 +8,8 @@ from typing import Final
 
 from ....engine import takes_tokens
 from ..._kit.tracer import BothDirections, Direction, show_body, show_call
-from .commands import Command, ConnectionChallenge, ConnectionResponse, ConnectionTune, HandleOpen
+from .command_table import Command
+from .commands import ConnectionChallenge, ConnectionResponse, ConnectionTune, HandleOpen
 from .frames import INITIATION, CommandReader
 
 _SECRET: Final = {ConnectionChallenge: {"challenges"}, ConnectionResponse: {"responses"}, ConnectionTune: {"options"}}

@@ -10,7 +10,7 @@ from ....errors import LocalProtocolError
 from ....messaging import RELEASED, Error, Rejected, Undone
 from ..codes import outcome_of
 from ..command_ids import CommandOwner
-from ..wire.commands_topology import Xid
+from ..wire.commands import Xid
 
 if TYPE_CHECKING:
     from ....engine import OutgoingDelivery

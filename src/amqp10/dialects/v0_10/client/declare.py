@@ -30,14 +30,14 @@ from ....errors import Unsupported
 from ..._kit.id_order import IdOrder
 from ..arguments import DEAD_LETTERS, alternate_from, arguments_in, arguments_out
 from ..command_ids import ids_in, to_ranges, unwrap_serial
-from ..wire.commands import MessageAcquire
-from ..wire.commands_topology import (
+from ..wire.commands import (
     ExchangeBind,
     ExchangeBound,
     ExchangeDeclare,
     ExchangeDelete,
     ExchangeQuery,
     ExchangeUnbind,
+    MessageAcquire,
     QueueDeclare,
     QueueDelete,
     QueuePurge,

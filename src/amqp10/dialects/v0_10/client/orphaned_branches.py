@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Final
 from ....engine import SessionTerms
 from ....errors import AmqpError, LocalProtocolError
 from ....messaging import ACCEPTED, Error, Rejected
-from ..wire.commands_topology import DtxRollback, DtxSelect
+from ..wire.commands import DtxRollback, DtxSelect
 from .session import ClientSession
 
 if TYPE_CHECKING:
     from ....engine import Event
-    from ..wire.commands_topology import Xid
+    from ..wire.commands import Xid
     from .branches import Branch
     from .command_sequence import Commands
     from .owners import ConnectionCore

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ....engine import Address, IncomingDelivery
     from ....messaging import DeliveryState, Error
     from ..login import ClientLogin
-    from ..wire.commands_topology import Xid
+    from ..wire.commands import Xid
     from .branches import Transactions
     from .command_sequence import Commands
 

@@ -25,12 +25,12 @@ from ....messaging import Error, NoLocal, Selector, Source, TransactionalState
 from ....types import Symbol
 from ..._kit.links import WholeMessageReceiver
 from ..._kit.partial import advice, largest_in_part
-from ..codes import SessionFault
+from ..codes import INFINITE, SessionFault
 from ..link import LinkEndpoint
 from ..message.from_transfer import read_message
 from ..states import Step
 from ..wire.commands import (
-    INFINITE,
+    ExchangeBind,
     MessageCancel,
     MessageFlow,
     MessageFlush,
@@ -38,8 +38,8 @@ from ..wire.commands import (
     MessageStop,
     MessageSubscribe,
     MessageTransfer,
+    QueueDeclare,
 )
-from ..wire.commands_topology import ExchangeBind, QueueDeclare
 from ..wire.struct import Command
 from .command_sequence import RequestFailed
 from .declare import delete_owned, look_exchange

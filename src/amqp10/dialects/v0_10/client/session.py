@@ -24,12 +24,12 @@ from ....engine import (
 )
 from ....errors import AmqpError, ConnectionLost, LocalProtocolError, RemoteProtocolError, RequestRefused
 from ....messaging import Accepted, Coordinator, Error, Modified, Rejected
-from ..codes import CLIENTS_REJECT, UNSPECIFIED, SessionFault, condition, reject_text
+from ..codes import CLIENTS_REJECT, INFINITE, UNSPECIFIED, SessionFault, condition, reject_text
 from ..command_ids import CommandOwner, PendingCommand, chunks, to_ranges, unwrap_serial
 from ..login import ClientLogin
 from ..states import SessionState, Step
 from ..wire.commands import (
-    INFINITE,
+    DtxRollback,
     ExecutionException,
     ExecutionResult,
     ExecutionSync,
@@ -40,8 +40,9 @@ from ..wire.commands import (
     MessageSetFlowMode,
     MessageStop,
     MessageTransfer,
+    QueueDeclare,
+    QueueQuery,
 )
-from ..wire.commands_topology import DtxRollback, QueueDeclare, QueueQuery
 from ..wire.controls import SessionAttach, SessionAttached, SessionRequestTimeout
 from ..wire.frames import Assembly
 from ..wire.struct import Command

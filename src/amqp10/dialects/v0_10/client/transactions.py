@@ -21,18 +21,18 @@ from ....messaging import (
     Rejected,
 )
 from ..._kit.coordinators import LocalCoordinator, rejected
+from ..codes import XA_OK, XA_READ_ONLY
 from ..command_ids import CommandOwner
 from ..link import LinkEndpoint
 from ..states import Step
-from ..wire.commands import ExecutionSync
-from ..wire.commands_topology import (
-    XA_OK,
+from ..wire.commands import (
     DtxCommit,
     DtxEnd,
     DtxRollback,
     DtxSelect,
     DtxSetTimeout,
     DtxStart,
+    ExecutionSync,
     XaResult,
     Xid,
 )
@@ -47,7 +47,6 @@ TIMEOUT: Final = 60
 """Seconds until the server ends a branch whose client is gone; see `SLOWEST`."""
 SLOWEST: Final = 100_000
 """Octets sent in a branch that extend its timeout by one second."""
-XA_READ_ONLY: Final = 7
 XA_STATES: Final = (
     "ok",
     "rolled back",

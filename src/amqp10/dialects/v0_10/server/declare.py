@@ -26,7 +26,7 @@ from ....engine import (
 from ....errors import LocalProtocolError
 from ..arguments import DEAD_LETTERS, alternate_from, arguments_in, arguments_out
 from ..codes import BLANK_NAME, SessionFault
-from ..wire.commands_topology import (
+from ..wire.commands import (
     ExchangeBind,
     ExchangeBound,
     ExchangeBoundResult,

@@ -14,11 +14,11 @@ from ....engine import CreditChanged, LinkTerms, OutgoingDelivery, parse_address
 from ....errors import AmqpError, DecodeError, EncodeError, LocalProtocolError
 from ....messaging import ACCEPTED, RELEASED, Error, Source, Target, TransactionalState
 from ..._kit.links import WholeMessageSender
-from ..codes import SessionFault, execution_code
+from ..codes import INFINITE, SessionFault, execution_code
 from ..link import LinkEndpoint
 from ..message.to_transfer import WrittenMessage, as_it_is, write_message
 from ..states import LinkState, Step
-from ..wire.commands import INFINITE, MessageFlow, MessageSubscribe, MessageTransfer
+from ..wire.commands import MessageFlow, MessageSubscribe, MessageTransfer
 from ..wire.frames import encode_command
 
 if TYPE_CHECKING:

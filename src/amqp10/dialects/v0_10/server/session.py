@@ -45,8 +45,9 @@ from ..wire.commands import (
     MessageStop,
     MessageSubscribe,
     MessageTransfer,
+    QueueDeclare,
+    QueueDelete,
 )
-from ..wire.commands_topology import QueueDeclare, QueueDelete
 from ..wire.controls import SessionAttach, SessionAttached, SessionDetach, SessionDetached
 from ..wire.frames import CONTROL, Assembly
 from ..wire.struct import Command, Ranges, Struct, decode_control

@@ -27,10 +27,8 @@ from ....engine import (
 from ....errors import AmqpError
 from ....messaging import Coordinator, Declare, Declared, Discharge, Error, Rejected
 from ..._kit.coordinators import RelayCoordinator
-from ..codes import SessionFault
-from ..wire.commands import TxCommit, TxRollback, TxSelect
-from ..wire.commands_topology import (
-    XA_OK,
+from ..codes import XA_OK, XA_ROLLED_BACK, XA_TIMED_OUT, SessionFault
+from ..wire.commands import (
     DtxCommit,
     DtxEnd,
     DtxForget,
@@ -43,6 +41,9 @@ from ..wire.commands_topology import (
     DtxStart,
     GetTimeoutResult,
     RecoverResult,
+    TxCommit,
+    TxRollback,
+    TxSelect,
     XaResult,
     Xid,
 )
@@ -57,8 +58,6 @@ if TYPE_CHECKING:
 NOT_FOUND: Final = 404
 ILLEGAL_STATE: Final = 409
 NOT_ALLOWED: Final = 530
-XA_ROLLED_BACK: Final = 1
-XA_TIMED_OUT: Final = 2
 
 
 def key_of(xid: Xid) -> BranchId:

@@ -1,10 +1,16 @@
-"""The controls of connections and sessions, in the order of the specification (0-10 §9.1, §9.2)."""
+"""The controls of connections and sessions, in the order of the specification (0-10 §9.1, §9.2).
+
+Written by `make tables` from `tools/tables/0-10.txt`: a change is made there. The commands of files and streams are in
+`rare_commands`.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from .struct import Control, Ranges, Struct, control, field, struct
+
+# Class connection (1, §9.1: controls)
 
 
 @control(0x0101, "connection.start")
@@ -99,6 +105,9 @@ class ConnectionClose(Control):
 @control(0x010C, "connection.close-ok")
 class ConnectionCloseOk(Control):
     """Acknowledge connection.close."""
+
+
+# Class session (2, §9.2: controls)
 
 
 @struct("session.command-fragment", size_width=0, pack_width=0)
