@@ -50,7 +50,7 @@ ELSEWHERE = {
     "token-nodes": "tests/client/tokens/test_tokens.py",
     "transactional-acquisition": "tests/broker/transactions/test_acquires.py",
     "transactions-over-queues": "tests/bridging/test_dialects.py",
-    "update-secret": "tests/broker/test_tokens.py",
+    "update-secret": "tests/broker/tokens/test_tokens.py",
     "virtual-hosts": "tests/broker/test_virtual_hosts.py",
 }
 SUITE = ROOT / "src" / "amqp10" / "testing" / "suite"

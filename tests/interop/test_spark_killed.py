@@ -111,7 +111,7 @@ def test_a_task_is_killed(rabbitmq: Server, tmp_path: Path, kind: str, dialect: 
     anyio.run(declare, backend="trio")
     create_query_folder(str(wal))
     create_batch_folder(str(wal), 1)
-    victim = [sys.executable, "-m", "tests.interop.spark_victim", json.dumps(given), str(wal), point]
+    victim = [sys.executable, "-m", "tests.kit.spark.victim", json.dumps(given), str(wal), point]
     killed = subprocess.run(victim, cwd=Path(__file__).parent.parent.parent, check=False, timeout=300)
     assert killed.returncode == -signal.SIGKILL
     while run_with_retries(options, waiting) != again:

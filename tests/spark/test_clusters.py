@@ -22,7 +22,7 @@ from amqp10.spark._java import prepare
 
 from ..kit.free_ports import free_ports
 from ..kit.short_java import SHORT
-from .pipes import depth, sent
+from ..kit.spark.pipes import depth, sent
 
 pytestmark = [
     pytest.mark.spark,
@@ -53,7 +53,7 @@ def environment() -> dict[str, str]:
 def killing(folder: Path) -> list[str]:
     """Settings by which a worker is killed when it has published its segment and not accepted the messages."""
     wanted = {
-        "spark.python.daemon.module": "tests.spark.crash_daemon",
+        "spark.python.daemon.module": "tests.kit.spark.crash_daemon",
         "spark.executorEnv.PYTHONPATH": PATH,
         "spark.executorEnv.AMQP10_STOP_AT": "before settle",
         "spark.executorEnv.AMQP10_STOP_FOLDER": folder,

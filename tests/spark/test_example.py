@@ -14,7 +14,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryListener
 
-from .pipes import depth
+from ..kit.spark.pipes import depth
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -24,7 +24,7 @@ from amqp10.spark._rows.encode import Rows
 from amqp10.spark._rows.schema import arrow_schema, struct
 from amqp10.spark.pipeline import Pipeline, follow
 
-from .pipes import make_stream, sent
+from ..kit.spark.pipes import make_stream, sent
 
 
 def pipeline(sink: str = "parquet", **fields: Any) -> Pipeline:

@@ -24,7 +24,7 @@ from amqp10.spark._rows.schema import arrow_schema, struct
 from amqp10.spark._wal.query_folder import create_batch_folder, delete_committed, queue_was_empty
 from amqp10.spark._wal.segments import Claim, Claimant, Draft, Segment
 
-from ..pipes import depth, sent
+from ...kit.spark.pipes import depth, sent
 
 SCHEMA = struct([("body", "binary")])
 

@@ -137,7 +137,7 @@ def test_a_task_is_killed(steps: Steps, point: str) -> None:
     """Its sessions are free again, and their messages come to the next attempt, or batch: each once, and in order."""
     steps.send(*MIXED)
     batch = steps.batch()
-    victim = [sys.executable, "-m", "tests.interop.spark_victim", json.dumps(steps.given), steps.wal, point]
+    victim = [sys.executable, "-m", "tests.kit.spark.victim", json.dumps(steps.given), steps.wal, point]
     killed = subprocess.run(victim, cwd=ROOT, check=False, timeout=300)
     assert killed.returncode == -signal.SIGKILL
     found: list[str] = []

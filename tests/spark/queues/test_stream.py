@@ -23,7 +23,7 @@ from amqp10.spark._options import Options
 from amqp10.spark._queues.stream import QueueStreamReader
 from amqp10.spark._rows.schema import default_schema
 
-from ..pipes import Pipe, depth, sent
+from ...kit.spark.pipes import Pipe, depth, sent
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -76,9 +76,9 @@ from amqp10.messaging import (
 )
 from amqp10.sasl import Anonymous
 
+from ....hostile.quick.test_v0_9_client import frames
 from ....kit.steps import steps
 from .._peer import channel_of
-from ..test_hostile import frames
 
 CAN = {"publisher_confirms": True, "basic.nack": True, "per_consumer_qos": True}
 

@@ -22,7 +22,7 @@ from amqp10.errors import LocalProtocolError
 from amqp10.messaging import Message, Source, Target
 from amqp10.sasl import Anonymous
 
-from ..test_hostile import OPENING, frames
+from ....hostile.quick.test_v0_9_client import OPENING, frames
 
 M = Message(b"m").encode()
 

@@ -35,9 +35,9 @@ from amqp10.messaging import ACCEPTED, Message, Source, Target
 from amqp10.messaging._pieces import Unmapped
 from amqp10.types import Int
 
+from ....hostile.quick.test_v0_9_client import DIALECTS, OPENING, frames
 from .._peer import channel_of
 from ..client.test_answers import said
-from ..test_hostile import DIALECTS, OPENING, frames
 
 PROPERTIES = (
     BasicProperties(),

@@ -19,9 +19,9 @@ from amqp10.dialects.v0_9.wire.properties import BasicProperties
 from amqp10.dialects.v0_9.wire.variant import V0_9_1
 from amqp10.messaging import ACCEPTED
 
+from ....hostile.quick.test_v0_9_client import DIALECTS
 from ....kit.steps import steps
 from .._peer import channel_of
-from ..test_hostile import DIALECTS
 from .test_bulk import receiver
 
 FEW, MANY = 150, 750
