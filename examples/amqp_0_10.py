@@ -10,7 +10,7 @@ from amqp10.broker import Broker
 
 async def main() -> None:
     async with Broker() as broker, Connection(broker.url, dialect="0-10") as connection:
-        native = amqp010.native(connection)
+        native = connection.native
         await native.declare_queue("errors", durable=True)
         await native.bind("errors", "amq.topic", "*.error")
 

@@ -4,14 +4,14 @@ the usual ones.
 
 import anyio
 
-from amqp10 import Connection, Message, MessageReleased, amqp091
+from amqp10 import Connection, Message, MessageReleased
 from amqp10.broker import Broker
 
 
 async def main() -> None:
     # With RabbitMQ: "amqp://guest:guest@localhost".
     async with Broker() as broker, Connection(broker.url, dialect="0-9-1") as connection:
-        native = amqp091.native(connection)
+        native = connection.native
         await native.declare_queue("errors", arguments={"x-max-length": 1000})
         await native.bind("errors", "amq.topic", "*.error")
 

@@ -22,6 +22,9 @@ import typing
 from pathlib import Path
 from typing import Any
 
+import amqp10.amqp010 as amqp010
+import amqp10.amqp091 as amqp091
+import amqp10.amqpfast as amqpfast
 import amqp10.azure as azure
 import amqp10.client as client
 import amqp10.rabbitmq as rabbitmq
@@ -45,6 +48,12 @@ CLASSES: list[tuple[type, str, dict[str, str]]] = [
     (client.Management, "Management", {}),
     (rabbitmq.Management, "RabbitManagement", {}),
 ]
+NATIVES: list[tuple[type, str, dict[str, str]]] = [
+    (amqp091.Native, "Native091", {}),
+    (amqp010.Native, "Native010", {}),
+    (amqp010.XA, "XA", {}),
+    (amqpfast.Native, "NativeFast", {}),
+]
 AZURE: list[tuple[type, str, dict[str, str]]] = [
     (azure.ServiceBus, "ServiceBus", {"connection": "Connection"}),
     (azure.ServiceBusSender, "ServiceBusSender", {"sender": "Sender"}),
@@ -60,7 +69,7 @@ AZURE: list[tuple[type, str, dict[str, str]]] = [
     (azure.EventSender, "EventSender", {"sender": "Sender"}),
     (azure.EventReader, "EventReader", {"receiver": "Receiver", "partition": "str"}),
 ]
-FACADES = {cls: name for cls, name, _ in CLASSES + AZURE}
+FACADES = {cls: name for cls, name, _ in CLASSES + NATIVES + AZURE}
 OPENED = {client.Connection, azure.ServiceBus, azure.EventHub}
 LEFT_OUT = {
     "Browser.connection",
@@ -99,6 +108,10 @@ PARAMETERS = {
     "Delivery.save.target": "str | os.PathLike[str] | BinaryIO",
 }
 BODIES = {
+    "Connection.native": """
+    FACADES.update(natives())
+    return self._get("native")
+    """,
     "Sender.send_many": """
     count = 0
     for chunk in in_chunks(messages):
@@ -131,6 +144,41 @@ PUBLIC = (
     "amqp10.types",
     "amqp10.azure",
 )
+OF_DIALECTS = ("amqp10.amqp010", "amqp10.amqp091", "amqp10.amqpfast")
+"""Public modules that are not loaded before a program uses what they have."""
+NATIVE = '''
+if TYPE_CHECKING:
+
+    class native_property:  # noqa: N801
+        """A property whose type depends on the dialect."""
+
+        def __init__(self, read: Callable[[Any], Any]) -> None: ...
+        @overload
+        def __get__(self, connection: Connection[Names091], owner: object) -> Native091: ...
+        @overload
+        def __get__(self, connection: Connection[Names010], owner: object) -> Native010: ...
+        @overload
+        def __get__(self, connection: Connection[NamesFast], owner: object) -> NativeFast: ...
+        @overload
+        def __get__(self, connection: Connection[str], owner: object) -> Any: ...
+        def __get__(self, connection: Any, owner: object) -> Any: ...
+
+else:
+    native_property = property
+
+'''
+NATIVE_FACADES = '''
+def natives() -> dict[type, type[Facade]]:
+    """Return the facade for the operations of each older dialect; this loads these dialects."""
+    from .. import amqp010, amqp091, amqpfast
+
+    return {
+        amqp091.Native: Native091,
+        amqp010.Native: Native010,
+        amqp010.XA: XA,
+        amqpfast.Native: NativeFast,
+    }
+'''
 STANDARD = {
     "collections.abc": collections.abc.__all__,
     "contextlib": ["AbstractContextManager"],
@@ -176,7 +224,10 @@ class Writer:
             if name in names:
                 self.imports.setdefault(module, set()).add(name)
                 return name
-        for module in PUBLIC:
+        if name == "DialectT":
+            self.imports.setdefault("..client.internals", set()).add(name)
+            return name
+        for module in PUBLIC + OF_DIALECTS:
             if name in importlib.import_module(module).__all__:
                 self.imports.setdefault("." + module.removeprefix("amqp10"), set()).add(name)
                 return name
@@ -268,7 +319,7 @@ class Writer:
         parts = [self.docstring(cls) + "\n__slots__ = ()\n"]
         own = {} if base is None else dict(inspect.getmembers(next(b for b in cls.__mro__[1:] if b in FACADES)))
         if cls in OPENED:
-            base = "Opened"
+            base = "Opened, Generic[DialectT]" if cls is client.Connection else "Opened"
             declared, passed = self.parameters(cls.__init__, cls, name)  # type: ignore[misc]
             parts.append(f"def __init__(self, {declared}) -> None:\n    super().__init__(Async{name}({passed[2:]}))\n")
         for each, said in attributes.items():
@@ -311,7 +362,10 @@ class Writer:
                 returned = self.annotation(inspect.signature(value.fget).return_annotation, value.fget, cls)
                 text = textwrap.indent(self.docstring(value), "    ")
                 body = f"    value: {returned} = self._get({each!r})\n    return value\n"
-                parts.append(f"@property\ndef {each}(self) -> {returned}:\n{text}{body}")
+                if f"{name}.{each}" in BODIES:
+                    body = textwrap.indent(textwrap.dedent(BODIES[f"{name}.{each}"]).strip(), "    ") + "\n"
+                kind = "native_property" if each == "native" else "property"
+                parts.append(f"@{kind}\ndef {each}(self) -> {returned}:\n{text}{body}")
             elif inspect.isfunction(value):
                 parts.append(self.method(cls, name, each, value))
         return f"class {name}({base or 'Facade'}):\n{textwrap.indent(chr(10).join(parts), '    ')}\n"
@@ -337,32 +391,43 @@ class Writer:
         """
         classes = [self.cls(cls, name, attributes) for cls, name, attributes in self.classes]
         lines = [first, "", "from __future__ import annotations", "", *imports]
-        # The asynchronous classes by their modules, for FACADES.
+        # The asynchronous classes by their modules, for FACADES; those of older dialects are added when they are used.
         modules = {azure: "azure", client: "client", rabbitmq: "rabbitmq"}
         pairs = ""
-        for cls, name, _ in self.classes:
+        for cls, name, _ in [each for each in self.classes if each not in NATIVES]:
             home = next(home for each, home in modules.items() if vars(each).get(cls.__name__) is cls)
             pairs += f"    {home}.{cls.__name__}: {name},\n"
         for module, names in sorted(self.imports.items()):
             if not names:
                 lines.append(f"import {module}")
             wanted = sorted(each for each in names if each not in FACADES.values())
-            if wanted:
-                lines.append(f"from {module} import {', '.join(wanted)}")
+            if not wanted:
+                continue
+            line = f"from {module} import {', '.join(wanted)}"
+            if module.replace("..", "amqp10.") in OF_DIALECTS:
+                then = then.replace("if TYPE_CHECKING:\n", f"if TYPE_CHECKING:\n    {line}\n")
+            else:
+                lines.append(line)
         table = f"FACADES.update({{\n{pairs}}})\n"
         return "\n".join(lines) + "\n\n" + then + "\n\n".join(classes) + "\n\n" + table
 
 
 def texts() -> dict[Path, str]:
     """Return the text of each file."""
-    core = Writer(CLASSES).module(
-        '"""The synchronous form of the client, made by tools/make_sync.py: run `make sync`."""\n\n# ruff: noqa: E501',
+    core = Writer(CLASSES + NATIVES).module(
+        '"""The synchronous form of the client, made by tools/make_sync.py: run `make sync`."""\n\n'
+        "# ruff: noqa: A002, E501",
         [
+            "from collections.abc import Callable",
+            "from typing import TYPE_CHECKING, Generic, overload",
             "from ..client import Connection as AsyncConnection",
+            "from ..client.internals import Names010, Names091, NamesFast",
             "from ._loop import FACADES, Facade, Opened, in_chunks",
             "from .. import client, rabbitmq",
         ],
+        NATIVE,
     )
+    core += NATIVE_FACADES
     names = [name for _, name, _ in AZURE]
     listed = "".join(f"    {name!r},\n" for name in sorted(names))
     of_azure = Writer(AZURE).module(
@@ -393,7 +458,8 @@ def formatted(text: str, path: Path) -> str:
         [*ruff, "format", "--quiet", "--stdin-filename", str(path), "-"],
     ):
         text = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
-    return text
+    # mypy has no defaults for arguments of such types.
+    return text.replace('dialect: DialectT = "1.0",', 'dialect: DialectT = "1.0",  # type: ignore[assignment]')
 
 
 def main() -> None:

@@ -1,11 +1,13 @@
 """What AMQP 0-10 has and AMQP 1.0 lacks: queues, exchanges, bindings, and distributed transactions.
 
 async with Connection(url, dialect="0-10") as connection:
-    native = amqp010.native(connection)  # connection.native with its type
+    native = connection.native
     await native.declare_queue("orders", durable=True)
     await native.bind("orders", "amq.topic", "order.#")
     async with native.xa() as xa:
         await xa.start(xid)
+
+Of a connection whose dialect a setting names, `native(connection)` returns `connection.native` with its type.
 """
 
 from .dialects.v0_10 import Xid as Xid

@@ -1,9 +1,10 @@
 """What AMQP/Fast 0.7 has and AMQP 1.0 lacks: listing the messages of a queue, and showing one.
 
 async with Connection(url, dialect="fast") as connection:
-    native = amqpfast.native(connection)  # connection.native with its type
-    index = await native.list("orders")
-    message = await native.show("orders", index.numbers[0])
+    index = await connection.native.list("orders")
+    message = await connection.native.show("orders", index.numbers[0])
+
+Of a connection whose dialect a setting names, `native(connection)` returns `connection.native` with its type.
 """
 
 from .dialects.fast import Index as Index

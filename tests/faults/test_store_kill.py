@@ -108,8 +108,8 @@ async def test_what_waits_survives(broker: StoredBroker) -> None:
 
 async def test_a_stream_survives(broker: StoredBroker) -> None:
     """All of it, durable or not, with its offsets, after each kill; and it goes on counting."""
-    async with Connection(broker.url, dialect="0-9-1") as connection:
-        await connection.native.declare_queue("log", durable=True, arguments={"x-queue-type": "stream"})
+    async with Connection(broker.url, dialect="0-9-1") as older:
+        await older.native.declare_queue("log", durable=True, arguments={"x-queue-type": "stream"})
     for number in range(KILLS):
         async with Connection(broker.url) as connection, connection.sender("log") as sender:
             await sender.send_many(Message(each) for each in range(number * 50, number * 50 + 50))

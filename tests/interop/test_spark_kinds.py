@@ -32,8 +32,8 @@ TRIES = 25
 async def filled(url: str, kind: str) -> str:
     """A new queue of this type with a message."""
     name = fresh_name()
-    async with Connection(url, dialect="0-9-1") as connection:
-        await connection.native.declare_queue(name, durable=True, arguments={"x-queue-type": kind})
+    async with Connection(url, dialect="0-9-1") as older:
+        await older.native.declare_queue(name, durable=True, arguments={"x-queue-type": kind})
     async with Connection(url) as connection, connection.sender(queue_address(name)) as sender:
         await sender.send(Message(b"1", durable=True))
     return name
@@ -46,8 +46,8 @@ def test_offsets_without_messages(rabbitmq: Server) -> None:
 
     async def fill() -> None:
         arguments = {"x-queue-type": "stream", "x-stream-max-segment-size-bytes": 50_000}
-        async with Connection(url, dialect="0-9-1") as connection:
-            await connection.native.declare_queue(name, durable=True, arguments=arguments)
+        async with Connection(url, dialect="0-9-1") as older:
+            await older.native.declare_queue(name, durable=True, arguments=arguments)
         async with Connection(url) as connection, connection.sender(queue_address(name)) as sender:
             await sender.send_many(Message(b"x" * 1000, durable=True) for _ in range(400))
 

@@ -2,26 +2,68 @@
 
 from __future__ import annotations
 
-from typing import assert_type
+import os
+import subprocess
+import sys
+from typing import Any, assert_type
 
 import pytest
 
-from amqp10 import Connection, Unsupported, amqp010, amqp091, amqpfast
+from amqp10 import Connection, Message, Unsupported, amqp010, amqp091, amqpfast, sync
+from amqp10.engine import QueueFacts
 
 
 def test_a_native_api_has_its_type() -> None:
-    """It is the object that `connection.native` is, whichever name of the dialect was given."""
+    """`connection.native` has the type of the dialect that the program names, and is what `native` returns."""
+    older = Connection("amqp://localhost", dialect="0-9-1")
+    assert_type(older.native, amqp091.Native)
+    assert_type(amqp091.native(older), amqp091.Native)
+    assert amqp091.native(older) is older.native
+    assert_type(Connection("amqp://localhost", dialect="0-9").native, amqp091.Native)
+    assert_type(Connection("amqp://localhost", dialect="0-9-draft").native, amqp091.Native)
+    middle = Connection("amqp://localhost", dialect="0-10")
+    assert_type(middle.native, amqp010.Native)
+    assert_type(amqp010.native(middle), amqp010.Native)
+    assert amqp010.native(middle) is middle.native
+    fast = Connection("amqp://localhost", dialect="fast")
+    assert_type(fast.native, amqpfast.Native)
+    assert_type(amqpfast.native(fast), amqpfast.Native)
+    assert amqpfast.native(fast) is fast.native
+
+
+def test_a_dialect_that_is_not_named() -> None:
+    """Of a connection whose dialect a setting has, `amqp091.native` says the type."""
     for name in ("0-9-1", "0-9", "0-9-draft"):
-        connection = Connection("amqp://localhost", dialect=name)
-        older = amqp091.native(connection)
-        assert_type(older, amqp091.Native)
-        assert older is connection.native
-    connection = Connection("amqp://localhost", dialect="0-10")
-    assert_type(amqp010.native(connection), amqp010.Native)
-    assert amqp010.native(connection) is connection.native
-    connection = Connection("amqp://localhost", dialect="fast")
-    assert_type(amqpfast.native(connection), amqpfast.Native)
-    assert amqpfast.native(connection) is connection.native
+        connection: Connection = Connection("amqp://localhost", dialect=name)
+        assert_type(connection.native, Any)
+        assert_type(amqp091.native(connection), amqp091.Native)
+        assert amqp091.native(connection) is connection.native
+
+
+async def declare(url: str) -> None:
+    """Declare a queue: only type checkers come here."""
+    async with Connection(url, dialect="0-9-1") as connection:
+        facts = await connection.native.declare_queue("orders", durable=True)
+        assert_type(facts, QueueFacts)
+    with sync.Connection(url, dialect="0-9-1") as waiting:
+        assert_type(waiting.native.declare_queue("orders", timeout=5), QueueFacts)
+        assert_type(waiting.native.get("orders"), Message | None)
+    with sync.Connection(url, dialect="fast") as waiting_fast:
+        assert_type(waiting_fast.native.list("orders"), amqpfast.Index)
+    with sync.Connection(url, dialect="0-10") as waiting_middle, waiting_middle.native.xa() as xa:
+        assert_type(xa.start(amqp010.Xid(1, b"g", b"b")), amqp010.XAStatus)
+
+
+def test_checkers_agree() -> None:
+    """pyright knows the same types as mypy, which checks all tests: it finds no `assert_type` here that fails."""
+    run = subprocess.run(
+        [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, __file__],
+        env={**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout
 
 
 def test_another_dialect() -> None:

@@ -28,8 +28,11 @@ from amqp10 import (
     Message,
     MessageRejected,
     Reconnect,
+    amqp010,
+    amqp091,
 )
-from amqp10.sync import Connection, Delivery, Receiver, Sender, rabbit_management, receive, send
+from amqp10.sync import Connection, Delivery, Receiver, Sender, _facades, rabbit_management, receive, send
+from amqp10.sync._loop import FACADES
 from amqp10.testing import BackgroundBroker, FaultProxy
 
 from ..kit.programs import started
@@ -205,8 +208,24 @@ def test_native(broker: BackgroundBroker) -> None:
         assert connection.native.declare_queue("tasks", timeout=60).name == "tasks"
         with connection.sender("tasks") as sender:
             sender.send("x")
-        assert connection.native.get("tasks").body == "x"
-    with Connection(broker.url, dialect="0-10") as connection, connection.native.xa() as xa:
+        assert connection.native.get("tasks").body == "x"  # type: ignore[union-attr]
+    with Connection(broker.url, dialect="0-10") as middle, middle.native.xa() as xa:
+        assert xa.recover(timeout=60) == []
+    with Connection(broker.url, dialect="fast") as fast:
+        assert fast.native.list("tasks", timeout=60).numbers == ()
+    with pytest.raises(LocalProtocolError, match="not open yet"):
+        _ = Connection(broker.url, dialect="0-9-1").native
+
+
+def test_native_of_a_dialect_from_outside(broker: BackgroundBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operations for which no synchronous class is made are waited for as well."""
+    monkeypatch.setattr(_facades, "natives", dict)
+    for each in (amqp091.Native, amqp010.Native, amqp010.XA):
+        monkeypatch.delitem(FACADES, each, raising=False)
+    with Connection(broker.url, dialect="0-9-1") as connection:
+        assert connection.native.declare_queue("tasks", timeout=60).name == "tasks"
+        assert repr(connection.native).startswith("<amqp10.sync")
+    with Connection(broker.url, dialect="0-10") as middle, middle.native.xa() as xa:
         assert xa.recover(timeout=60) == []
 
 

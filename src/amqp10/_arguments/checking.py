@@ -215,6 +215,8 @@ def _alternatives(hint: Any) -> Iterable[Any]:
     if get_origin(hint) in (Union, types.UnionType):
         for each in get_args(hint):
             yield from _alternatives(each)
+    elif isinstance(hint, TypeVar) and hint.__bound__ is not None:
+        yield from _alternatives(hint.__bound__)
     else:
         yield types.NoneType if hint is None else hint
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from types import TracebackType
-from typing import Any, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, Unpack, overload
 
 import anyio
 from anyio.abc import ByteStream, TaskGroup
@@ -72,10 +72,41 @@ from ._requests.responder import Request, Responder
 from ._sending.delivery_face import SentDelivery
 from ._sending.sender import Sender
 from ._session import ClientSession, Session
-from ._settings import Address, ConnectionSettings, DialectName, LoginTokens, Reconnect, SASLSettings, Tokens
+from ._settings import (
+    Address,
+    ConnectionSettings,
+    DialectT,
+    LoginTokens,
+    Names010,
+    Names091,
+    NamesFast,
+    Reconnect,
+    SASLSettings,
+    Tokens,
+)
 from ._stores.store import DeliveryStore
 from ._tokens.keepers import token_keeper
 from ._transactions.transaction import Transaction
+
+if TYPE_CHECKING:
+    from ..native import amqp_0_9_1, amqp_0_10, fast
+
+    class native_property:  # noqa: N801
+        """A property whose type depends on the dialect."""
+
+        def __init__(self, read: Callable[[Any], Any]) -> None: ...
+        @overload
+        def __get__(self, connection: Connection[Names091], owner: object) -> amqp_0_9_1.Native: ...
+        @overload
+        def __get__(self, connection: Connection[Names010], owner: object) -> amqp_0_10.Native: ...
+        @overload
+        def __get__(self, connection: Connection[NamesFast], owner: object) -> fast.Native: ...
+        @overload
+        def __get__(self, connection: Connection[str], owner: object) -> Any: ...
+        def __get__(self, connection: Any, owner: object) -> Any: ...
+
+else:
+    native_property = property
 
 _EACH_MESSAGE: Final = (Sender, Receiver, Requester, Responder, Request, Delivery, SentDelivery, Transaction)
 """Classes whose methods are called for each message."""
@@ -401,7 +432,7 @@ class ClientConnection(ConnectionCore, EngineOwner):
             self._shield.__exit__(None, None, None)
 
 
-class Connection(LinkFactory):
+class Connection(LinkFactory, Generic[DialectT]):
     """An AMQP connection. `async with` opens it, owns all of its background tasks, and closes it.
 
         async with Connection("amqp://localhost:5672") as connection: ...
@@ -445,9 +476,10 @@ class Connection(LinkFactory):
             and the peer's open. None: no limit. With `reconnect`, its `attempt_timeout` applies instead.
         close_timeout: seconds that leaving a link, a session or the connection may take, with everything that is still
             open on it. Nested blocks share the time.
-        dialect: the protocol: "1.0", or one of the older ones; "auto" asks the server by their headers and takes the
-            highest that it speaks, for as long as the connection lives. With "auto", credentials and no TLS that checks
-            the server, a server that offers less than the highest dialect raises `InsecureTransport`.
+        dialect: the protocol: a `DialectName`, or what `register_dialect` made known. "auto" asks the server by the
+            headers of all and takes the highest that it speaks, for as long as the connection lives. With "auto",
+            credentials and no TLS that checks the server, a server that offers less than the highest dialect raises
+            `InsecureTransport`.
         profile: the kind of broker, by a name or a `Profile` of `amqp10.profiles`; None: the peer identifies itself.
 
     Raises:
@@ -481,7 +513,7 @@ class Connection(LinkFactory):
         incoming_window: int = 2048,
         connect_timeout: float | None = 20.0,
         close_timeout: float = 5.0,
-        dialect: DialectName | str = "1.0",
+        dialect: DialectT = "1.0",  # type: ignore[assignment] # mypy has no defaults for arguments of such types
         profile: str | Profile | None = None,
     ) -> None:
         url, said = url_settings(url)
@@ -599,7 +631,7 @@ class Connection(LinkFactory):
             raise ValueError("a given stream cannot be connected again: leave out reconnect")
         if settings.get("dialect") == "auto":
             raise ValueError("the dialect cannot be detected on a given stream: name it")
-        connection = cls(url, **settings)
+        connection: Connection = cls(url, **settings)  # type: ignore[arg-type] # whichever dialect the settings name
         core_of(connection).supervisor.given = stream, StreamFacts(secure=secure)
         return connection
 
@@ -637,9 +669,12 @@ class Connection(LinkFactory):
         """What the dialect can do; asking for anything else raises `Unsupported`."""
         return self._core.capabilities
 
-    @property
+    @native_property
     def native(self) -> Any:
-        """The operations that AMQP 1.0 lacks, such as declaring, binding and deleting; see the dialect's page.
+        """Return the operations that AMQP 1.0 lacks, such as declaring, binding and deleting; see the dialect's page.
+
+        Type checkers and editors know them where a program names the dialect: `Connection(url, dialect="0-9-1")`. Of
+        other connections `amqp091.native(connection)`, or its like for another dialect, returns them with their type.
 
         Raises:
             Unsupported: the dialect has no such operations, as AMQP 1.0.

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Literal, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 from .._arguments import check_range, checked
 from ..net import Proxy, TLSSettings, WebSocket, backoff, check_host
@@ -195,7 +195,23 @@ def _check_timeout(timeout: float) -> None:
 Tokens = LoginTokens | CbsTokens
 
 DialectName = Literal["1.0", "0-10", "0-9-1", "0-9", "0-9-draft", "fast", "auto"]
-"""The dialects of this package, and "auto"; `register_dialect` makes others known. Editors offer these names."""
+"""The dialects of this package, and "auto". `register_dialect` makes others known."""
+
+Names091 = Literal["0-9-1", "0-9", "0-9-draft"]
+Names010 = Literal["0-10"]
+NamesFast = Literal["fast"]
+
+# A type checker takes the first that the argument `dialect` fits; by that it knows the type of `connection.native`.
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # Python's own has `default` from 3.13 on
+
+    DialectT = TypeVar(
+        "DialectT", Names091, Names010, NamesFast, Literal["1.0", "auto"], str, covariant=True, default=str
+    )
+else:
+    from typing import TypeVar
+
+    DialectT = TypeVar("DialectT", bound=DialectName | str, covariant=True)
 
 Address = str | Sequence[str] | Callable[[], str | ConnectionDetails | Awaitable[str | ConnectionDetails]]
 """Where a connection leads: a URL, several of them, or what says it anew for each attempt."""

@@ -60,6 +60,10 @@ from ._sending.send_many import check_messages as check_messages
 from ._sending.send_queue import MESSAGE_COST as MESSAGE_COST
 from ._sending.sender import Sender as Sender
 from ._session import Session as Session
+from ._settings import DialectT as DialectT
+from ._settings import Names010 as Names010
+from ._settings import Names091 as Names091
+from ._settings import NamesFast as NamesFast
 from ._stores.link_store import LinkStore as LinkStore
 from ._stores.store import DeliveryStore
 

@@ -1,28 +1,59 @@
 """The synchronous form of the client, made by tools/make_sync.py: run `make sync`."""
 
-# ruff: noqa: E501
+# ruff: noqa: A002, E501
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, BinaryIO, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, BinaryIO, Generic, Literal, Self, Unpack, overload
 
 from .. import client, rabbitmq
-from ..client import Address, CbsTokens, ConnectionEvent, DeliveryStore, DialectName, Health, LoginTokens, Reconnect
+from ..client import Address, CbsTokens, ConnectionEvent, DeliveryStore, Health, LoginTokens, Reconnect
 from ..client import Connection as AsyncConnection
-from ..engine import ConnectionTerms, LinkTerms, ReceiverSettleMode, SenderSettleMode, SessionTerms
-from ..messaging import DeliveryState, Filter, Message, Outcome, Source, Target
+from ..client.internals import DialectT, Names010, Names091, NamesFast
+from ..engine import (
+    BindingFacts,
+    ConnectionTerms,
+    ExchangeFacts,
+    LinkTerms,
+    QueueFacts,
+    ReceiverSettleMode,
+    SenderSettleMode,
+    SessionTerms,
+)
+from ..messaging import DeliveryState, Filter, Message, Outcome, Selector, Source, Target
 from ..net import Proxy, TLSSettings, WebSocket
 from ..profiles import Profile
 from ..rabbitmq import Binding, ExchangeType, QueueArguments, QueueInfo, QueueType
 from ..sasl import Mechanism
 from ._loop import FACADES, Facade, Opened, in_chunks
 
+if TYPE_CHECKING:
+    from ..amqp010 import XAStatus, Xid
+    from ..amqpfast import Index
 
-class Connection(Opened):
+    class native_property:  # noqa: N801
+        """A property whose type depends on the dialect."""
+
+        def __init__(self, read: Callable[[Any], Any]) -> None: ...
+        @overload
+        def __get__(self, connection: Connection[Names091], owner: object) -> Native091: ...
+        @overload
+        def __get__(self, connection: Connection[Names010], owner: object) -> Native010: ...
+        @overload
+        def __get__(self, connection: Connection[NamesFast], owner: object) -> NativeFast: ...
+        @overload
+        def __get__(self, connection: Connection[str], owner: object) -> Any: ...
+        def __get__(self, connection: Any, owner: object) -> Any: ...
+
+else:
+    native_property = property
+
+
+class Connection(Opened, Generic[DialectT]):
     """An AMQP connection. `with` opens it, owns all of its background tasks, and closes it.
 
         with Connection("amqp://localhost:5672") as connection: ...
@@ -66,9 +97,10 @@ class Connection(Opened):
             and the peer's open. None: no limit. With `reconnect`, its `attempt_timeout` applies instead.
         close_timeout: seconds that leaving a link, a session or the connection may take, with everything that is still
             open on it. Nested blocks share the time.
-        dialect: the protocol: "1.0", or one of the older ones; "auto" asks the server by their headers and takes the
-            highest that it speaks, for as long as the connection lives. With "auto", credentials and no TLS that checks
-            the server, a server that offers less than the highest dialect raises `InsecureTransport`.
+        dialect: the protocol: a `DialectName`, or what `register_dialect` made known. "auto" asks the server by the
+            headers of all and takes the highest that it speaks, for as long as the connection lives. With "auto",
+            credentials and no TLS that checks the server, a server that offers less than the highest dialect raises
+            `InsecureTransport`.
         profile: the kind of broker, by a name or a `Profile` of `amqp10.profiles`; None: the peer identifies itself.
 
     Raises:
@@ -103,7 +135,7 @@ class Connection(Opened):
         incoming_window: int = 2048,
         connect_timeout: float | None = 20.0,
         close_timeout: float = 5.0,
-        dialect: DialectName | str = "1.0",
+        dialect: DialectT = "1.0",  # type: ignore[assignment]
         profile: str | Profile | None = None,
     ) -> None:
         super().__init__(
@@ -238,15 +270,18 @@ class Connection(Opened):
         value: str | None = self._get("mechanism")
         return value
 
-    @property
+    @native_property
     def native(self) -> Any:
-        """The operations that AMQP 1.0 lacks, such as declaring, binding and deleting; see the dialect's page.
+        """Return the operations that AMQP 1.0 lacks, such as declaring, binding and deleting; see the dialect's page.
+
+        Type checkers and editors know them where a program names the dialect: `Connection(url, dialect="0-9-1")`. Of
+        other connections `amqp091.native(connection)`, or its like for another dialect, returns them with their type.
 
         Raises:
             Unsupported: the dialect has no such operations, as AMQP 1.0.
         """
-        value: Any = self._get("native")
-        return value
+        FACADES.update(natives())
+        return self._get("native")
 
     @property
     def offered_capabilities(self) -> tuple[str, ...]:
@@ -2407,6 +2442,780 @@ class RabbitManagement(Facade):
         self._wait(timeout, "unbind", source, queue=queue, exchange=exchange, key=key, arguments=arguments)
 
 
+class Native091(Facade):
+    """The native operations of a 0-9-1 connection: `connection.native`.
+
+    Every method also raises:
+
+    - `RequestRefused`: the server refused; `condition` and `description` have the reason, `info["reply-code"]` its
+      code;
+    - `SessionEnded`, `ConnectionClosed`, `ConnectionLost`: no answer came, and the request may have been carried out;
+    - `LocalProtocolError`: the request cannot be encoded, because a name is longer than 255 octets, or a table cannot
+      hold an argument.
+
+    With `reconnect`, declarations and bindings made here are repeated after a loss (`Reconnect.declare_again`). Any
+    number of tasks may use it at a time.
+    """
+
+    __slots__ = ()
+
+    def bind(
+        self,
+        queue: str,
+        exchange: str,
+        key: str = "",
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """Bind a queue to an exchange, which then routes messages to it. An existing binding stays unchanged.
+
+        Args:
+            key: the routing key, or for a topic exchange a pattern of routing keys.
+            arguments: for a headers exchange, "x-match" and the headers to match.
+
+        Raises:
+            RequestRefused: the queue or the exchange does not exist.
+
+        Timeout: the binding may have been made.
+        """
+        self._wait(timeout, "bind", queue, exchange, key, arguments)
+
+    def bind_exchange(
+        self,
+        destination: str,
+        source: str,
+        key: str = "",
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """Bind the exchange `destination` to `source`, which then passes messages to it; RabbitMQ's extension.
+
+        Raises:
+            RequestRefused: one of the exchanges does not exist (404).
+            ConnectionClosed: the server, such as Qpid, does not support these bindings (540).
+
+        Timeout: the binding may have been made.
+        """
+        self._wait(timeout, "bind_exchange", destination, source, key, arguments)
+
+    def declare_exchange(
+        self,
+        name: str,
+        type: ExchangeType | str = "direct",
+        *,
+        durable: bool = False,
+        auto_delete: bool = False,
+        internal: bool = False,
+        passive: bool = False,
+        alternate: str | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Declare an exchange: create it, or check that it exists with the same settings.
+
+        Args:
+            type: the routing: "direct", "fanout", "topic", "headers", or a type of the server's own.
+            durable: the exchange survives a restart of the server.
+            auto_delete: the exchange is deleted with its last binding.
+            internal: only other exchanges can send to it; 0-10 has no internal exchanges.
+            passive: only check that it exists.
+            alternate: the exchange for messages that this one cannot route.
+            arguments: arguments of the server's own.
+
+        Raises:
+            RequestRefused: an exchange of that name has other settings, or the name is reserved; with `passive`, it
+                does not exist.
+            Unsupported: `internal` is set in 0-10.
+
+        Timeout: the exchange may have been declared.
+        """
+        self._wait(
+            timeout,
+            "declare_exchange",
+            name,
+            type,
+            durable=durable,
+            auto_delete=auto_delete,
+            internal=internal,
+            passive=passive,
+            alternate=alternate,
+            arguments=arguments,
+        )
+
+    def declare_queue(
+        self,
+        name: str = "",
+        *,
+        durable: bool = False,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        passive: bool = False,
+        alternate: str | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+    ) -> QueueFacts:
+        """Declare a queue: create it, or check that it exists with the same settings; return its name and counts.
+
+        Args:
+            name: the name; "" to generate one, by the server, or here if the queue must be declared again after a loss.
+            durable: the queue survives a restart of the server.
+            exclusive: the queue is only for this connection, in 0-10 for the default session, and is deleted with it.
+            auto_delete: the queue is deleted with its last consumer.
+            passive: only check that it exists.
+            alternate: the exchange for dead letters, the same as the argument "x-dead-letter-exchange".
+            arguments: arguments of the server's own, such as "x-message-ttl", "x-queue-type" or "qpid.max_count".
+
+        Raises:
+            RequestRefused: a queue of that name has other settings, or is exclusive to others; with `passive`, it does
+                not exist.
+
+        Timeout: the queue may have been declared.
+        """
+        result: QueueFacts = self._wait(
+            timeout,
+            "declare_queue",
+            name,
+            durable=durable,
+            exclusive=exclusive,
+            auto_delete=auto_delete,
+            passive=passive,
+            alternate=alternate,
+            arguments=arguments,
+        )
+        return result
+
+    def delete_exchange(self, name: str, *, if_unused: bool = False, timeout: float | None = None) -> None:
+        """Delete an exchange and its bindings.
+
+        Args:
+            if_unused: only if it has no bindings.
+
+        Raises:
+            RequestRefused: the exchange is in use, or the server's own; in 0-10 also if it does not exist.
+
+        Timeout: the exchange may have been deleted.
+        """
+        self._wait(timeout, "delete_exchange", name, if_unused=if_unused)
+
+    def delete_queue(
+        self, name: str, *, if_unused: bool = False, if_empty: bool = False, timeout: float | None = None
+    ) -> int:
+        """Delete a queue; return how many messages it had.
+
+        Args:
+            if_unused: only if it has no consumers.
+            if_empty: only if it has no messages.
+
+        Raises:
+            RequestRefused: the queue is in use, or not empty; in 0-10 also if it does not exist.
+
+        Timeout: the queue may have been deleted.
+        """
+        result: int = self._wait(timeout, "delete_queue", name, if_unused=if_unused, if_empty=if_empty)
+        return result
+
+    def exchange(self, name: str, *, timeout: float | None = None) -> ExchangeFacts | None:
+        """Return facts about an exchange; None if it does not exist. In 0-9-1, which does not tell the type, it is "".
+
+        Raises:
+            RequestRefused: the server refused; `description` has the reason.
+
+        Timeout: nothing is changed.
+        """
+        result: ExchangeFacts | None = self._wait(timeout, "exchange", name)
+        return result
+
+    def exchange_exists(self, name: str, *, timeout: float | None = None) -> bool:
+        """Return whether an exchange exists.
+
+        Raises:
+            RequestRefused: the server refused; `description` has the reason.
+
+        Timeout: nothing is changed.
+        """
+        result: bool = self._wait(timeout, "exchange_exists", name)
+        return result
+
+    def get(self, queue: str, *, timeout: float | None = None) -> Message | None:
+        """Take one message from a queue, and acknowledge it on arrival; return None if the queue is empty (basic.get).
+
+        To choose the outcome, use a receiver with `receiver.add_credit(1)` and `receiver.drain()`.
+
+        Raises:
+            RequestRefused: the queue does not exist (404).
+
+        Timeout: the message may have been taken, and is then lost.
+        """
+        result: Message | None = self._wait(timeout, "get", queue)
+        return result
+
+    def purge_queue(self, name: str, *, timeout: float | None = None) -> int:
+        """Drop the messages of a queue, except unsettled ones; return their number.
+
+        Raises:
+            RequestRefused: the queue does not exist.
+
+        Timeout: the queue may have been purged.
+        """
+        result: int = self._wait(timeout, "purge_queue", name)
+        return result
+
+    def qos(self, receiver: Receiver, prefetch: int, *, timeout: float | None = None) -> None:
+        """Allow a receiver at least `prefetch` deliveries without an outcome (basic.qos).
+
+        By default the prefetch follows the credit, and is raised when that many deliveries are unsettled.
+
+        Raises:
+            ValueError: `prefetch` is not in 1..65535.
+
+        Timeout: the prefetch may have been set.
+        """
+        self._wait(timeout, "qos", receiver, prefetch)
+
+    def queue(self, name: str, *, timeout: float | None = None) -> QueueFacts | None:
+        """Return how many messages and consumers a queue has; None if it does not exist.
+
+        Raises:
+            RequestRefused: the server refused; `description` has the reason.
+
+        Timeout: nothing is changed.
+        """
+        result: QueueFacts | None = self._wait(timeout, "queue", name)
+        return result
+
+    def recover(self, receiver: Receiver, *, timeout: float | None = None) -> None:
+        """Ask the server to redeliver all unsettled deliveries of a receiver (basic.recover).
+
+        The old deliveries are then stale: settling one raises `StaleDelivery`, as after a loss.
+
+        Raises:
+            RequestRefused: the server refused; `description` has the reason.
+
+        Timeout: the server may have been asked.
+        """
+        self._wait(timeout, "recover", receiver)
+
+    def unbind(
+        self,
+        queue: str,
+        exchange: str,
+        key: str = "",
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """Undo `bind`, with the same arguments; 0-10 identifies the binding by its key alone.
+
+        Raises:
+            RequestRefused: the server refused; in 0-10 also if the binding does not exist.
+
+        Timeout: the binding may have been removed.
+        """
+        self._wait(timeout, "unbind", queue, exchange, key, arguments)
+
+    def unbind_exchange(
+        self,
+        destination: str,
+        source: str,
+        key: str = "",
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """Undo `bind_exchange`, with the same arguments.
+
+        Raises:
+            RequestRefused: the server refused; `description` has the reason.
+
+        Timeout: the binding may have been removed.
+        """
+        self._wait(timeout, "unbind_exchange", destination, source, key, arguments)
+
+    def update_secret(self, secret: str, reason: str = "", *, timeout: float | None = None) -> None:
+        """Give the server a new secret, such as a token, before the old one expires; RabbitMQ's extension.
+
+        After a reconnect, the login still uses the credentials given to `Connection`, which may have expired by then.
+
+        Raises:
+            ConnectionClosed: the server refuses the secret, or does not support the method.
+            LocalProtocolError: the secret is larger than the server's frames, or the reason longer than 255 octets.
+
+        Timeout: the secret may have been updated.
+        """
+        self._wait(timeout, "update_secret", secret, reason)
+
+
+class Native010(Facade):
+    """The native operations of a 0-10 connection: `connection.native`.
+
+    Every method also raises:
+
+    - `RequestRefused`: the server refused; `condition` and `description` have the reason, `info["reply-code"]` its
+      code.
+      Or the request was not sent, because a name has more than 255 octets (`amqp:invalid-field`);
+    - `SessionEnded`, `ConnectionClosed`, `ConnectionLost`: no answer came, and the request may have been carried out;
+    - `LocalProtocolError`: the request cannot be encoded, because a map cannot hold one of its arguments.
+
+    In 0-10 a failed request ends its session. To avoid that, the client first queries whether a queue exists and is in
+    use. If the server refuses nevertheless, only the session of these requests ends, not that of the links, and the
+    next request begins another. With `reconnect`, declarations and bindings made here are repeated after a loss
+    (`Reconnect.declare_again`). Any number of tasks may use it at a time.
+    """
+
+    __slots__ = ()
+
+    def acquire(self, deliveries: Iterable[Delivery], *, timeout: float | None = None) -> list[Delivery]:
+        """Acquire browsed messages; return those that were acquired, which must then be settled.
+
+        Args:
+            deliveries: unsettled deliveries of one receiver with `Source(queue, distribution_mode="copy")`. Those of
+                `connection.browser()` are already settled.
+
+        Raises:
+            LocalProtocolError: the deliveries are of several receivers, or settled; nothing was sent. Or see the class.
+            SessionEnded, ConnectionClosed, ConnectionLost: see the class.
+
+        Timeout: the messages may have been acquired.
+        """
+        result: list[Delivery] = self._wait(timeout, "acquire", deliveries)
+        return result
+
+    def bind(
+        self,
+        queue: str,
+        exchange: str,
+        key: str = "",
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """Bind a queue to an exchange, which then routes messages to it. An existing binding stays unchanged.
+
+        Args:
+            key: the routing key, or for a topic exchange a pattern of routing keys.
+            arguments: for a headers exchange, "x-match" and the headers to match.
+
+        Raises:
+            RequestRefused: the queue or the exchange does not exist.
+
+        Timeout: the binding may have been made.
+        """
+        self._wait(timeout, "bind", queue, exchange, key, arguments)
+
+    def binding(
+        self,
+        exchange: str,
+        queue: str,
+        key: str | None = None,
+        *,
+        arguments: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+    ) -> BindingFacts:
+        """Return which parts of a binding exist; `key` and `arguments` are not compared if None.
+
+        Raises:
+            SessionEnded, ConnectionClosed, ConnectionLost, LocalProtocolError: see the class.
+
+        Timeout: nothing is changed.
+        """
+        result: BindingFacts = self._wait(timeout, "binding", exchange, queue, key, arguments=arguments)
+        return result
+
+    def declare_exchange(
+        self,
+        name: str,
+        type: ExchangeType | str = "direct",
+        *,
+        durable: bool = False,
+        auto_delete: bool = False,
+        internal: bool = False,
+        passive: bool = False,
+        alternate: str | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Declare an exchange: create it, or check that it exists with the same settings.
+
+        Args:
+            type: the routing: "direct", "fanout", "topic", "headers", or a type of the server's own.
+            durable: the exchange survives a restart of the server.
+            auto_delete: the exchange is deleted with its last binding.
+            internal: only other exchanges can send to it; 0-10 has no internal exchanges.
+            passive: only check that it exists.
+            alternate: the exchange for messages that this one cannot route.
+            arguments: arguments of the server's own.
+
+        Raises:
+            RequestRefused: an exchange of that name has other settings, or the name is reserved; with `passive`, it
+                does not exist.
+            Unsupported: `internal` is set in 0-10.
+
+        Timeout: the exchange may have been declared.
+        """
+        self._wait(
+            timeout,
+            "declare_exchange",
+            name,
+            type,
+            durable=durable,
+            auto_delete=auto_delete,
+            internal=internal,
+            passive=passive,
+            alternate=alternate,
+            arguments=arguments,
+        )
+
+    def declare_queue(
+        self,
+        name: str = "",
+        *,
+        durable: bool = False,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        passive: bool = False,
+        alternate: str | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+    ) -> QueueFacts:
+        """Declare a queue: create it, or check that it exists with the same settings; return its name and counts.
+
+        Args:
+            name: the name; "" to generate one, by the server, or here if the queue must be declared again after a loss.
+            durable: the queue survives a restart of the server.
+            exclusive: the queue is only for this connection, in 0-10 for the default session, and is deleted with it.
+            auto_delete: the queue is deleted with its last consumer.
+            passive: only check that it exists.
+            alternate: the exchange for dead letters, the same as the argument "x-dead-letter-exchange".
+            arguments: arguments of the server's own, such as "x-message-ttl", "x-queue-type" or "qpid.max_count".
+
+        Raises:
+            RequestRefused: a queue of that name has other settings, or is exclusive to others; with `passive`, it does
+                not exist.
+
+        Timeout: the queue may have been declared.
+        """
+        result: QueueFacts = self._wait(
+            timeout,
+            "declare_queue",
+            name,
+            durable=durable,
+            exclusive=exclusive,
+            auto_delete=auto_delete,
+            passive=passive,
+            alternate=alternate,
+            arguments=arguments,
+        )
+        return result
+
+    def delete_exchange(self, name: str, *, if_unused: bool = False, timeout: float | None = None) -> None:
+        """Delete an exchange and its bindings.
+
+        Args:
+            if_unused: only if it has no bindings.
+
+        Raises:
+            RequestRefused: the exchange is in use, or the server's own; in 0-10 also if it does not exist.
+
+        Timeout: the exchange may have been deleted.
+        """
+        self._wait(timeout, "delete_exchange", name, if_unused=if_unused)
+
+    def delete_queue(
+        self, name: str, *, if_unused: bool = False, if_empty: bool = False, timeout: float | None = None
+    ) -> int:
+        """Delete a queue; return how many messages it had.
+
+        Args:
+            if_unused: only if it has no consumers.
+            if_empty: only if it has no messages.
+
+        Raises:
+            RequestRefused: the queue is in use, or not empty; in 0-10 also if it does not exist.
+
+        Timeout: the queue may have been deleted.
+        """
+        result: int = self._wait(timeout, "delete_queue", name, if_unused=if_unused, if_empty=if_empty)
+        return result
+
+    def exchange(self, name: str, *, timeout: float | None = None) -> ExchangeFacts | None:
+        """Return facts about an exchange; None if it does not exist. In 0-9-1, which does not tell the type, it is "".
+
+        Raises:
+            RequestRefused: the server refused; `description` has the reason.
+
+        Timeout: nothing is changed.
+        """
+        result: ExchangeFacts | None = self._wait(timeout, "exchange", name)
+        return result
+
+    def exchange_exists(self, name: str, *, timeout: float | None = None) -> bool:
+        """Return whether an exchange exists.
+
+        Raises:
+            RequestRefused: the server refused; `description` has the reason.
+
+        Timeout: nothing is changed.
+        """
+        result: bool = self._wait(timeout, "exchange_exists", name)
+        return result
+
+    def purge_queue(self, name: str, *, timeout: float | None = None) -> int:
+        """Drop the messages of a queue, except unsettled ones; return their number.
+
+        Raises:
+            RequestRefused: the queue does not exist.
+
+        Timeout: the queue may have been purged.
+        """
+        result: int = self._wait(timeout, "purge_queue", name)
+        return result
+
+    def queue(self, name: str, *, timeout: float | None = None) -> QueueFacts | None:
+        """Return how many messages and consumers a queue has; None if it does not exist.
+
+        Raises:
+            RequestRefused: the server refused; `description` has the reason.
+
+        Timeout: nothing is changed.
+        """
+        result: QueueFacts | None = self._wait(timeout, "queue", name)
+        return result
+
+    def unbind(
+        self,
+        queue: str,
+        exchange: str,
+        key: str = "",
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """Undo `bind`, with the same arguments; 0-10 identifies the binding by its key alone.
+
+        Raises:
+            RequestRefused: the server refused; in 0-10 also if the binding does not exist.
+
+        Timeout: the binding may have been removed.
+        """
+        self._wait(timeout, "unbind", queue, exchange, key, arguments)
+
+    def xa(self) -> XA:
+        """Return a session for branches of distributed transactions: `with connection.native.xa() as xa`."""
+        result: XA = self._do("xa")
+        return result
+
+
+class XA(Facade):
+    """A session for work in branches of distributed transactions; made by `connection.native.xa()`.
+
+        with connection.native.xa() as xa:
+            xa.start(xid)
+            with xa.session.sender("orders") as sender:
+                sender.send("part of the branch")
+            xa.end(xid)
+            xa.prepare(xid)
+            xa.commit(xid)
+
+    Only what is sent and settled on `session` between `start` and `end` is part of the branch. For two phases, prepare
+    all branches, then commit all; for one phase, call `commit(xid, one_phase=True)` without `prepare`.
+
+    Every method raises `RequestRefused` if the server refuses, which ends the session; `info["reply-code"]` has the
+    code. After `SessionEnded`, `ConnectionClosed` or `ConnectionLost`, no answer came, and the request may have been
+    carried out: `recover` on another connection returns the prepared branches.
+
+    Attributes:
+        session: the session for senders and receivers of the branches.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        """Begin the session, and select it for branches.
+
+        Raises:
+            RequestRefused: the server has no distributed transactions.
+            ConnectionClosed, ConnectionLost: the connection is gone.
+
+        Timeout: the session is ended again.
+        """
+        return self._enter()
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End the session; unprepared branches are then rolled back, except by Broker-J.
+
+        Timeout: is not noticed; it takes at most `close_timeout` seconds.
+        """
+        self._leave(exc_type, exc, traceback)
+
+    def commit(self, xid: Xid, *, one_phase: bool = False, timeout: float | None = None) -> XAStatus:
+        """Commit the branch: the second phase, or the only one.
+
+        Raises:
+            RequestRefused: the branch does not exist, work in it has not ended, or for two phases it is not prepared.
+            SessionEnded, ConnectionClosed, ConnectionLost: see the class.
+
+        Timeout: the branch may have been committed.
+        """
+        result: XAStatus = self._wait(timeout, "commit", xid, one_phase=one_phase)
+        return result
+
+    def end(self, xid: Xid, *, fail: bool = False, suspend: bool = False, timeout: float | None = None) -> XAStatus:
+        """End work in the branch `xid`.
+
+        Args:
+            fail: the branch can then only be rolled back.
+            suspend: suspend the work; `start(resume=True)` continues it.
+
+        Raises:
+            RequestRefused: the session does not work in the branch.
+            SessionEnded, ConnectionClosed, ConnectionLost: see the class.
+
+        Timeout: the work may have been ended.
+        """
+        result: XAStatus = self._wait(timeout, "end", xid, fail=fail, suspend=suspend)
+        return result
+
+    def forget(self, xid: Xid, *, timeout: float | None = None) -> None:
+        """Forget a branch that the server completed on its own, by a heuristic decision.
+
+        Raises:
+            RequestRefused: the server did not complete the branch on its own.
+            SessionEnded, ConnectionClosed, ConnectionLost: see the class.
+
+        Timeout: the branch may have been forgotten.
+        """
+        self._wait(timeout, "forget", xid)
+
+    def prepare(self, xid: Xid, *, timeout: float | None = None) -> XAStatus:
+        """Prepare the branch (first phase), so that it can be committed even after a failure.
+
+        `ROLLED_BACK` means that the branch is gone, `READ_ONLY` that there is nothing to commit.
+
+        Raises:
+            RequestRefused: the branch does not exist, or work in it has not ended.
+            SessionEnded, ConnectionClosed, ConnectionLost: see the class.
+
+        Timeout: the branch may have been prepared.
+        """
+        result: XAStatus = self._wait(timeout, "prepare", xid)
+        return result
+
+    def recover(self, *, timeout: float | None = None) -> list[Xid]:
+        """Return the branches that are prepared, but neither committed nor rolled back.
+
+        Raises:
+            SessionEnded, ConnectionClosed, ConnectionLost: see the class.
+
+        Timeout: nothing is changed.
+        """
+        result: list[Xid] = self._wait(timeout, "recover")
+        return result
+
+    def rollback(self, xid: Xid, *, timeout: float | None = None) -> XAStatus:
+        """Roll the branch back.
+
+        Raises:
+            RequestRefused: the branch does not exist, or work in it has not ended.
+            SessionEnded, ConnectionClosed, ConnectionLost: see the class.
+
+        Timeout: the branch may have been rolled back.
+        """
+        result: XAStatus = self._wait(timeout, "rollback", xid)
+        return result
+
+    def set_timeout(self, xid: Xid, seconds: int, *, timeout: float | None = None) -> None:
+        """Roll the branch back after `seconds`; 0 for never.
+
+        Raises:
+            ValueError: `seconds` does not fit in 32 bits.
+            RequestRefused: the branch does not exist, or is prepared.
+            SessionEnded, ConnectionClosed, ConnectionLost: see the class.
+
+        Timeout: the time-out may have been set.
+        """
+        self._wait(timeout, "set_timeout", xid, seconds)
+
+    def start(self, xid: Xid, *, join: bool = False, resume: bool = False, timeout: float | None = None) -> XAStatus:
+        """Start work in the branch `xid`.
+
+        Args:
+            join: join a branch in which other sessions work: at the embedded broker those of this connection (another
+                `Connection.native.xa()`), at Broker-J those of the user.
+            resume: resume a branch suspended by `end`.
+
+        Raises:
+            RequestRefused: the branch exists already, or does not exist, to join or resume; or the session already
+                works in a branch.
+            SessionEnded, ConnectionClosed, ConnectionLost: see the class.
+
+        Timeout: the work may have been started.
+        """
+        result: XAStatus = self._wait(timeout, "start", xid, join=join, resume=resume)
+        return result
+
+    def timeout(self, xid: Xid, *, timeout: float | None = None) -> int:
+        """Return the seconds after which the branch is rolled back; 0 for never.
+
+        Raises:
+            RequestRefused: the branch does not exist.
+            SessionEnded, ConnectionClosed, ConnectionLost: see the class.
+
+        Timeout: nothing is changed.
+        """
+        result: int = self._wait(timeout, "timeout", xid)
+        return result
+
+
+class NativeFast(Facade):
+    """The native operations of an AMQP/Fast connection: `connection.native`."""
+
+    __slots__ = ()
+
+    def list(
+        self, address: str, *, selector: Selector | None = None, after: int = 0, timeout: float | None = None
+    ) -> Index:
+        """List the messages in a queue, without taking them.
+
+        The numbers stay valid for the 16 most recently listed queues.
+
+        Args:
+            address: the address of the queue.
+            selector: list only messages that pass it.
+            after: list only messages after this number, including new ones; 0 starts a new list with higher numbers.
+
+        Raises:
+            RequestRefused: the queue does not exist (`amqp:not-found`).
+            LocalProtocolError: the address or the selector is too long, or the number has more than 32 bits.
+            SessionEnded, ConnectionClosed, ConnectionLost: no answer came.
+
+        Timeout: the answer is dropped.
+        """
+        result: Index = self._wait(timeout, "list", address, selector=selector, after=after)
+        return result
+
+    def show(
+        self, address: str, number: int, *, selector: Selector | None = None, timeout: float | None = None
+    ) -> Message:
+        """Return a message of the last `list` with the same selector, without taking it.
+
+        Args:
+            number: the message's number, from `Index.numbers`.
+
+        Raises:
+            RequestRefused: the message was not listed, or is gone (`info["reply-code"]` 310), or nothing was listed
+                (409).
+            LocalProtocolError, SessionEnded, ConnectionClosed, ConnectionLost: as for `list`.
+
+        Timeout: the answer is dropped.
+        """
+        result: Message = self._wait(timeout, "show", address, number, selector=selector)
+        return result
+
+
 FACADES.update(
     {
         client.Connection: Connection,
@@ -2425,3 +3234,15 @@ FACADES.update(
         rabbitmq.Management: RabbitManagement,
     }
 )
+
+
+def natives() -> dict[type, type[Facade]]:
+    """Return the facade for the operations of each older dialect; this loads these dialects."""
+    from .. import amqp010, amqp091, amqpfast
+
+    return {
+        amqp091.Native: Native091,
+        amqp010.Native: Native010,
+        amqp010.XA: XA,
+        amqpfast.Native: NativeFast,
+    }

@@ -405,7 +405,8 @@ class Opened(Facade):
             if type(value) in FACADES:
                 self._require_open()
             return value
-        return Native(self._loop, value) if name == "native" else _wrap(self._loop, value)
+        wrapped = _wrap(self._loop, value)
+        return Native(self._loop, value) if name == "native" and wrapped is value else wrapped
 
 
 class Steps(Iterator[Any]):
@@ -429,7 +430,7 @@ class Steps(Iterator[Any]):
 
 
 class Native:
-    """What a dialect has of its own (`connection.native`), for other threads: its coroutines are waited for."""
+    """What a dialect from outside has of its own (`connection.native`): its coroutines are waited for."""
 
     _block: Block
 

@@ -63,7 +63,7 @@ async def http(stream: ByteStream) -> None:
 async def refused(url: str, **settings: object) -> AmqpError:
     """Why a connection was not made."""
     with anyio.fail_after(60), pytest.raises(AmqpError) as caught:
-        async with Connection(url, **settings):  # type: ignore[arg-type]
+        async with Connection(url, **settings):  # type: ignore[arg-type,type-var]
             raise AssertionError("it was made")
     return caught.value
 

@@ -72,7 +72,7 @@ async def test_cut_at_each_step_of_sending(cuts: list[tuple[int, Way]]) -> None:
                 with anyio.fail_after(60):
                     await sender.send(Message(body, message_id="large"))
         assert proxy.passed["up"] < SIZE + (proxy.cuts + 1) * (FRAGMENT + 2000)
-        async with broker.connect() as connection, connection.receiver("q") as receiver:
+        async with broker.connect() as later, later.receiver("q") as receiver:
             with await receiver.receive() as message:
                 assert message.body == body
         tasks.cancel_scope.cancel()

@@ -27,9 +27,9 @@ NAME = "remade"
 
 async def make(url: str, messages: int) -> None:
     """A stream with so many messages, in place of the one that there was."""
-    async with Connection(url, dialect="0-9-1") as connection:
-        await connection.native.delete_queue(NAME)
-        await connection.native.declare_queue(NAME, durable=True, arguments={"x-queue-type": "stream"})
+    async with Connection(url, dialect="0-9-1") as older:
+        await older.native.delete_queue(NAME)
+        await older.native.declare_queue(NAME, durable=True, arguments={"x-queue-type": "stream"})
     async with Connection(url) as connection, connection.sender(NAME) as sender:
         await sender.send_many(Message(b"%d" % number) for number in range(messages))
 
