@@ -5,40 +5,20 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ...messaging import Error, Rejected, Returned
+from .._kit.reply_codes import CLOSE_CODES_0_10, CODES_0_10, reply_text, split_condition
 
-# session.execution-error-code (0-10 §11.2) -> condition (§2.8.15 ff.)
-CONDITIONS: Final = {
-    403: "amqp:unauthorized-access",
-    404: "amqp:not-found",
-    405: "amqp:resource-locked",
-    406: "amqp:precondition-failed",
-    408: "amqp:resource-deleted",
-    409: "amqp:illegal-state",
-    503: "amqp:decode-error",
-    506: "amqp:resource-limit-exceeded",
-    530: "amqp:not-allowed",
-    531: "amqp:invalid-field",
-    540: "amqp:not-implemented",
-    541: "amqp:internal-error",
-    542: "amqp:invalid-field",
-}
-CODES: Final = {condition: code for code, condition in reversed(CONDITIONS.items()) if code != 542} | {
-    "amqp:link:message-size-exceeded": 506,
-    "amqp:transaction:rollback": 409,
-    "amqp:transaction:unknown-id": 404,
-}
+# execution.error-code (0-10 §10.1)
+NOT_FOUND: Final = 404
+ILLEGAL_STATE: Final = 409
 COMMAND_INVALID: Final = 503
+NOT_ALLOWED: Final = 530
 ILLEGAL_ARGUMENT: Final = 531
-BLANK_NAME: Final = 542  # "invalid-argument"
 INTERNAL_ERROR: Final = 541
+BLANK_NAME: Final = 542  # "invalid-argument"
 
-# connection.close-code (0-10 §11.1)
-CLOSE_CONDITIONS: Final[dict[int, str | None]] = {
-    200: None,
-    320: "amqp:connection:forced",
-    402: "amqp:not-found",
-    501: "amqp:connection:framing-error",
-}
+# connection.close-code (0-10 §9.1)
+NORMAL: Final = 200
+CONNECTION_FORCED: Final = 320
 
 # session.detach-code
 UNKNOWN_IDS: Final = 4
@@ -79,7 +59,7 @@ class SessionFault(Exception):
 
 def condition(code: int) -> str:
     """Return the condition of AMQP 1.0 for the execution error `code`."""
-    return CONDITIONS.get(code, "amqp:internal-error")
+    return CODES_0_10.conditions.get(code, "amqp:internal-error")
 
 
 def outcome_of(code: int, text: str | None) -> Rejected | Returned:
@@ -100,26 +80,27 @@ def reject_text(error: Error | None, default: str) -> str:
     if error is None:
         return ""
     prefix = "" if error.condition == default else f"{error.condition}: "
-    return (prefix + (error.description or "")).encode()[:255].decode(errors="ignore")
+    return reply_text(prefix + (error.description or ""))
 
 
 def error_from(text: str | None, default: str, info: dict[Any, Any] | None = None) -> Error:
     """Read the text of a rejection, written by `reject_text` or another program, as an error."""
-    name, colon, description = (text or "").partition(": ")
-    if colon and name.startswith("amqp:") and " " not in name:
-        return Error(name, description or None, info)
-    return Error(default, text, info)
+    name, description = split_condition(text or "")
+    return Error(default, text, info) if name is None else Error(name, description or None, info)
 
 
 def execution_code(error: Error) -> int:
     """Return the execution error code for the condition of `error`."""
-    return CODES.get(str(error.condition), INTERNAL_ERROR)
+    return CODES_0_10.by_condition.get(str(error.condition), INTERNAL_ERROR)
 
 
 def close_code(error: Error | None) -> int:
     """Return the code to close a connection with."""
     if error is None:
-        return 200
-    if "framing" in error.condition or "decode" in error.condition:
-        return 501
-    return 402 if error.condition == "amqp:not-found" else 320
+        return NORMAL
+    return CLOSE_CODES_0_10.by_condition.get(str(error.condition), CONNECTION_FORCED)
+
+
+def close_condition(code: int) -> str | None:
+    """Return the condition for the code with which the peer closed the connection; None for a normal end."""
+    return None if code == NORMAL else CLOSE_CODES_0_10.conditions.get(code, "amqp:internal-error")

@@ -31,7 +31,7 @@ from ...errors import (
 from ...messaging import Error
 from .._kit.partial import NO_ROOM, largest_in_part
 from .capabilities import CAPABILITIES
-from .codes import CLOSE_CONDITIONS, close_code
+from .codes import close_code, close_condition
 from .login import ClientLogin, ServerLogin
 from .owners import EngineCore
 from .states import CONNECTION, ConnectionState, Step
@@ -305,7 +305,7 @@ class V010Engine(EngineCore, Machine[ConnectionState]):
 
     def _receive_close(self, close: ConnectionClose) -> None:
         self.write_control(ConnectionCloseOk())
-        condition = CLOSE_CONDITIONS.get(close.reply_code, "amqp:internal-error")
+        condition = close_condition(close.reply_code)
         if self.state is ConnectionState.CLOSING:
             self._end(None)
         else:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from ....errors import EncodeError
 from ....messaging import Error
-from ..codes import SessionFault
+from ..codes import SessionFault, condition
 from ..command_ids import CommandOwner, PendingCommand
 from ..wire.struct import Command
 
@@ -18,9 +18,9 @@ Commands = Generator[Command, Any, Any]
 class RequestFailed(Exception):
     """Raised by a talk when the request can not be done; the session goes on."""
 
-    def __init__(self, condition: str, description: str, code: int) -> None:
+    def __init__(self, code: int, description: str) -> None:
         super().__init__(description)
-        self.error: Error = Error(condition, description, {"reply-code": code})
+        self.error: Error = Error(condition(code), description, {"reply-code": code})
 
 
 class Invoker(Protocol):

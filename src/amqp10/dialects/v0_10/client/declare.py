@@ -97,7 +97,7 @@ def _look(name: str) -> Commands:
     """Query the queue `name` and return its properties; fail the request if there is no such queue."""
     found = yield QueueQuery(name)
     if found is None or not found.queue:
-        raise RequestFailed("amqp:not-found", f"there is no queue {name!r}", 404)
+        raise RequestFailed(404, f"there is no queue {name!r}")
     return found
 
 
@@ -110,13 +110,13 @@ def _declare_queue(request: DeclareQueue, makes_nodes: bool, arguments: dict[str
     there = found is not None and bool(found.queue)
     if request.passive:
         if not there and not (request.on_demand and makes_nodes):
-            raise RequestFailed("amqp:not-found", f"there is no queue {name!r}", 404)
+            raise RequestFailed(404, f"there is no queue {name!r}")
         if not there:
             yield QueueDeclare(name, passive=True, arguments={ON_DEMAND_ARGUMENT: True})
     else:
         wanted = request.durable, request.exclusive, request.auto_delete
         if there and (found.durable, found.exclusive, found.auto_delete) != wanted:
-            raise RequestFailed("amqp:precondition-failed", f"the queue {name!r} exists with other properties", 406)
+            raise RequestFailed(406, f"the queue {name!r} exists with other properties")
         if not there or not request.exclusive:
             yield QueueDeclare(
                 name,
@@ -132,9 +132,9 @@ def _declare_queue(request: DeclareQueue, makes_nodes: bool, arguments: dict[str
 def _delete_queue(request: DeleteQueue) -> Commands:
     found = yield from _look(request.name)
     if request.if_unused and found.subscriber_count:
-        raise RequestFailed("amqp:precondition-failed", f"the queue {request.name!r} is in use", 406)
+        raise RequestFailed(406, f"the queue {request.name!r} is in use")
     if request.if_empty and found.message_count:
-        raise RequestFailed("amqp:precondition-failed", f"the queue {request.name!r} is not empty", 406)
+        raise RequestFailed(406, f"the queue {request.name!r} is not empty")
     yield QueueDelete(request.name, if_unused=request.if_unused, if_empty=request.if_empty)
     return found.message_count or 0
 
@@ -161,13 +161,11 @@ def _declare_exchange(request: DeclareExchange, arguments: dict[str, Any]) -> Co
     found = yield ExchangeQuery(request.name)
     there = found is not None and not found.not_found
     if request.passive and not there:
-        raise RequestFailed("amqp:not-found", f"there is no exchange {request.name!r}", 404)
+        raise RequestFailed(404, f"there is no exchange {request.name!r}")
     if request.passive:
         return
     if there and (found.type != request.type or found.durable != request.durable):
-        raise RequestFailed(
-            "amqp:precondition-failed", f"the exchange {request.name!r} exists with other properties", 406
-        )
+        raise RequestFailed(406, f"the exchange {request.name!r} exists with other properties")
     if not there:
         yield ExchangeDeclare(
             request.name,
@@ -188,7 +186,7 @@ def look_exchange(name: str) -> Commands:
     """Query the exchange `name` and return its properties; fail the request if there is no such exchange."""
     found = yield ExchangeQuery(name)
     if found is None or found.not_found:
-        raise RequestFailed("amqp:not-found", f"there is no exchange {name!r}", 404)
+        raise RequestFailed(404, f"there is no exchange {name!r}")
     return found
 
 
@@ -207,7 +205,7 @@ def _bind(request: Bind | Unbind, arguments: dict[str, Any]) -> Commands:
         return
     bound = yield ExchangeBound(request.exchange, request.destination, request.key)
     if bound is not None and bound.key_not_matched:
-        raise RequestFailed("amqp:not-found", f"there is no binding with the key {request.key!r}", 404)
+        raise RequestFailed(404, f"there is no binding with the key {request.key!r}")
     yield ExchangeUnbind(request.destination, request.exchange, request.key)
 
 

@@ -137,7 +137,7 @@ class ClientReceiver(LinkEndpoint, WholeMessageReceiver):
         key = address.key if address.key is not None else EVERY_KEY.get(exchange.type)
         if key is None or exchange.type == "headers":
             by = "what a binding asks for: bind a queue" if exchange.type == "headers" else f"their keys: {address}/KEY"
-            raise RequestFailed("amqp:invalid-field", f"a {exchange.type} exchange selects messages by {by}", 531)
+            raise RequestFailed(531, f"a {exchange.type} exchange selects messages by {by}")
         queue = f"amqp10-{uuid4()}"
         yield QueueDeclare(queue, exclusive=True, auto_delete=True)
         yield ExchangeBind(queue, address.exchange, key)

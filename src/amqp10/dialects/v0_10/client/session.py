@@ -207,7 +207,7 @@ class ClientSession(SessionCore):
             queue = yield QueueQuery(address.queue)
             if queue is None or not queue.queue:
                 if not (on_demand and self._makes_nodes):
-                    raise RequestFailed("amqp:not-found", f"there is no queue {address.queue!r}", 404)
+                    raise RequestFailed(404, f"there is no queue {address.queue!r}")
                 yield QueueDeclare(address.queue, passive=True, arguments={ON_DEMAND_ARGUMENT: True})
         return address
 

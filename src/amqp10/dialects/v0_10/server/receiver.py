@@ -22,7 +22,7 @@ from ....engine import (
 from ....errors import AmqpError, LocalProtocolError
 from ....messaging import OUTCOME_NAMES, Accepted, Error, Rejected, Released, Source, Target, TransactionalState
 from ..._kit.links import WholeMessageReceiver
-from ..codes import SERVERS_REJECT, UNROUTABLE, UNSPECIFIED, SessionFault, reject_text
+from ..codes import SERVERS_REJECT, UNROUTABLE, UNSPECIFIED, SessionFault, execution_code, reject_text
 from ..link import LinkEndpoint
 from ..message.from_transfer import read_message
 from ..wire.commands import MessageTransfer
@@ -33,10 +33,8 @@ if TYPE_CHECKING:
     from .owners import SessionCore
 
 
-_FATAL: Final = {
-    "amqp:not-found": 404,
-    "amqp:unauthorized-access": 403,
-}  # conditions that end the session, though only one message failed
+# The conditions that end the session, though only one message failed.
+_FATAL: Final = frozenset({"amqp:not-found", "amqp:unauthorized-access"})
 
 
 class ServerReceiver(LinkEndpoint, WholeMessageReceiver):
@@ -151,10 +149,11 @@ class ServerReceiver(LinkEndpoint, WholeMessageReceiver):
                 self.session.reject(number, UNROUTABLE, "unroutable")
         elif isinstance(outcome, Rejected):
             error = outcome.error
-            code = _FATAL.get(error.condition) if error is not None else None
-            if error is not None and code is not None and (code != 404 or not discards_unroutable):
+            is_discarded = discards_unroutable and error is not None and error.condition == "amqp:not-found"
+            if error is not None and error.condition in _FATAL and not is_discarded:
                 self.incoming.clear()  # messages after it are not processed
-                self.session.fail(SessionFault(code, error.description or error.condition), number, MessageTransfer)
+                fault = SessionFault(execution_code(error), error.description or error.condition)
+                self.session.fail(fault, number, MessageTransfer)
                 return
             self.session.reject(number, UNSPECIFIED, reject_text(error, SERVERS_REJECT))
         elif not isinstance(outcome, Accepted) and outcome is not None:

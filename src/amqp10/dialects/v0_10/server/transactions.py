@@ -27,7 +27,7 @@ from ....engine import (
 from ....errors import AmqpError
 from ....messaging import Coordinator, Declare, Declared, Discharge, Error, Rejected
 from ..._kit.coordinators import RelayCoordinator
-from ..codes import XA_OK, XA_ROLLED_BACK, XA_TIMED_OUT, SessionFault
+from ..codes import ILLEGAL_STATE, NOT_ALLOWED, NOT_FOUND, XA_OK, XA_ROLLED_BACK, XA_TIMED_OUT, SessionFault
 from ..wire.commands import (
     DtxCommit,
     DtxEnd,
@@ -54,10 +54,6 @@ from .receiver import ServerReceiver
 if TYPE_CHECKING:
     from ....messaging import DeliveryState
     from .owners import SessionCore
-
-NOT_FOUND: Final = 404
-ILLEGAL_STATE: Final = 409
-NOT_ALLOWED: Final = 530
 
 
 def key_of(xid: Xid) -> BranchId:
