@@ -195,11 +195,11 @@ async def test_messages_that_are_no_objects(monkeypatch: pytest.MonkeyPatch, clo
             tasks.start_soon(sender.send_many, range(50))
             await until(lambda: len(hosts.peer.received) == 50)
             link: Any = sender._core.link
-            assert link.posted == 50
+            assert link.untracked == 50
             assert connection.health().unsettled == 50
             clock.now += 4
             assert connection.health().oldest_unsettled == 4
-            assert link.posted == 50
+            assert link.untracked == 50
             tasks.cancel_scope.cancel()
         await hosts.cut()
 

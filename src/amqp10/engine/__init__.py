@@ -44,7 +44,6 @@ from ._events import OutcomesMissed as OutcomesMissed
 from ._events import OutcomesReceived as OutcomesReceived
 from ._events import PartsReceived as PartsReceived
 from ._events import PeerBlocked as PeerBlocked
-from ._events import PostsAccepted as PostsAccepted
 from ._events import RequestAnswered as RequestAnswered
 from ._events import RequestReceived as RequestReceived
 from ._events import RunAccepted as RunAccepted
@@ -52,6 +51,7 @@ from ._events import SessionBegun as SessionBegun
 from ._events import SessionResumed as SessionResumed
 from ._events import SessionUnmapped as SessionUnmapped
 from ._events import SettlementsReceived as SettlementsReceived
+from ._events import UntrackedAccepted as UntrackedAccepted
 from ._events import WindowOpened as WindowOpened
 from ._fast_lane import Unsettled as Unsettled
 from ._fast_lane import count_unsettled as count_unsettled
@@ -159,7 +159,6 @@ __all__ = (
     "PartsReceived",
     "PeerBlocked",
     "PendingRequest",
-    "PostsAccepted",
     "PrepareBranch",
     "PurgeQueue",
     "QueryBinding",
@@ -192,6 +191,7 @@ __all__ = (
     "Tracer",
     "Unbind",
     "Unsettled",
+    "UntrackedAccepted",
     "WindowOpened",
     "count_unsettled",
     "deliveries",

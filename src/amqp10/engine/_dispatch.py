@@ -26,7 +26,6 @@ from ._events import (
     OutcomesReceived,
     PartsReceived,
     PeerBlocked,
-    PostsAccepted,
     RequestAnswered,
     RequestReceived,
     RunAccepted,
@@ -34,6 +33,7 @@ from ._events import (
     SessionResumed,
     SessionUnmapped,
     SettlementsReceived,
+    UntrackedAccepted,
     WindowOpened,
 )
 
@@ -113,7 +113,7 @@ class EngineOwner:
     def _on_outcomes_received(self, event: OutcomesReceived) -> None:
         event.link.owner.on_outcomes(event.deliveries)
 
-    def _on_posts_accepted(self, event: PostsAccepted) -> None:
+    def _on_untracked_accepted(self, event: UntrackedAccepted) -> None:
         event.link.owner.on_accepted(event.waiter, event.count)
 
     def _on_run_accepted(self, event: RunAccepted) -> None:
@@ -161,7 +161,7 @@ _METHODS: Final = {
     LinkIncomplete: "_on_link_incomplete",
     CreditChanged: "_on_credit_changed",
     OutcomesReceived: "_on_outcomes_received",
-    PostsAccepted: "_on_posts_accepted",
+    UntrackedAccepted: "_on_untracked_accepted",
     RunAccepted: "_on_run_accepted",
     DeliveriesReceived: "_on_deliveries_received",
     PartsReceived: "_on_parts_received",

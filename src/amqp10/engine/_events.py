@@ -170,8 +170,8 @@ class OutcomesMissed(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class PostsAccepted(Event):
-    """The receiver accepted and settled `count` messages that were posted for `waiter` (`SenderLink.post`)."""
+class UntrackedAccepted(Event):
+    """The receiver accepted and settled `count` messages that `SenderLink.send_untracked` sent for `waiter`."""
 
     link: SenderLink
     waiter: OutcomeCounter

@@ -3,14 +3,14 @@
 Each member has a default that is right for every dialect. An engine without a fast lane does not override it, and an
 owner that does not use one never sees it.
 
-    send without objects          SenderLink.post              an accepted and settled message never becomes a delivery
-    send many at once             SenderLink.send_run          one call, and no deliveries where all are accepted
-    the owner's own deliveries    delivery_type                the user holds the engine's object
-    receive without objects       by_portions, waiting, bring  deliveries are made as they are taken
-    accept many at once           next_run, accept_run         accepted deliveries are never made
-    settle like the last one      ReceiverLink.joins           no check of states, one range on the wire
-    write without copies          Engine.buffers_to_send       large payloads are written from where they lie
-    count without objects         Link.count_unsettled         for whoever looks at a connection's health
+    send without objects          SenderLink.send_untracked      an accepted message never becomes a delivery
+    send many at once             SenderLink.send_run            one call, and no deliveries where all are accepted
+    the owner's own deliveries    delivery_type                  the user holds the engine's object
+    receive without objects       lazy, unmaterialized           deliveries are made as they are taken
+    accept many at once           next_run, accept_run           accepted deliveries are never made
+    settle like the last one      ReceiverLink.settle_like_last  no check of states, one range on the wire
+    write without copies          Engine.buffers_to_send         large payloads are written from where they lie
+    count without objects         Link.count_unsettled           for whoever looks at a connection's health
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class SenderFastLane:
         """Send messages as `send` does one after the other.
 
         Rule: `run_room` of them at most, of `largest_in_run` octets at most, and all of message-format 0. The messages
-        become deliveries in `unsettled` as those of `post` do.
+        become deliveries in `unsettled` as those of `send_untracked` do.
 
         Args:
             payloads: the encoded messages.
@@ -82,7 +82,9 @@ class SenderFastLane:
         for payload, waiter in zip(payloads, waiters, strict=True):
             self.send(payload, settled=settled).waiter = waiter
 
-    def post(self: _Sends, payload: bytes, waiter: OutcomeCounter, *, settled: bool = False) -> OutgoingDelivery | None:
+    def send_untracked(
+        self: _Sends, payload: bytes, waiter: OutcomeCounter, *, settled: bool = False
+    ) -> OutgoingDelivery | None:
         """Send a message like `send`, for an owner that only counts outcomes and does not hold deliveries.
 
         Rule: if no delivery is returned, all of the message is on the wire. It becomes a delivery in `unsettled` if
@@ -90,7 +92,7 @@ class SenderFastLane:
 
         Args:
             payload: the encoded message.
-            waiter: counts the outcomes, as the `waiter` of a delivery or by `PostsAccepted`.
+            waiter: counts the outcomes, as the `waiter` of a delivery or by `UntrackedAccepted`.
             settled: send it settled.
 
         Returns:
@@ -110,23 +112,23 @@ class ReceiverFastLane:
     Attributes:
         delivery_type: the class of the deliveries in `incoming`. Rule: the owner may set a subclass before `flow`. A
             server of a dialect with exchanges has `RoutedDelivery` from the beginning.
-        by_portions: True leaves deliveries out of `incoming` until `bring` asks for them, if the dialect can do that;
+        lazy: True leaves deliveries out of `incoming` until `materialize` asks for them, if the dialect can do that;
             until then they need not be objects. False puts all there at once. Rule: set it before `flow`.
-        waiting: the number of deliveries that are here after those in `incoming`.
+        unmaterialized: the number of deliveries that are here after those in `incoming`.
     """
 
     delivery_type: type[IncomingDelivery] = IncomingDelivery
-    by_portions = False
-    waiting = 0
+    lazy = False
+    unmaterialized = 0
 
-    def bring(self, most: int) -> None:
-        """Append the next `most` of the waiting deliveries to `incoming`. Rule: the end of the link appends all."""
+    def materialize(self, most: int) -> None:
+        """Append the next `most` unmaterialized deliveries to `incoming`. Rule: the end of the link appends all."""
 
     def next_run(self) -> Sequence[bytes]:
-        """Return the payloads of the waiting deliveries that come next, as far as `accept_run` can accept them.
+        """Return the payloads of the unmaterialized deliveries that come next, as far as `accept_run` can accept them.
 
         All are whole, of message-format 0, and without a state of the sender's. Deliveries that were made already are
-        appended to `incoming` before, as `bring` does.
+        appended to `incoming` before, as `materialize` does.
         """
         return ()
 
@@ -137,7 +139,7 @@ class ReceiverFastLane:
         """
         raise LookupError(f"next_run() has no {count} deliveries: accept_run() is for those that it returns")
 
-    def joins(self, number: int | None, tag: bytes, state: DeliveryState) -> bool:
+    def settle_like_last(self, number: int | None, tag: bytes, state: DeliveryState) -> bool:
         """Settle a delivery with `state`, if the last one was settled with the same and that is not written yet.
 
         Rule: only for a delivery without any state so far. The connection's task is not woken again: settling the last

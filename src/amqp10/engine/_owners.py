@@ -58,7 +58,7 @@ class LinkOwner:
         """Act on the states that the receiver sent for `deliveries`; for senders."""
 
     def on_accepted(self, waiter: OutcomeCounter, count: int) -> None:
-        """Record `count` accepted messages that were posted for `waiter`; for senders."""
+        """Record `count` accepted messages that were sent untracked for `waiter`; for senders."""
 
     def on_run_accepted(self, waiters: Sequence[Any]) -> None:
         """Act on the acceptance of messages that were sent in runs with these waiters (`RunAccepted`); for senders."""

@@ -134,7 +134,7 @@ def test_each_is_said_once(data: st.DataObject) -> None:
         for _ in range(data.draw(st.integers(1, len(numbers)))):
             number = numbers.pop()
             verbs[number] = data.draw(st.sampled_from((ACCEPT, ACCEPT, ACCEPT, REQUEUE, DISCARD)))
-            if verbs[number] != ACCEPT or not acks.joins(number):
+            if verbs[number] != ACCEPT or not acks.extend_run(number):
                 acks.add(number, verbs[number])
         acks.flush()
         assert channel.heard == verbs

@@ -146,11 +146,11 @@ def test_ids_beside_many_runs(named: Named, settled: bool) -> None:
         links = senders(engine, session, 2)
         waiter = Counter()
         for number in range(unsettled):
-            assert links[number % 2].post(b"", waiter) is None
-        assert len(session.posted) == unsettled
+            assert links[number % 2].send_untracked(b"", waiter) is None
+        assert len(session.untracked) == unsettled
         for _ in range(FRAMES + 1):
             yield lambda: hear(engine, *named(unsettled), settled)
-        assert len(session.posted) == unsettled
+        assert len(session.untracked) == unsettled
 
     assert_costs_what_it_settles(say)
 

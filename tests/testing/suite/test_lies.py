@@ -47,7 +47,7 @@ def on_delivery(change: Callable[[Any, Any], None]) -> Lie:
             told: list[Any] = events()
             for event in told:
                 if isinstance(event, DeliveriesReceived):
-                    event.link.bring(event.link.waiting)
+                    event.link.materialize(event.link.unmaterialized)
                 if isinstance(event, DeliveriesReceived) and event.link.incoming:
                     change(event.link, event.link.incoming[-1])
             return told

@@ -54,7 +54,7 @@ class ProducerLink(LinkOwner):
         self._checks_user = router.check_user_id and not peer.rights.impersonator
         self.kept: ResumableLink | None = None
         self._journal: LinkJournal | None = None
-        link.by_portions = True
+        link.lazy = True
 
     def make_resumable(self, kept: ResumableLink) -> None:
         """Make the link resumable."""
@@ -91,12 +91,12 @@ class ProducerLink(LinkOwner):
         """Route the messages that arrived, and send their outcomes."""
         link, node = self._link, self.destination.only
         if node is None or not node.takes_runs or self._checks_user:  # each message has to be looked at
-            link.bring(link.waiting)
+            link.materialize(link.unmaterialized)
         self._take_each()
-        while link.waiting and node is not None:
+        while link.unmaterialized and node is not None:
             run = link.next_run()
             if not link.incoming and not self._take_run(run, node):
-                link.bring(len(run) or link.waiting)
+                link.materialize(len(run) or link.unmaterialized)
             self._take_each()
 
     def _take_run(self, run: Sequence[bytes], node: Node) -> bool:
@@ -158,7 +158,7 @@ class ProducerLink(LinkOwner):
 
     def _refuse_all(self, description: str) -> None:
         incoming = self._link.incoming
-        self._link.bring(self._link.waiting)
+        self._link.materialize(self._link.unmaterialized)
         while incoming:
             self._reject(incoming.popleft(), "amqp:resource-limit-exceeded", description)
 
@@ -226,7 +226,7 @@ class ProducerLink(LinkOwner):
         if delivery.local_settled:
             return
         link = self._link
-        if delivery.state is None and link.joins(delivery.delivery_id, delivery.tag, outcome):
+        if delivery.state is None and link.settle_like_last(delivery.delivery_id, delivery.tag, outcome):
             delivery.state = outcome  # the same as the outcome before it, like nearly every one
             delivery.local_settled = True
         elif link.attached:
@@ -306,7 +306,7 @@ class ProducerLink(LinkOwner):
         """End the link with an error, and drop the messages behind it, whose outcomes would not reach the sender."""
         if self._link.attached:
             self._link.detach(closed=True, error=error)
-            self._link.bring(self._link.waiting)
+            self._link.materialize(self._link.unmaterialized)
             self._link.incoming.clear()
 
     def end(self) -> None:

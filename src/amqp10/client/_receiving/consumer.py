@@ -103,17 +103,17 @@ class Consumer:
         self.turn = max(0, self.turn - count)
         return over
 
-    def bring(self, enough: int) -> None:
+    def fill(self, enough: int) -> None:
         """Fetch until `enough` deliveries are in the deque, if that many are here."""
         link = self._receiver.link
         if link is not None:
-            link.bring(enough - len(self.incoming))
+            link.materialize(enough - len(self.incoming))
 
     def insert(self, delivery: IncomingDelivery) -> None:
         """Put a delivery among those that wait, before the newer ones that came in the same pass."""
         incoming, newer = self.incoming, []
         link: ReceiverLink = delivery.link  # type: ignore[assignment]
-        link.bring(link.waiting)
+        link.materialize(link.unmaterialized)
         while incoming and incoming[-1].link is link and follows(incoming[-1], delivery):
             newer.append(incoming.pop())
         incoming.append(delivery)
@@ -121,7 +121,7 @@ class Consumer:
 
     def withdraw(self, deliveries: Sequence[IncomingDelivery]) -> int:
         """Hand these out no more; return how many of them waited here."""
-        self.bring(self._receiver.buffered)
+        self.fill(self._receiver.buffered)
         gone = set(deliveries)
         before = len(self.incoming) + len(self.collected)
         for waiting in (self.incoming, self.collected):
@@ -156,7 +156,7 @@ class Consumer:
         else:
             self.turn = YIELD_AFTER_MESSAGES
             await anyio.lowlevel.checkpoint_if_cancelled()
-        self.bring(YIELD_AFTER_MESSAGES)
+        self.fill(YIELD_AFTER_MESSAGES)
 
     async def collect(self, size: int) -> None:
         """Wait until `size` deliveries are here, or no more can come.
@@ -167,7 +167,7 @@ class Consumer:
         self.turn = 0
         try:
             while True:
-                self.bring(receiver.buffered)
+                self.fill(receiver.buffered)
                 held.extend(incoming)
                 incoming.clear()
                 enough = len(held) >= size or not receiver.open or receiver.peers_credit <= 0

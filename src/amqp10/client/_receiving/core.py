@@ -105,7 +105,7 @@ class ReceiverCore(ClientLink, AcquiringCore):
     @property
     def buffered(self) -> int:
         """How many deliveries are here and wait to be received."""
-        return len(self.consumer.incoming) + (self.link.waiting if self.link is not None else 0)
+        return len(self.consumer.incoming) + (self.link.unmaterialized if self.link is not None else 0)
 
     @property
     def address(self) -> str | None:
@@ -137,7 +137,7 @@ class ReceiverCore(ClientLink, AcquiringCore):
         self._set_delivery_type(link, self.delivery_type)
         self.use_transport()
         link.refills = self.credit.automatic > 0
-        link.by_portions = True
+        link.lazy = True
         # The same at every attachment: `receive` holds on to it.
         link.incoming = self.consumer.incoming
         return link
@@ -266,7 +266,7 @@ class ReceiverCore(ClientLink, AcquiringCore):
         consumer = self.consumer
         incoming = consumer.incoming
         if not incoming:
-            consumer.bring(YIELD_AFTER_MESSAGES)
+            consumer.fill(YIELD_AFTER_MESSAGES)
         if not consumer.turn or not incoming:
             consumer.turn = YIELD_AFTER_MESSAGES
             return None
@@ -454,7 +454,7 @@ class ReceiverCore(ClientLink, AcquiringCore):
     def release_buffered(self) -> None:
         """Release what was not received; settled even in mode "second", as this link gets no answer any more."""
         consumer, link = self.consumer, self.link
-        consumer.bring(self.buffered)
+        consumer.fill(self.buffered)
         while consumer.incoming:
             delivery = consumer.incoming.popleft()
             if link is not None and link.attached and not delivery.local_settled:

@@ -118,7 +118,7 @@ class Stale:
 
     discard = read = settle
 
-    def joins(self, *_: Any) -> bool:
+    def settle_like_last(self, *_: Any) -> bool:
         return False
 
 
@@ -223,7 +223,7 @@ class ReceiverDelivery(IncomingDelivery, Delivery):
             return
         link = self.link
         receiver: DeliveryReceiver = link.owner  # type: ignore[assignment]
-        if self.state is None and link.joins(self.delivery_id, self.tag, state):
+        if self.state is None and link.settle_like_last(self.delivery_id, self.tag, state):
             # Whoever said the same before has woken the connection's task, and it has not run since.
             self.state = state
             self.local_settled = True

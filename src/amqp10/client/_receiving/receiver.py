@@ -210,7 +210,7 @@ class Receiver(Link):
                 await consumer.collect(size)
         elif turn_over:
             await consumer.wait()
-        consumer.bring(size)
+        consumer.fill(size)
         batch: list[Delivery] = [incoming.popleft() for _ in range(min(size, len(incoming)))]
         consumer.taken += len(batch)
         if consumer.taken >= consumer.refill_at:

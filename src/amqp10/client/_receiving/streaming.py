@@ -240,7 +240,7 @@ class StreamReceiverCore(ReceiverCore):
     def attach_to(self, session: SessionCore) -> ReceiverLink:
         link = super().attach_to(session)
         link.streaming = True
-        link.by_portions = False
+        link.lazy = False
         link.incoming = deque()  # deliveries that have not begun to arrive
         session.in_engine.strict_window = self.connection.profile.keeps_window
         return link

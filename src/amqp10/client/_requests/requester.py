@@ -109,7 +109,7 @@ class ReplyCore(ReceiverCore):
 
     def on_deliveries(self) -> None:
         consumer, incoming = self.consumer, self.consumer.incoming
-        consumer.bring(self.buffered)
+        consumer.fill(self.buffered)
         while incoming and not self.closed:
             delivery = incoming.popleft()
             consumer.taken += 1

@@ -221,7 +221,7 @@ class SenderCore(ClientLink):
             self.changed()
 
     def on_accepted(self, waiter: OutcomeCounter, count: int) -> None:
-        """Record `count` posted messages that were accepted."""
+        """Record `count` untracked messages that were accepted."""
         waiter.accepted_more(count)
         if self.change is not None:
             self.changed()

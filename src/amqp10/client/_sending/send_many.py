@@ -156,7 +156,7 @@ class Pipeline(OutcomeCounter):
                 return False
         try:
             payload = message.encode() if isinstance(message, Message) else encoded_body(message)
-            sender.last = link.post(payload, self, settled=self._settled)  # type: ignore[union-attr]
+            sender.last = link.send_untracked(payload, self, settled=self._settled)  # type: ignore[union-attr]
         except BaseException:
             queue.pass_on()
             raise

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ...messaging.payloads import Unmapped
 
 
-class Run(ABC):
+class LazyRun(ABC):
     """Deliveries of one link that came one after the other, whole, and differ in these columns only.
 
     Attributes:
@@ -53,7 +53,7 @@ class Run(ABC):
     def payloads(self, part: slice) -> Iterable[bytes | Unmapped]:
         """Return the payloads of the deliveries in `part`."""
 
-    def make(self, link: PortioningReceiver, most: int) -> list[IncomingDelivery]:
+    def make(self, link: LazyReceiver, most: int) -> list[IncomingDelivery]:
         """Make objects of the next `most` deliveries; unsettled ones are entered into the link's table."""
         part = slice(self.taken, self.taken + most)
         numbers, tags = self.numbers[part], self.tags[part]
@@ -64,11 +64,11 @@ class Run(ABC):
         return made
 
 
-class PortioningReceiver(ReceiverLink):
-    """A receiving end that keeps what came until the owner asks for it, if `by_portions` is set."""
+class LazyReceiver(ReceiverLink):
+    """A receiving end that keeps what came until the owner asks for it, if `lazy` is set."""
 
     session: Any  # whose engine is told of events
-    _runs: deque[Run | IncomingDelivery]  # while something waits
+    _runs: deque[LazyRun | IncomingDelivery]  # while something waits
 
     def __init__(self) -> None:
         self.incoming: deque[IncomingDelivery] = deque()
@@ -76,8 +76,8 @@ class PortioningReceiver(ReceiverLink):
 
     @property
     def unsettled(self) -> dict[bytes, IncomingDelivery]:  # type: ignore[override]
-        if self.waiting:
-            self.bring(self.waiting)
+        if self.unmaterialized:
+            self.materialize(self.unmaterialized)
         return self._unsettled
 
     def count_unsettled(self) -> Unsettled:
@@ -85,7 +85,9 @@ class PortioningReceiver(ReceiverLink):
         if not table:
             return Unsettled(0, None, None)
         first, last = next(iter(table.values())), next(reversed(table.values()))
-        runs = [run for run in self._runs if isinstance(run, Run) and not run.settled] if self.waiting else []
+        runs = (
+            [run for run in self._runs if isinstance(run, LazyRun) and not run.settled] if self.unmaterialized else []
+        )
         return Unsettled(
             len(table),
             first.delivery_id if first is not None else runs[0].numbers[runs[0].taken],
@@ -94,47 +96,47 @@ class PortioningReceiver(ReceiverLink):
 
     def _arrive(self, delivery: IncomingDelivery) -> None:
         """Give a delivery to the owner."""
-        if not (self.incoming or self.waiting):
+        if not (self.incoming or self.unmaterialized):
             self.session.engine.emit(DeliveriesReceived(self))
-        if self.by_portions:
+        if self.lazy:
             self._keep(delivery, 1)
         else:
             self.incoming.append(delivery)
 
-    def _arrive_many(self, run: Run) -> None:
+    def _arrive_many(self, run: LazyRun) -> None:
         """Give deliveries to the owner."""
         count = len(run.numbers)
-        if not (self.incoming or self.waiting):
+        if not (self.incoming or self.unmaterialized):
             self.session.engine.emit(DeliveriesReceived(self))
-        if not self.by_portions:
+        if not self.lazy:
             self.incoming.extend(run.make(self, count))
             return
         if not run.settled:
             self._unsettled.update(zip(run.tags, repeat(None)))  # their places, in the order of arrival
         self._keep(run, count)
 
-    def _keep(self, arrived: Run | IncomingDelivery, count: int) -> None:
+    def _keep(self, arrived: LazyRun | IncomingDelivery, count: int) -> None:
         """Keep a batch until the owner asks for it."""
-        if not self.waiting:
+        if not self.unmaterialized:
             self._runs = deque()  # made only here: an idle link saves 0.7 KiB. benchmarks/scale.py, memory
         self._runs.append(arrived)
-        self.waiting += count
+        self.unmaterialized += count
 
-    def first_run(self) -> Run | None:
+    def first_run(self) -> LazyRun | None:
         """Bring the deliveries that are made already, up to the next run; return that."""
-        while self.waiting:
+        while self.unmaterialized:
             first = self._runs[0]
-            if isinstance(first, Run):
+            if isinstance(first, LazyRun):
                 return first
-            self.bring(1)
+            self.materialize(1)
         return None
 
-    def bring(self, most: int) -> None:
-        left = min(most, self.waiting)
+    def materialize(self, most: int) -> None:
+        left = min(most, self.unmaterialized)
         if left <= 0:
             return
         runs = self._runs
-        self.waiting -= left
+        self.unmaterialized -= left
         while left:
             first = runs[0]
             if isinstance(first, IncomingDelivery):

@@ -62,7 +62,7 @@ class AckBatcher:
             self._owed = True
             self._channel.engine.flush_later(self)
 
-    def joins(self, number: int) -> bool:
+    def extend_run(self, number: int) -> bool:
         """Accept delivery `number` if the one before it is accepted and not written yet; return whether that is so."""
         if not self._owed or number != self._run + 1:
             return False

@@ -184,7 +184,7 @@ class SessionCore(Session):
         """Give a delivery its id, with its first frame."""
 
     @abstractmethod
-    def keep_posted(self, link: Any, payload: bytes, waiter: OutcomeCounter, number: int, tag: int) -> None:
+    def keep_untracked(self, link: Any, payload: bytes, waiter: OutcomeCounter, number: int, tag: int) -> None:
         """Keep a delivery that was sent without an object, under its delivery-id."""
 
     @abstractmethod
@@ -192,12 +192,12 @@ class SessionCore(Session):
         """Keep deliveries that were sent in one call without objects, from their first delivery-id on."""
 
     @abstractmethod
-    def count_posted(self, link: Any, made: Unsettled) -> Unsettled:
+    def count_untracked(self, link: Any, made: Unsettled) -> Unsettled:
         """Return the numbers of a link's unsettled deliveries; `made`: those of the deliveries that are objects."""
 
     @abstractmethod
-    def make_posted(self) -> None:
-        """Make objects of all posted deliveries, because one gets another outcome or `unsettled` is read."""
+    def materialize_untracked(self) -> None:
+        """Make objects of all untracked deliveries, because one gets another outcome or `unsettled` is read."""
 
     @abstractmethod
     def dispose(self, as_receiver: bool, number: int, settled: bool, state: DeliveryState | None) -> None:

@@ -490,7 +490,7 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
             link.over(cause)
         for link in self._by_remote_handle.values():
             drop_name(self.connection.links_by_name, link)
-        self.make_posted()  # into the `unsettled` of their links, which the owners may still read
+        self.materialize_untracked()  # into the `unsettled` of their links, which the owners may still read
         self.outgoing.clear()
         self.incoming.clear()
         self.engine.emit(SessionUnmapped(self, cause))

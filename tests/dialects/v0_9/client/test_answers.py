@@ -317,7 +317,7 @@ def test_recover_while_a_consumer_is_being_cancelled(runs: bool) -> None:
     channel_of(link).has_runs = runs
     link.refills = False
     deliver_all(engine, link, *range(1, 6))
-    link.bring(5)
+    link.materialize(5)
     for delivery in list(link.incoming):
         link.settle(delivery, ACCEPTED)
     assert said(engine) == [BasicAck(5, True)]
@@ -333,7 +333,7 @@ def test_recover_while_a_consumer_is_being_cancelled(runs: bool) -> None:
     said(engine)
     link.properties = {"tag": "r.2"}
     deliver_all(engine, link, 13, 14)
-    link.bring(2)
+    link.materialize(2)
     for delivery in list(link.incoming)[-2:]:
         link.settle(delivery, ACCEPTED)
     assert said(engine) == [BasicAck(14, True)]
@@ -447,7 +447,7 @@ def test_the_last_delivery_tag_of_all(runs: bool, after: list[int]) -> None:
     link = receiving(engine, 0)
     channel_of(link).has_runs = runs
     deliver_all(engine, link, 2**64 - 3, 2**64 - 2, 2**64 - 1, *after)
-    link.bring(link.waiting)
+    link.materialize(link.unmaterialized)
     assert [each.delivery_id for each in link.incoming] == [2**64 - 3, 2**64 - 2, 2**64 - 1]
     (close,) = [method for method in said(engine) if not isinstance(method, BasicCancel)]
     assert (type(close), close.reply_code, close.method_id) == (ChannelClose, 406, 60)

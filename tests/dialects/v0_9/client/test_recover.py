@@ -33,7 +33,7 @@ def test_an_outcome_meanwhile(state: DeliveryState) -> None:
     pending = link.session.request(Recover(link))
     assert said(engine) == [BasicRecover(True)]
     link.settle(second, state)
-    assert not link.joins(third.delivery_id, third.tag, state)
+    assert not link.settle_like_last(third.delivery_id, third.tag, state)
     link.settle(third, state)
     assert said(engine) == []
     events = hear(engine, 1, BasicRecoverOk())
@@ -59,7 +59,7 @@ def test_what_comes_settled_meanwhile(runs: bool) -> None:
     assert said(engine) == []
     hear(engine, 1, BasicRecoverOk())
     deliver_all(engine, link, 9, 10)
-    link.bring(10)
+    link.materialize(10)
     assert [delivery.delivery_id for delivery in link.incoming] == [1, 2, 9, 10]
     assert [each for each in said(engine) if isinstance(each, BasicAck)] == [BasicAck(10, True)]
 

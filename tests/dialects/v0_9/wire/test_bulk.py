@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from amqp10.dialects._kit.lazy_deliveries import Run
+from amqp10.dialects._kit.lazy_deliveries import LazyRun
 from amqp10.dialects.v0_9.message.from_basic import FromBasic
 from amqp10.dialects.v0_9.message.streams import OFFSET
 from amqp10.dialects.v0_9.wire.bulk import FEWEST
@@ -116,7 +116,7 @@ def heard(engine: Engine, link: ReceiverLink, octets: bytes, portion: int, credi
     for at in range(0, len(octets), portion):
         engine.receive_data(octets[at : at + portion])
         found.append([type(event) for event in engine.events()])
-        link.bring(3)
+        link.materialize(3)
         for _ in range(min(3, len(link.incoming))):
             delivery = link.incoming.popleft()
             found.append((delivery.delivery_id, delivery.tag, delivery.payload, delivery.local_settled))
@@ -125,7 +125,7 @@ def heard(engine: Engine, link: ReceiverLink, octets: bytes, portion: int, credi
         if link.attached and link.credit < credit // 2:
             link.flow(credit)
         found += [link.credit, list(link.unsettled) if at % 2 else None, engine.data_to_send()]
-    link.bring(link.waiting)
+    link.materialize(link.unmaterialized)
     found += [(each.delivery_id, each.tag, each.payload) for each in link.incoming]
     return found
 
@@ -136,14 +136,14 @@ def agree(
     portion: int,
     credit: int,
     mode: str,
-    by_portions: bool,
+    lazy: bool,
     limit: int = 0,
 ) -> list[object]:
     each_by_itself, other = receiver(*dialect, credit, mode, limit)
     channel_of(other).has_runs = False
     expected = heard(each_by_itself, other, octets, portion, credit)
     engine, link = receiver(*dialect, credit, mode, limit)
-    link.by_portions = by_portions
+    link.lazy = lazy
     assert heard(engine, link, octets, portion, credit) == expected
     assert engine.opened == each_by_itself.opened
     assert link.attached == other.attached
@@ -176,14 +176,14 @@ def test_all_octets(
     portion: int,
     credit: int,
     mode: str,
-    by_portions: bool,
+    lazy: bool,
     data: st.DataObject,
 ) -> None:
     """Whatever follows each other, is cut anywhere, or has octets changed: the same is taken, told and said."""
     octets = bytearray(stream(dialect[1], runs, data.draw(st.sampled_from((4096, 100)))))
     for _ in range(data.draw(st.integers(0, 2))):
         octets[data.draw(st.integers(0, len(octets) - 1))] = data.draw(st.integers(0, 255))
-    agree(dialect, bytes(octets), portion, credit, mode, by_portions, data.draw(st.sampled_from((0, 0, 200))))
+    agree(dialect, bytes(octets), portion, credit, mode, lazy, data.draw(st.sampled_from((0, 0, 200))))
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -242,7 +242,7 @@ def test_many_at_a_time(runs: list[Like], taken: list[int]) -> None:
     found: list[int] = []
     arrive = link._arrive_many  # type: ignore[attr-defined]
 
-    def note(run: Run) -> None:
+    def note(run: LazyRun) -> None:
         found.append(len(run.tags))
         arrive(run)
 
@@ -258,7 +258,7 @@ def test_the_place_after_a_run(count: int) -> None:
     engine, link = receiver(*DIALECTS[0], count, "mixed")
     link.refills = False
     engine.receive_data(stream(V0_9_1, [(count, False, "q", PLACES, 5)]))
-    link.bring(count)
+    link.materialize(count)
     assert [Message.decode(each.payload).message_annotations[OFFSET] for each in link.incoming] == [
         1001 + each for each in range(count)
     ]
@@ -278,7 +278,7 @@ def test_the_place_of_what_goes_back(more: int) -> None:
     octets = stream(V0_9_1, [(20, False, "q", PLACES, 5), (15, False, "q", PLACES, 5)])
     first = len(stream(V0_9_1, [(20, False, "q", PLACES, 5)]))
     engine.receive_data(octets[:first])
-    link.bring(20)
+    link.materialize(20)
     for delivery in link.incoming:
         link.settle(delivery, ACCEPTED)
     assert BasicCancel("r") in said(engine)

@@ -76,13 +76,13 @@ class Costs:
 def costs(monkeypatch: pytest.MonkeyPatch, octets: bytes, count: int, runs: bool) -> Costs:
     """Of all in one read, with as much credit."""
     engine, link = receiver(*DIALECTS[0], count, "mixed")
-    link.by_portions = True
+    link.lazy = True
     if not runs:
         channel_of(link).has_runs = False
     found = Costs()
     monkeypatch.setattr(bulk, "iter_unpack", found.iter_unpack)
     found.steps = steps(lambda: engine.receive_data(octets))
-    assert link.waiting == count
+    assert link.unmaterialized == count
     return found
 
 
@@ -115,11 +115,11 @@ def test_credit_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ContentRun, "__init__", noted)
     engine, link = receiver(*DIALECTS[0], FEW, "mixed")
     link.flow(1)
-    link.by_portions = True
+    link.lazy = True
     engine.receive_data(octets_of(MIXES["all alike"], FEW, False))
     taken = []
     for _ in range(FEW):
-        link.bring(1)
+        link.materialize(1)
         taken.append(link.incoming.popleft())
         link.settle(taken[-1], ACCEPTED)
         link.flow(1)

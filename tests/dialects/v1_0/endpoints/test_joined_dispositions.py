@@ -15,7 +15,7 @@ from amqp10.dialects.v1_0.wire.performatives import Disposition
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Rejected
 from amqp10.types import encode
 
-from .test_posted import FIRST, Owner
+from .test_untracked import FIRST, Owner
 
 FORMS = ["ours", "with last", "wide", "symbol", "settled by a wide boolean"]
 STATES = [ACCEPTED, ACCEPTED, ACCEPTED, RELEASED, Rejected(Error("a:b", "p" * 9)), None]
@@ -69,7 +69,7 @@ RUNS = st.tuples(
 @example(["post", "hold", "post"], [("ours", 0, 3, False, STATES[4])])
 @example(["post", "hold"] * 7, [("with last", 0, 8, True, ACCEPTED), ("wide", 8, 6, False, ACCEPTED)])
 def test_joined(sends: list[str], runs: list[tuple[str, int, int, bool, Any]]) -> None:
-    """Whatever is said, of posted ones and of others, past the end of the numbers: as if it were read one by one."""
+    """Whatever is said, of untracked ones and of others, past the end of the numbers: as if it were read one by one."""
     owners = [Owner(True, 100, 100) for _ in range(2)]
     for each in sends:
         for owner in owners:

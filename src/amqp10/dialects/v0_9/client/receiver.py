@@ -21,7 +21,7 @@ from ....engine import DeliveriesUnresumed, FlowReceived, IncomingDelivery, Link
 from ....errors import AmqpError, LinkDetached, LocalProtocolError
 from ....messaging import Accepted, DeliveryState, Source, TransactionalState
 from ....messaging.payloads import Unmapped
-from ..._kit.lazy_deliveries import PortioningReceiver
+from ..._kit.lazy_deliveries import LazyReceiver
 from ..._kit.links import WholeMessageReceiver
 from ..._kit.partial import advice, largest_in_part
 from ..acks import ACCEPT, REQUEUE, AckBatcher, outcome, verb_of
@@ -64,7 +64,7 @@ PLACE_PREFETCH = 1000
 NUMBERS = 1 << 64  # of deliveries
 
 
-class ClientReceiver(ClientLink, PortioningReceiver, WholeMessageReceiver):
+class ClientReceiver(ClientLink, LazyReceiver, WholeMessageReceiver):
     """See `ReceiverLink` for the contract."""
 
     channel: TransactionalChannel
@@ -84,7 +84,7 @@ class ClientReceiver(ClientLink, PortioningReceiver, WholeMessageReceiver):
 
     def __init__(self, session: SessionCore, terms: LinkTerms, resuming: Iterable[Any] | None) -> None:
         ClientLink.__init__(self, session, terms, resuming)
-        PortioningReceiver.__init__(self)
+        LazyReceiver.__init__(self)
         self._settled = terms.settle_mode == "settled"
         self.largest: int | None = terms.max_message_size or None
         self._prefetched = PrefetchBuffer()
@@ -375,8 +375,8 @@ class ClientReceiver(ClientLink, PortioningReceiver, WholeMessageReceiver):
 
     # Settling
 
-    def joins(self, number: int | None, tag: bytes, state: DeliveryState) -> bool:
-        if number is None or type(state) is not Accepted or not self.attached or not self._acks.joins(number):
+    def settle_like_last(self, number: int | None, tag: bytes, state: DeliveryState) -> bool:
+        if number is None or type(state) is not Accepted or not self.attached or not self._acks.extend_run(number):
             return False
         del self._unsettled[tag]
         return True
@@ -468,7 +468,7 @@ class ClientReceiver(ClientLink, PortioningReceiver, WholeMessageReceiver):
         self.engine.emit(RequestAnswered(pending))
 
     def end(self, closed: bool, cause: AmqpError | None) -> None:
-        self.bring(self.waiting)
+        self.materialize(self.unmaterialized)
         while self._recovering:
             pending = self._recovering.popleft()
             pending.fail(cause if cause is not None else LocalProtocolError("the link was detached"))

@@ -17,8 +17,8 @@ from ....engine import (
     OutcomeCounter,
     OutcomesReceived,
     OutgoingDelivery,
-    PostsAccepted,
     Unsettled,
+    UntrackedAccepted,
     count_unsettled,
 )
 from ....errors import EncodeError, LocalProtocolError
@@ -34,8 +34,8 @@ from ..wire.framing import END, METHOD
 from ..wire.method_table import Method
 from ..wire.methods import BasicPublish, BasicReturn, ConfirmSelect, ConfirmSelectOk
 from .link import ClientLink
-from .posted import Posted
 from .returns import Returnable, outcome_of
+from .untracked import UntrackedRun
 
 if TYPE_CHECKING:
     from ..wire.frames import FrameReader
@@ -58,7 +58,7 @@ class ClientSender(ClientLink, WholeMessageSender):
     def __init__(self, session: SessionCore, terms: LinkTerms, resuming: Iterable[Any] | None) -> None:
         super().__init__(session, terms, resuming)
         self._unsettled: dict[bytes, OutgoingDelivery] = {}
-        self._posted: deque[Posted] = deque()  # newer than all that is in `_outgoing`
+        self._untracked: deque[UntrackedRun] = deque()  # newer than all that is in `_outgoing`
         self.frame_room: int = session.engine.max_payload
         self._withheld = WINDOW  # credit to grant once the peer takes messages
         self._paused = False  # by channel.flow
@@ -80,15 +80,15 @@ class ClientSender(ClientLink, WholeMessageSender):
 
     @property
     def unsettled(self) -> dict[bytes, OutgoingDelivery]:  # type: ignore[override]
-        if self._posted:
-            self._make_posted(self._number)
+        if self._untracked:
+            self._materialize_untracked(self._number)
         return self._unsettled
 
     def count_unsettled(self) -> Unsettled:
         made = count_unsettled(self._unsettled)
-        if not self._posted:
+        if not self._untracked:
             return made
-        runs = self._posted
+        runs = self._untracked
         total = made.total + sum(len(run.payloads) for run in runs)
         first = made.first if made.first is not None else runs[0].first
         return Unsettled(total, first, runs[-1].first + len(runs[-1].payloads) - 1)
@@ -171,7 +171,9 @@ class ClientSender(ClientLink, WholeMessageSender):
         self.publish(delivery, payload)
         return delivery
 
-    def post(self, payload: bytes, waiter: OutcomeCounter, *, settled: bool = False) -> OutgoingDelivery | None:
+    def send_untracked(
+        self, payload: bytes, waiter: OutcomeCounter, *, settled: bool = False
+    ) -> OutgoingDelivery | None:
         """See `SenderLink`. The path of nearly every message of `send_many`. benchmarks/amqp091.py."""
         number, unsettled = self._number + 1, self._unsettled
         if (
@@ -181,25 +183,25 @@ class ClientSender(ClientLink, WholeMessageSender):
             or not self._confirms
             or (unsettled and number.to_bytes(8, "big") in unsettled)
         ):
-            return super().post(payload, waiter, settled=settled)
+            return super().send_untracked(payload, waiter, settled=settled)
         self._write(payload, False)
         self.credit -= 1
         self._number = number
-        posted = self._posted
-        if not posted or posted[-1].waiter is not waiter:
-            posted.append(Posted(waiter, number))
-        posted[-1].payloads.append(payload)
+        untracked = self._untracked
+        if not untracked or untracked[-1].waiter is not waiter:
+            untracked.append(UntrackedRun(waiter, number))
+        untracked[-1].payloads.append(payload)
         return None
 
-    def _make_posted(self, last: int) -> None:
-        """Make objects of what was posted, up to number `last`, because somebody looks or reports another outcome."""
-        posted = self._posted
-        while posted and posted[0].first <= last:
-            for delivery in posted[0].take(last + 1 - posted[0].first, self):
+    def _materialize_untracked(self, last: int) -> None:
+        """Make objects of untracked publishes up to number `last`, for `unsettled` or for another outcome."""
+        untracked = self._untracked
+        while untracked and untracked[0].first <= last:
+            for delivery in untracked[0].take(last + 1 - untracked[0].first, self):
                 self._outgoing[delivery.delivery_id or 0] = delivery
                 self._unsettled[delivery.tag] = delivery
-            if not posted[0].payloads:
-                posted.popleft()
+            if not untracked[0].payloads:
+                untracked.popleft()
 
     def _new_tag(self) -> bytes:
         """Return the number of the next publish as its tag; another if an earlier unsettled delivery has that tag."""
@@ -226,8 +228,8 @@ class ClientSender(ClientLink, WholeMessageSender):
         self._write(payload, settled)
         delivery.on_wire = True
         if self._confirms:
-            if self._posted:
-                self._make_posted(self._number)
+            if self._untracked:
+                self._materialize_untracked(self._number)
             self.credit -= 1
             self._number = number = self._number + 1
             delivery.delivery_id = number
@@ -361,29 +363,29 @@ class ClientSender(ClientLink, WholeMessageSender):
                 406, f"a confirm of publish {last}, although the last one is {self._number}", (60, 80), soft=True
             )
         end = last + 1  # one past the last number that may be an object
-        if self._posted and self._posted[0].first <= last:
-            if state is ACCEPTED and first <= self._posted[0].first:
-                end = self._posted[0].first
-                self._accept_posted(last)
+        if self._untracked and self._untracked[0].first <= last:
+            if state is ACCEPTED and first <= self._untracked[0].first:
+                end = self._untracked[0].first
+                self._accept_untracked(last)
             else:
-                self._make_posted(last)
+                self._materialize_untracked(last)
         if self._outgoing:
             self._confirm_objects(first, end, state)
         if first <= self._first <= last:
             self._first = last + 1
             if self._first not in self._outgoing:  # others were confirmed before, out of order
-                posted = self._posted[0].first if self._posted else self._number + 1
-                self._first = next(iter(self._outgoing), posted)
+                untracked = self._untracked[0].first if self._untracked else self._number + 1
+                self._first = next(iter(self._outgoing), untracked)
 
-    def _accept_posted(self, last: int) -> None:
-        """Report all posted publishes up to number `last` as accepted."""
-        while self._posted and (left := last + 1 - self._posted[0].first) > 0:
-            run = self._posted[0]
+    def _accept_untracked(self, last: int) -> None:
+        """Report all untracked publishes up to number `last` as accepted."""
+        while self._untracked and (left := last + 1 - self._untracked[0].first) > 0:
+            run = self._untracked[0]
             count = min(left, len(run.payloads))
             run.drop(count)
             if not run.payloads:
-                self._posted.popleft()
-            self.engine.emit(PostsAccepted(self, run.waiter, count))
+                self._untracked.popleft()
+            self.engine.emit(UntrackedAccepted(self, run.waiter, count))
             self._add_credit(count)
 
     def _confirm_objects(self, first: int, end: int, state: DeliveryState) -> None:
@@ -418,7 +420,7 @@ class ClientSender(ClientLink, WholeMessageSender):
 
         Its confirm is still to come; at Broker-J it has come before, as a nack.
         """
-        self._make_posted(self._number)
+        self._materialize_untracked(self._number)
         delivery = self._returnables().find(method, self.channel.properties_octets, body)
         if delivery is not None:
             delivery.remote_state = outcome_of(method)

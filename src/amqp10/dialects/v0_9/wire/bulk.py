@@ -12,7 +12,7 @@ from struct import error as struct_error
 from typing import TYPE_CHECKING, Final
 
 from ....messaging.payloads import Unmapped
-from ..._kit.lazy_deliveries import Run
+from ..._kit.lazy_deliveries import LazyRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -148,7 +148,7 @@ def read_confirms(framing: Framing, data: bytes, at: int, channel: int) -> tuple
     return found, at
 
 
-class ContentRun(Run):
+class ContentRun(LazyRun):
     """Messages that are mapped when they are asked for.
 
     Args:

@@ -13,7 +13,7 @@ from ..._kit.id_order import IdOrder
 from ..link import SessionFault
 from ..owners import SessionCore
 from ..wire.frames import encode_disposition
-from .posted import Run, SentRun
+from .untracked import SentRun, UntrackedRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ class SettlingSession(SessionCore):
 
     Attributes:
         outgoing, incoming: unsettled deliveries.
-        posted: runs of outgoing deliveries that are not objects, each by its first delivery-id.
+        untracked: runs of outgoing deliveries that are not objects, each by its first delivery-id.
         parts: incoming deliveries that are not whole yet, on links that do not stream.
         lazy_receivers: links that may have incoming deliveries that are not objects yet.
     """
@@ -48,9 +48,9 @@ class SettlingSession(SessionCore):
         self.incoming: dict[int, IncomingDelivery] = {}
         self.lazy_receivers: set[ReceiverLink] = set()
         self.next_delivery_id = 0
-        self.posted: dict[int, Run] = {}
+        self.untracked: dict[int, UntrackedRun] = {}
         self.parts: dict[int, PartialDelivery] = {}
-        self._last_run: Run | None = None  # the run that the next posted delivery may extend
+        self._last_run: UntrackedRun | None = None  # the run that the next untracked delivery may extend
         self._by_remote_handle: dict[int, LinkEndpoint] = {}
         self._dispositions: dict[tuple[bool, bool, Any], list[int]] = {}
         # The outcome of the last disposition if it settled a received delivery, for the next mostly has the same; else
@@ -94,53 +94,57 @@ class SettlingSession(SessionCore):
         for first, last in ranges(ids):
             self.engine.write(encode_disposition(self.channel, as_receiver, first, last, settled, state))
 
-    # Posted deliveries (`posted`)
+    # Untracked deliveries (`untracked`)
 
-    def keep_posted(self, link: ResumingSender, payload: bytes, waiter: OutcomeCounter, number: int, tag: int) -> None:
+    def keep_untracked(
+        self, link: ResumingSender, payload: bytes, waiter: OutcomeCounter, number: int, tag: int
+    ) -> None:
         run = self._last_run
         if run is None or run.waiter is not waiter or run.end != number or run.link is not link:
-            self._last_run = run = self.posted[number] = Run(link, waiter, number, tag)
+            self._last_run = run = self.untracked[number] = UntrackedRun(link, waiter, number, tag)
             link.runs[run] = None
         run.payloads.append(payload)
         run.end = number + 1 & SERIAL_MASK
-        link.posted += 1
+        link.untracked += 1
 
     def keep_run(
         self, link: ResumingSender, payloads: Sequence[bytes], waiters: Sequence[object], number: int, tag: int
     ) -> None:
-        run = self.posted[number] = SentRun(link, payloads, waiters, number, tag)
+        run = self.untracked[number] = SentRun(link, payloads, waiters, number, tag)
         link.runs[run] = None
-        link.posted += len(payloads)
+        link.untracked += len(payloads)
 
-    def count_posted(self, link: ResumingSender, made: Unsettled) -> Unsettled:
+    def count_untracked(self, link: ResumingSender, made: Unsettled) -> Unsettled:
         first, newest = next(iter(link.runs)).number, next(reversed(link.runs))
         last = newest.number + len(newest.payloads) - 1 & SERIAL_MASK
         if made.first is not None and serial_diff(made.first, first) < 0:
             first = made.first
         if made.last is not None and serial_diff(made.last, last) > 0:
             last = made.last
-        return Unsettled(made.total + link.posted, first, last)
+        return Unsettled(made.total + link.untracked, first, last)
 
-    def make_posted(self) -> None:
-        runs, self._last_run = sorted(self.posted.values(), key=attrgetter("tag")), None
-        self.posted.clear()
+    def materialize_untracked(self) -> None:
+        runs, self._last_run = sorted(self.untracked.values(), key=attrgetter("tag")), None
+        self.untracked.clear()
         for run in runs:
-            run.link.posted = 0
+            run.link.untracked = 0
             run.link.runs.clear()
         for run in runs:
             for delivery in run.deliveries():
                 run.link.unsettled[delivery.tag] = delivery
                 self.outgoing[delivery.delivery_id] = delivery  # type: ignore[index]
 
-    def _accept_posted(self, first: int, count: int) -> int:
-        """Apply an accepted and settled range; return how many of its deliveries, from the first on, were posted."""
+    def _accept_untracked(self, first: int, count: int) -> int:
+        """Apply an accepted and settled range; return how many of its deliveries, from the first on, were untracked."""
         done = 0
-        while done < count and (run := self.posted.get(first + done & SERIAL_MASK)) is not None and run.link.attached:
-            del self.posted[run.number]
+        while (
+            done < count and (run := self.untracked.get(first + done & SERIAL_MASK)) is not None and run.link.attached
+        ):
+            del self.untracked[run.number]
             taken = min(count - done, len(run.payloads))
             self.engine.emit(run.accept(taken))
             if run.payloads:
-                self.posted[run.number] = run
+                self.untracked[run.number] = run
             else:
                 del run.link.runs[run]
                 if run is self._last_run:
@@ -162,7 +166,7 @@ class SettlingSession(SessionCore):
                 "amqp:invalid-field",
                 f"a disposition must not end before it begins: first is {first}, last {frame.last}",
             )
-        if self.posted and frame.role:
+        if self.untracked and frame.role:
             if type(frame.state) is Accepted and frame.settled:
                 done = self._accept_by_turns(first, count, frame)
                 if done == count:
@@ -170,18 +174,18 @@ class SettlingSession(SessionCore):
                 first, count = first + done & SERIAL_MASK, count - done
             is_object = count == 1 and first in self.outgoing
             if not is_object and self._runs_in(first, count):
-                self.make_posted()
+                self.materialize_untracked()
         self._hear(first, count, frame)
 
     def _accept_by_turns(self, first: int, count: int, frame: Disposition) -> int:
-        """Apply an accepted and settled range of posted deliveries and objects, in any order; return how many."""
-        at = self._accept_posted(first, count)
+        """Apply an accepted and settled range of untracked deliveries and objects, in any order; return how many."""
+        at = self._accept_untracked(first, count)
         while at < count and (first + at & SERIAL_MASK) in self.outgoing:  # one step for each: there may be many runs
             begun = at
             while at < count and (first + at & SERIAL_MASK) in self.outgoing:
                 at += 1
             self._hear(first + begun & SERIAL_MASK, at - begun, frame)
-            at += self._accept_posted(first + at & SERIAL_MASK, count - at)
+            at += self._accept_untracked(first + at & SERIAL_MASK, count - at)
         if at == count:
             return count
         # The next delivery was settled before, or belongs to a run without being its first.
@@ -193,30 +197,30 @@ class SettlingSession(SessionCore):
             if place > at:
                 self._hear(first + at & SERIAL_MASK, place - at, frame)
                 at = place
-            taken = self._accept_posted(run.number, count - at)
+            taken = self._accept_untracked(run.number, count - at)
             if not taken:  # the run's link is no longer attached
                 break
             at += taken
         return at
 
-    def _runs_in(self, first: int, count: int) -> list[Run]:
-        """Return the posted runs with deliveries in this range, in its order."""
+    def _runs_in(self, first: int, count: int) -> list[UntrackedRun]:
+        """Return the untracked runs with deliveries in this range, in its order."""
         numbers = self._run_order.in_range(first, count)
         before = self._run_order.before(first)
-        if before is not None and before not in numbers and self.posted[before].overlaps(first, count):
+        if before is not None and before not in numbers and self.untracked[before].overlaps(first, count):
             numbers.insert(0, before)
-        return [self.posted[number] for number in numbers]
+        return [self.untracked[number] for number in numbers]
 
     @cached_property
     def _run_order(self) -> SerialOrder:
-        return SerialOrder(self.posted, attrgetter("tag"))
+        return SerialOrder(self.untracked, attrgetter("tag"))
 
     def _hear(self, first: int, count: int, frame: Disposition) -> None:
         """Apply a disposition to the deliveries in this range that exist as objects."""
         if not frame.role:
             while self.lazy_receivers:
                 receiver = self.lazy_receivers.pop()
-                receiver.bring(receiver.waiting)
+                receiver.materialize(receiver.unmaterialized)
         # The role in the frame is that of the peer: a receiver's disposition is about deliveries that we sent (§2.7.6).
         table: dict[int, Any] = self.outgoing if frame.role else self.incoming
         if count == 1 and (delivery := table.get(first)) is not None:

@@ -20,7 +20,7 @@ from ..._kit.partial import NO_ROOM, advice, largest_in_part, most_in_part
 from ..resumption.receiver import PartialDelivery, ResumingReceiver
 from ..unsettled_map import Place
 from ..wire.performatives import Flow, Transfer
-from .arrived import TransferRun
+from .lazy_deliveries import TransferRun
 
 if TYPE_CHECKING:
     from ....messaging import DeliveryState
@@ -265,7 +265,7 @@ class ReceiverEndpoint(ResumingReceiver):
         if self._limit is not None and max(map(len, payloads)) > self._limit:
             return False
         self._arrive_many(TransferRun(self.delivery_type, like, numbers, tags, payloads))
-        if self.waiting and not settled:
+        if self.unmaterialized and not settled:
             self.session.lazy_receivers.add(self)
         self.flow_state.received_many(taken)
         return True
@@ -414,7 +414,7 @@ class ReceiverEndpoint(ResumingReceiver):
             self.session.let_go(count, starved)
 
     def _end(self, closed: bool, cause: AmqpError | None) -> None:
-        self.bring(self.waiting)
+        self.materialize(self.unmaterialized)
         self.session.lazy_receivers.discard(self)
         self.session.engine.count_partial(-self._weight)
         self._weight = 0
@@ -425,7 +425,7 @@ class ReceiverEndpoint(ResumingReceiver):
 
     # Settling
 
-    def joins(self, number: int | None, tag: bytes, state: DeliveryState) -> bool:
+    def settle_like_last(self, number: int | None, tag: bytes, state: DeliveryState) -> bool:
         # Nearly every delivery is settled once, with the outcome of the last one. benchmarks/budget.py, "receive".
         session = self.session
         if state is not session.last_outcome or number is None or not self.attached or self._second:
@@ -445,7 +445,7 @@ class ReceiverEndpoint(ResumingReceiver):
         run = self._runs[0]
         assert isinstance(run, TransferRun)
         numbers, tags = run.drop(count)
-        self.waiting -= count
+        self.unmaterialized -= count
         if run.over:
             self._runs.popleft()
         if not run.settled:
@@ -505,4 +505,4 @@ class ReceiverEndpoint(ResumingReceiver):
             self.session.engine.emit(DeliveriesUnresumed(self, deliveries))
 
     def abandon(self) -> None:
-        self.bring(self.waiting)  # what came in part may be resumed
+        self.materialize(self.unmaterialized)  # what came in part may be resumed

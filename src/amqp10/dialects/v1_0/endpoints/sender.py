@@ -19,7 +19,7 @@ from ..states import LinkState
 from ..unsettled_map import Place
 from ..wire.frames import TransferTemplate, encode_frame
 from ..wire.performatives import Flow, Transfer
-from .posted import tag_of
+from .untracked import tag_of
 
 if TYPE_CHECKING:
     from ....messaging import DeliveryState
@@ -71,7 +71,7 @@ class SenderEndpoint(ResumingSender):
 
     def count_unsettled(self) -> Unsettled:
         counted = count_unsettled(self._unsettled)
-        return self.session.count_posted(self, counted) if self.posted else counted
+        return self.session.count_untracked(self, counted) if self.untracked else counted
 
     def begin_counting(self) -> None:
         if self.terms is None:
@@ -120,7 +120,7 @@ class SenderEndpoint(ResumingSender):
             raise LocalProtocolError(
                 f"the message has {len(payload)} bytes, more than the peer's max-message-size of {limit}"
             )
-        unsettled = self.unsettled if self.posted else self._unsettled
+        unsettled = self.unsettled if self.untracked else self._unsettled
         if tag is None:
             number = self._next_tag
             tag = number.to_bytes(4 if number < 0x1_0000_0000 else 8, "big")
@@ -172,7 +172,9 @@ class SenderEndpoint(ResumingSender):
         session.transmit(OutgoingPart(self, delivery, payload, True, more, batchable))
         return delivery
 
-    def post(self, payload: bytes, waiter: OutcomeCounter, *, settled: bool = False) -> OutgoingDelivery | None:
+    def send_untracked(
+        self, payload: bytes, waiter: OutcomeCounter, *, settled: bool = False
+    ) -> OutgoingDelivery | None:
         """See `SenderLink`. The path of nearly every message of `send_many`. benchmarks/run.py, "send"."""
         flow, session = self.flow_state, self.session
         window, size = session.window, len(payload)
@@ -189,7 +191,7 @@ class SenderEndpoint(ResumingSender):
             or ((limit := self.remote.max_message_size) is not None and size > limit)  # type: ignore[union-attr]
             or tag in self._unsettled
         ):
-            return super().post(payload, waiter, settled=settled)
+            return super().send_untracked(payload, waiter, settled=settled)
         self._next_tag = number + 1
         # As their `sent` would, without two calls.
         flow.delivery_count = flow.delivery_count + 1 & SERIAL_MASK
@@ -199,7 +201,7 @@ class SenderEndpoint(ResumingSender):
         delivery_id = session.next_delivery_id
         session.next_delivery_id = delivery_id + 1 & SERIAL_MASK
         if not settled:
-            session.keep_posted(self, payload, waiter, delivery_id, number)
+            session.keep_untracked(self, payload, waiter, delivery_id, number)
         head = self._template.head(delivery_id, tag, settled, size)
         engine = session.engine
         engine.output.append(head)

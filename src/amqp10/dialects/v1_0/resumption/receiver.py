@@ -18,7 +18,7 @@ from ....engine import (
 from ....errors import LocalProtocolError
 from ....messaging import OUTCOMES, Received
 from ....messaging.payloads import LARGE, Pieces
-from ..._kit.lazy_deliveries import PortioningReceiver
+from ..._kit.lazy_deliveries import LazyReceiver
 from ..credit import ReceiverCredit
 from ..link import LinkEndpoint
 from ..unsettled_map import of_transaction, offset_of, plain, reach, receiver_state
@@ -60,12 +60,12 @@ class PartialDelivery:
         return Pieces(self.parts) if self.size >= LARGE else b"".join(self.parts)
 
 
-class ResumingReceiver(LinkEndpoint, PortioningReceiver):
+class ResumingReceiver(LinkEndpoint, LazyReceiver):
     """The part of a receiving end that resumes deliveries; `ReceiverEndpoint` completes it."""
 
     def __init__(self, session: SessionCore, name: str) -> None:
         LinkEndpoint.__init__(self, session, name)
-        PortioningReceiver.__init__(self)
+        LazyReceiver.__init__(self)
         self.flow_state: ReceiverCredit = ReceiverCredit(None)
         self.delivery_type = IncomingDelivery
         self._partial: PartialDelivery | None = None

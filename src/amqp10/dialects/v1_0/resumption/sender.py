@@ -68,8 +68,8 @@ class ResumingSender(LinkEndpoint, SenderLink):
     """The part of a sending end that resumes deliveries; `SenderEndpoint` completes it.
 
     Attributes:
-        posted: how many deliveries are unsettled that were not made into objects (`endpoints.posted`).
-        runs: the runs (`endpoints.posted.Run`) that these are in, the oldest first.
+        untracked: how many deliveries are unsettled that were not made into objects (`endpoints.untracked`).
+        runs: the runs (`endpoints.untracked.UntrackedRun`) that these are in, the oldest first.
     """
 
     drain_owed = False
@@ -77,7 +77,7 @@ class ResumingSender(LinkEndpoint, SenderLink):
     def __init__(self, session: SessionCore, name: str) -> None:
         super().__init__(session, name)
         self.flow_state: SenderCredit = SenderCredit(0)
-        self.posted = 0
+        self.untracked = 0
         self.runs: dict[Any, None] = {}
         self._unsettled: dict[bytes, OutgoingDelivery] = {}
         self.auto_settle = True
@@ -93,8 +93,8 @@ class ResumingSender(LinkEndpoint, SenderLink):
 
     @property
     def unsettled(self) -> dict[bytes, OutgoingDelivery]:  # type: ignore[override]
-        if self.posted:
-            self.session.make_posted()
+        if self.untracked:
+            self.session.materialize_untracked()
         return self._unsettled
 
     @abstractmethod
@@ -106,7 +106,7 @@ class ResumingSender(LinkEndpoint, SenderLink):
         """Settle a delivery on this side."""
 
     def leave_tables(self, *, lingers: bool) -> None:
-        deliveries = self.unsettled.values()  # this makes objects of those posted, which the owner may still read
+        deliveries = self.unsettled.values()  # this makes objects of those untracked, which the owner may still read
         if not lingers:
             self._leave(self.session.outgoing, deliveries)
 

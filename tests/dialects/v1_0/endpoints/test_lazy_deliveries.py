@@ -38,7 +38,7 @@ def said(*frames: Any) -> bytes:
     return b"".join(encode_frame(0 if isinstance(frame, Open) else 3, frame) for frame in frames)
 
 
-def engine(by_portions: bool, mode: str, window: int) -> tuple[Engine, list[ReceiverLink]]:
+def engine(lazy: bool, mode: str, window: int) -> tuple[Engine, list[ReceiverLink]]:
     """A client with two receivers, the first in this mode, and the peer's half of the attaching taken in."""
     client = dialect("1.0").client(ConnectionTerms("client"), None, True)
     client.start()
@@ -58,7 +58,7 @@ def engine(by_portions: bool, mode: str, window: int) -> tuple[Engine, list[Rece
     client.receive_data(AMQP_HEADER + said(Open("server"), Begin(0, 0, 100, 5), *attaches))
     for link in links:
         assert link.attached
-        link.by_portions = by_portions
+        link.lazy = lazy
         link.flow(60)
     client.events()
     client.data_to_send()
@@ -68,8 +68,8 @@ def engine(by_portions: bool, mode: str, window: int) -> tuple[Engine, list[Rece
 class Owner:
     """Takes deliveries, and notes what is to be known of them."""
 
-    def __init__(self, by_portions: bool, mode: str = "first", window: int = 1000) -> None:
-        self.client, self.links = engine(by_portions, mode, window)
+    def __init__(self, lazy: bool, mode: str = "first", window: int = 1000) -> None:
+        self.client, self.links = engine(lazy, mode, window)
         self.taken: list[IncomingDelivery] = []
         self.seen: list[Any] = []
         self.sent = self.runs = 0
@@ -100,17 +100,17 @@ class Owner:
 
     def take(self, handle: int, count: int) -> None:
         link = self.links[handle]
-        link.bring(count - len(link.incoming))
+        link.materialize(count - len(link.incoming))
         self.taken += [link.incoming.popleft() for _ in range(min(count, len(link.incoming)))]
 
     def accept(self, handle: int, count: int) -> None:
         """Accept what comes next, many at once where that can be."""
         link = self.links[handle]
-        while count and (link.incoming or link.waiting):
+        while count and (link.incoming or link.unmaterialized):
             run = link.next_run()[:count]
             if link.incoming or not run:
                 run = (b"",)
-                link.bring(0 if link.incoming else 1)
+                link.materialize(0 if link.incoming else 1)
                 self.taken.append(link.incoming.popleft())
                 self.settle(len(self.taken) - 1, 1, ACCEPTED)
                 self.taken.pop()
@@ -148,13 +148,18 @@ class Owner:
     def look(self) -> None:
         for link in self.links:
             state: Any = link
-            counts = (link.credit, link.attached, state.flow_state.delivery_count, link.waiting + len(link.incoming))
+            counts = (
+                link.credit,
+                link.attached,
+                state.flow_state.delivery_count,
+                link.unmaterialized + len(link.incoming),
+            )
             self.seen.append((counts, state.session.window.next_incoming_id, state.session.window.incoming_window))
 
     def look_at_all(self) -> None:
         for link in self.links:
             self.seen.append([facts(delivery) for delivery in link.unsettled.values()])
-            assert not link.waiting
+            assert not link.unmaterialized
             self.seen.append([facts(delivery) for delivery in link.incoming])
         session: Any = self.links[0].session
         self.seen.append(sorted(session.incoming))
@@ -205,7 +210,7 @@ def test_makes_no_difference(steps: list[tuple[Any, ...]], mode: str, window: in
             getattr(owner, name)(*arguments)
         owner.client.receive_eof()
         owner.hear(b"")
-        assert not any(link.waiting for link in owner.links)
+        assert not any(link.unmaterialized for link in owner.links)
         owner.look_at_all()
         owner.write()
     assert asking.seen == given_all.seen
@@ -221,13 +226,13 @@ def test_nothing_is_made_before_it_is_asked_for() -> None:
     def made() -> int:
         return sum(type(each) is IncomingDelivery and each.link is link for each in gc.get_objects())
 
-    assert (link.waiting, len(link.incoming)) == (40, 0)
+    assert (link.unmaterialized, len(link.incoming)) == (40, 0)
     assert made() <= 4
-    link.bring(20)
-    assert (link.waiting, len(link.incoming)) == (20, 20)
+    link.materialize(20)
+    assert (link.unmaterialized, len(link.incoming)) == (20, 20)
     assert made() <= 20 + 1
-    link.bring(100)
-    assert (link.waiting, len(link.incoming), made()) == (0, 40, 40)
+    link.materialize(100)
+    assert (link.unmaterialized, len(link.incoming), made()) == (0, 40, 40)
     assert [each.delivery_id for each in link.incoming] == [FIRST + n & 0xFFFF_FFFF for n in range(40)]
 
 
@@ -266,7 +271,7 @@ def test_accepted_without_being_made(settled: bool) -> None:
     owner.settle(0, 10, ACCEPTED)
     owner.accept(0, 50)
     assert owner.runs >= 2
-    left: list[Any] = [link.waiting, *link.incoming, *link.unsettled, *link.session.incoming]
+    left: list[Any] = [link.unmaterialized, *link.incoming, *link.unsettled, *link.session.incoming]
     assert left == [0]
     told = encode_disposition(0, True, FIRST, FIRST + 59 & 0xFFFF_FFFF, True, ACCEPTED)
     assert owner.client.data_to_send() == (b"" if settled else told)
@@ -280,10 +285,10 @@ def test_a_run_that_cannot_be_accepted_as_one() -> None:
     other.come(0, 40, 10, False, 9)
     for owner in (second, other):
         link: Any = owner.links[0]
-        assert link.waiting
-        while link.waiting:
+        assert link.unmaterialized
+        while link.unmaterialized:
             assert not link.next_run()
-            link.bring(1)
+            link.materialize(1)
 
 
 def test_the_link_ends_while_it_waits() -> None:
@@ -292,7 +297,7 @@ def test_the_link_ends_while_it_waits() -> None:
     owner.come(0, 10, 1, False, 0)
     owner.hear(said(Detach(0, True)))
     session: Any = owner.links[0].session
-    assert (owner.links[0].waiting, len(owner.links[0].incoming)) == (0, 10)
+    assert (owner.links[0].unmaterialized, len(owner.links[0].incoming)) == (0, 10)
     assert not session.incoming
     assert session.begun
 

@@ -4,7 +4,7 @@ Of a link's publishes without a confirm, those that are objects are older than t
 last (`send`), and an older one may be left open by a confirm out of order: then publishes become objects up to there.
 Each becomes one at most once, in the order of sending. When the objects are gone, all is as quick as before.
 
-See `dialects.v1_0.endpoints.posted`. benchmarks/budget.py, "publish_0_9_1": a third of the steps.
+See `dialects.v1_0.endpoints.untracked`. benchmarks/budget.py, "publish_0_9_1": a third of the steps.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ....engine import OutcomeCounter, OutgoingDelivery, SenderLink
 
 
-class Posted:
+class UntrackedRun:
     """Publishes of one waiter, numbered one after the other, none of them confirmed.
 
     Attributes:

@@ -1,15 +1,16 @@
 """Runs of deliveries without objects: they become objects only if they get another outcome than "accepted".
 
-An owner that only counts outcomes needs no object for each delivery (`SenderLink.post`). A run is a few numbers and the
-payloads, which Python's search for garbage cycles does not look into: with half a million deliveries under way that
-search took half of the time. benchmarks/scale.py, "send, by connections"; benchmarks/budget.py, "send": three tenths.
+An owner that only counts outcomes needs no object for each delivery (`SenderLink.send_untracked`). A run is a few
+numbers and the payloads, which Python's search for garbage cycles does not look into: with half a million deliveries
+under way that search took half of the time. benchmarks/scale.py, "send, by connections"; benchmarks/budget.py, "send":
+three tenths.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ....engine import PostsAccepted, RunAccepted
+from ....engine import RunAccepted, UntrackedAccepted
 from ....types import SERIAL_MASK
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from ..resumption.sender import ResumingSender
 
 
-class Run:
+class UntrackedRun:
     """Unsettled deliveries of one link, sent one after the other, each of them completely.
 
     Attributes:
@@ -45,12 +46,12 @@ class Run:
         del self.payloads[:count]
         self.number = self.number + count & SERIAL_MASK
         self.tag += count
-        self.link.posted -= count
+        self.link.untracked -= count
 
     def accept(self, count: int) -> Event:
         """Drop the first `count` deliveries, which are accepted; return what tells that."""
         self.drop(count)
-        return PostsAccepted(self.link, self.waiter, count)
+        return UntrackedAccepted(self.link, self.waiter, count)
 
     def overlaps(self, first: int, count: int) -> bool:
         """Return whether a delivery of the run is in the range of `count` delivery-ids from `first` on."""
@@ -66,7 +67,7 @@ class Run:
             yield delivery
 
 
-class SentRun(Run):
+class SentRun(UntrackedRun):
     """The deliveries of one call of `send_run`, each with a waiter of its own. benchmarks/real_brokers.py"""
 
     __slots__ = ("_waiters",)

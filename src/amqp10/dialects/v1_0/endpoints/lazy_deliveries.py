@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....engine import IncomingDelivery
-from ..._kit.lazy_deliveries import Run
+from ..._kit.lazy_deliveries import LazyRun
 
 if TYPE_CHECKING:
     from ..wire.performatives import Transfer
 
 
-class TransferRun(Run):
+class TransferRun(LazyRun):
     """The deliveries of transfers that look alike."""
 
     __slots__ = ("_payloads", "message_format", "state")

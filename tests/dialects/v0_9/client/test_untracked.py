@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from amqp10.dialects.v0_9.wire.methods import BasicAck, BasicNack, BasicReturn
 from amqp10.dialects.v0_9.wire.properties import BasicProperties
 from amqp10.dialects.v0_9.wire.variant import V0_9_1
-from amqp10.engine import Engine, LinkEnded, OutcomesReceived, PostsAccepted, SenderLink
+from amqp10.engine import Engine, LinkEnded, OutcomesReceived, SenderLink, UntrackedAccepted
 from amqp10.messaging import ACCEPTED, Accepted, Message
 
 from ....kit.steps import Steps
@@ -84,16 +84,16 @@ class Publisher:
         for event in self.engine.events():
             if isinstance(event, OutcomesReceived):
                 self.told += Counter((each.waiter, type(each.remote_state)) for each in event.deliveries)
-            elif isinstance(event, PostsAccepted):
+            elif isinstance(event, UntrackedAccepted):
                 self.told[event.waiter, Accepted] += event.count
             self.ended += isinstance(event, LinkEnded)
         return self.engine.data_to_send(), self.link.credit, self.ended, self.told.copy()
 
     def publish(self, kind: str, payload: bytes, waiter: Any) -> None:
         if kind == "post" and self.plain:
-            SenderLink.post(self.link, payload, waiter)
+            SenderLink.send_untracked(self.link, payload, waiter)
         elif kind == "post":
-            self.link.post(payload, waiter)
+            self.link.send_untracked(payload, waiter)
         else:
             self.sent.append(self.link.send(payload, settled=kind == "settled"))
 
@@ -162,7 +162,7 @@ def test_no_objects() -> None:
     publisher.link.delivery_type = Noted
     waiter: Any = "waiter 0"
     for _ in range(10):
-        assert publisher.link.post(PAYLOADS[0], waiter) is None
+        assert publisher.link.send_untracked(PAYLOADS[0], waiter) is None
     publisher.do(("ack", 4, 1))
     publisher.do(("acks", 5, 2))
     assert publisher.told == {("waiter 0", Accepted): 6}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from amqp10.dialects.v1_0.endpoints.posted import Run
+from amqp10.dialects.v1_0.endpoints.untracked import UntrackedRun
 from amqp10.dialects.v1_0.wire.frames import AMQP_HEADER, encode_disposition, encode_frame
 from amqp10.dialects.v1_0.wire.performatives import Attach, Begin, Detach, End, Flow, Open
 from amqp10.engine import (
@@ -18,10 +18,10 @@ from amqp10.engine import (
     LinkTerms,
     OutcomesReceived,
     OutgoingDelivery,
-    PostsAccepted,
     RunAccepted,
     SenderLink,
     Unsettled,
+    UntrackedAccepted,
     dialect,
 )
 from amqp10.errors import LocalProtocolError
@@ -79,7 +79,7 @@ class Owner:
         ours = self.links[link]
         try:
             if self.posts:
-                delivery = ours.post(payload, waiter, settled=settled)
+                delivery = ours.send_untracked(payload, waiter, settled=settled)
                 self.objects += delivery is not None
             else:
                 ours.send(payload, settled=settled).waiter = None if settled else waiter
@@ -115,7 +115,7 @@ class Owner:
     def hear(self, data: bytes) -> None:
         self.client.receive_data(data)
         for event in self.client.events():
-            if isinstance(event, PostsAccepted):
+            if isinstance(event, UntrackedAccepted):
                 self.accepted[event.waiter] += event.count
             elif isinstance(event, RunAccepted):
                 self.accepted.update(event.waiters)
@@ -209,7 +209,7 @@ def test_accepted_ranges_make_no_objects() -> None:
     state: Any = owner.links[0].session
     assert owner.accepted == {"a": 15, "b": 15, "c": 15}
     assert owner.objects == 0
-    assert not state.posted
+    assert not state.untracked
     assert not state.outgoing
     assert not any(link.unsettled for link in owner.links)
     owner.send(0, "a", 10, False)
@@ -261,20 +261,20 @@ def test_others_become_objects(state: Any) -> None:
 
 
 def test_runs_of_others_are_left_alone() -> None:
-    """Outcomes of deliveries that somebody holds create no objects for messages posted on another link."""
+    """Outcomes of deliveries that somebody holds create no objects for messages untracked on another link."""
     owner = Owner(True, 100, 100)
     owner.send(0, "a", 10, False)
     owner.hold(1)
     owner.send(0, "a", 10, False)
     owner.told(1, 1, True, RELEASED)
     state: Any = owner.links[0].session
-    assert [len(run.payloads) for run in state.posted.values()] == [1, 1]
+    assert [len(run.payloads) for run in state.untracked.values()] == [1, 1]
     owner.told(0, 3, True, ACCEPTED)
     assert owner.accepted == {"a": 2}
 
 
 def test_a_range_over_both_kinds() -> None:
-    """Accepted, it makes no objects of what was posted, be it before, between or behind those that are objects."""
+    """Accepted, it makes no objects of what was untracked, be it before, between or behind those that are objects."""
     owner = Owner(True, 100, 100)
     session: Any = owner.links[0].session
     for waiter in "ab":
@@ -285,24 +285,24 @@ def test_a_range_over_both_kinds() -> None:
     owner.told(0, 5, True, ACCEPTED)
     assert owner.accepted == {"a": 2, "b": 1, "its holder": 2}
     assert not session.outgoing
-    assert [len(run.payloads) for run in session.posted.values()] == [1]
+    assert [len(run.payloads) for run in session.untracked.values()] == [1]
 
 
 @pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[UntrackedRun]:
     """The runs that were looked at for what a range has of them, each time."""
-    looked: list[Run] = []
-    overlaps = Run.overlaps
+    looked: list[UntrackedRun] = []
+    overlaps = UntrackedRun.overlaps
 
-    def counted(run: Run, first: int, count: int) -> bool:
+    def counted(run: UntrackedRun, first: int, count: int) -> bool:
         looked.append(run)
         return overlaps(run, first, count)
 
-    monkeypatch.setattr(Run, "overlaps", counted)
+    monkeypatch.setattr(UntrackedRun, "overlaps", counted)
     return looked
 
 
-def test_a_range_over_many_turns(looks: list[Run]) -> None:
+def test_a_range_over_many_turns(looks: list[UntrackedRun]) -> None:
     """No run is looked for, however many turns of the two kinds there are in a range; with a gap in it, few times."""
     owner = Owner(True, 1000, 1000)
     for _ in range(200):
@@ -318,7 +318,7 @@ def test_a_range_over_many_turns(looks: list[Run]) -> None:
 
 @pytest.mark.parametrize("count", [1, 4])
 @pytest.mark.parametrize("state", [ACCEPTED, RELEASED])
-def test_objects_beside_many_runs(looks: list[Run], state: Any, count: int) -> None:
+def test_objects_beside_many_runs(looks: list[UntrackedRun], state: Any, count: int) -> None:
     """Outcomes of objects alone look at one run at most each time, in any order."""
     owner = Owner(True, 1000, 1000)
     session: Any = owner.links[0].session
@@ -330,7 +330,7 @@ def test_objects_beside_many_runs(looks: list[Run], state: Any, count: int) -> N
         owner.told(first, count, True, state)
     assert len(looks) <= 100 // count
     assert not session.outgoing
-    assert len(session.posted) == 100
+    assert len(session.untracked) == 100
     owner.told(0, 100, True, ACCEPTED)
     assert owner.accepted["a"] == owner.accepted["b"] == 50
 
@@ -355,6 +355,6 @@ def test_post_needs_a_link_that_is_attached() -> None:
     client.open()
     link = client.begin().attach_sender(LinkTerms("early", Source(), Target("q")))
     waiter: Any = None
-    for send in (link.send, lambda payload: link.post(payload, waiter)):
+    for send in (link.send, lambda payload: link.send_untracked(payload, waiter)):
         with pytest.raises(LocalProtocolError, match="not attached"):
             send(b"\0\x53\x75\xa0\1x")
