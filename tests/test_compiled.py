@@ -25,7 +25,7 @@ TESTS = (
     *(f"client/test_{each}.py" for each in OF_CLIENTS),
 )
 """Those of what is compiled, and of what holds it."""
-OF_MEMORY = (*OF_CODEC, "messaging/test_fast.py", "messaging/test_layout.py", "fuzz/test_fuzz_frames.py")
+OF_MEMORY = (*OF_CODEC, "messaging/test_fast.py", "messaging/test_section_index.py", "fuzz/test_fuzz_frames.py")
 MESSAGES = int(os.environ.get("AMQP10_MESSAGES", "2000"))
 """How many, made and mutated by chance, must come to the same by the plain code and by the compiled part."""
 SANITIZERS = "-O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined"

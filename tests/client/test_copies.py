@@ -12,7 +12,7 @@ import pytest
 from amqp10 import Connection, Message
 from amqp10.broker import Broker
 from amqp10.client.internals import receiver_delivery
-from amqp10.messaging._pieces import LARGE, Pieces
+from amqp10.messaging._payload import LARGE, Pieces
 from amqp10.net._streams.socket import SocketStream, WatchedSocketStream
 
 pytestmark = pytest.mark.anyio

@@ -9,8 +9,8 @@ import pytest
 
 from amqp10.messaging import _fields
 from amqp10.messaging._compiled import fast
-from amqp10.types import _compounds, _shapes
-from amqp10.types._readers import READERS
+from amqp10.types import _read_compound, _shapes
+from amqp10.types._read_primitive import READERS
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def plain_readers() -> Iterator[None]:
 def without_shapes() -> Iterator[None]:
     """Have each map and each list of fields read as the first of its kind."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (_compounds, _fields, _shapes):
+        for module in (_read_compound, _fields, _shapes):
             patch.setattr(module, "read_by", lambda *_: None)
         patch.setattr(_shapes.Shapes, "note", lambda *_: None)
         yield
@@ -52,5 +52,5 @@ def quick_shapes(*, before: int = 0, looks: int = 1) -> Iterator[None]:
 
 def forget_shapes() -> None:
     """Forget all shapes of maps and of properties."""
-    for shapes in (_compounds.map_shapes, _fields.PROPERTIES_FIELDS.shapes):
+    for shapes in (_read_compound.map_shapes, _fields.PROPERTIES_FIELDS.shapes):
         shapes.clear()

@@ -23,7 +23,7 @@ import pytest
 
 from amqp10 import AmqpSequence, AmqpValue, Data, Message
 from amqp10.errors import DecodeError
-from amqp10.messaging import _layout, _message
+from amqp10.messaging import _message, _section_index
 from amqp10.messaging.sections import may_hold
 from amqp10.types import Char, Described, Float, Symbol, UInt, ULong
 
@@ -253,14 +253,14 @@ def test_sections_of_any_payload() -> None:
         found = outcome(bytes(octets))
         refused += type(found) is str
         with pytest.MonkeyPatch.context() as plain:
-            plain.setattr(_layout, "fast", None)
+            plain.setattr(_section_index, "fast", None)
             assert outcome(bytes(octets)) == found, octets
     assert 100 < refused < 2_500
 
 
 def outcome(payload: bytes) -> Any:
     try:
-        return _layout.scan(payload)
+        return _section_index.scan(payload)
     except DecodeError as error:
         return str(error)
 

@@ -17,7 +17,7 @@ from amqp10.errors import DecodeError
 from amqp10.messaging import MessageFields
 from amqp10.messaging._compiled import fast
 from amqp10.messaging._fields import MAPS, PROPERTIES_FIELDS
-from amqp10.types import Int, Symbol, Timestamp, UInt, ULong, _compounds
+from amqp10.types import Int, Symbol, Timestamp, UInt, ULong, _read_compound
 
 from ..kit.plain_readers import plain_readers, quick_shapes, without_shapes
 
@@ -163,7 +163,7 @@ def plain() -> Iterator[None]:
 
 def has_shapes() -> bool:
     """Whether readers were written for properties, for maps with string keys, and for those with symbols."""
-    maps = _compounds.map_shapes
+    maps = _read_compound.map_shapes
     return all(any(table.values()) for table in (PROPERTIES_FIELDS.shapes.readers, maps.simple, maps.symbols))
 
 
@@ -197,7 +197,7 @@ def test_mutated_messages_of_a_shape(make: Callable[[random.Random], Message]) -
             assert outcome(payload, parts) == expected, payload
             faulty += any(type(each) is str for each in expected)
         assert any(PROPERTIES_FIELDS.shapes.readers.values())
-        assert any(_compounds.map_shapes.readers.values())
+        assert any(_read_compound.map_shapes.readers.values())
     assert COUNT / 5 < faulty < COUNT * 49 / 50
 
 
@@ -226,8 +226,8 @@ def test_what_has_no_place_in_a_section() -> None:
         for value in (body, symbols, simple):
             for _ in range(3):
                 assert Message.decode(Message(value).encode()).body == value
-        assert _compounds.map_shapes.simple
-        assert _compounds.map_shapes.symbols
+        assert _read_compound.map_shapes.simple
+        assert _read_compound.map_shapes.symbols
         for code, value, wrong in (
             (0x74, body, "application_properties: a value must have a simple type"),
             (0x74, symbols, "application_properties: a key has a type that is not allowed there"),

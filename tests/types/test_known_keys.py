@@ -14,8 +14,8 @@ from uuid import UUID
 import pytest
 
 from amqp10.errors import DecodeError
-from amqp10.types import Float, Int, Symbol, UInt, ULong, _compounds, _shapes, decode, encode
-from amqp10.types._readers import READERS
+from amqp10.types import Float, Int, Symbol, UInt, ULong, _read_compound, _shapes, decode, encode
+from amqp10.types._read_primitive import READERS
 from amqp10.types._shapes import Shapes
 
 from ..kit.plain_readers import forget_shapes, plain_readers, quick_shapes, without_shapes
@@ -36,18 +36,18 @@ def test_the_table_is_bounded(kind: Any) -> None:
     for first in range(0, 5000, 50):
         sent = {kind(f"hostile {number}"): number for number in range(first, first + 50)}
         assert decode(encode(sent)) == sent
-        assert len(_compounds._keys) <= _compounds._KEYS_KEPT
+        assert len(_read_compound._keys) <= _read_compound._KEYS_KEPT
     long = {kind("x" * 200): 1}
     assert decode(encode(long)) == long
-    assert max(map(len, _compounds._keys)) <= _compounds._KEY_OCTETS
+    assert max(map(len, _read_compound._keys)) <= _read_compound._KEY_OCTETS
     assert next(iter(decode(encode({"after": 1})))) is next(iter(decode(encode({"after": 1}))))
 
 
 def test_only_keys_are_kept() -> None:
     """Values are not, nor keys that are no short string or symbol."""
     decode(encode({"kept": "a value that is not", 123456: "x", b"binary": "y"}))
-    assert not {b"\xa1\x13a value that is not", b"\xa0\x06binary"} & _compounds._keys.keys()
-    assert b"\xa1\x04kept" in _compounds._keys
+    assert not {b"\xa1\x13a value that is not", b"\xa0\x06binary"} & _read_compound._keys.keys()
+    assert b"\xa1\x04kept" in _read_compound._keys
 
 
 def test_the_shape_of_a_map_is_a_guess() -> None:
@@ -79,7 +79,7 @@ def test_a_shape_has_no_key_twice() -> None:
 @pytest.mark.usefixtures("plain")
 def test_shapes_are_bounded() -> None:
     """Maps of more kinds than are kept, and of many or long keys, leave no more than there is room for."""
-    shapes = _compounds.map_shapes
+    shapes = _read_compound.map_shapes
     with quick_shapes(before=1):
         for number in range(_shapes._ENTRIES_KEPT // 4 + 100):
             for _ in range(3):
@@ -94,7 +94,7 @@ def test_shapes_are_bounded() -> None:
                 assert decode(encode(sent)) == sent
         kept = shapes.readers
         assert max(map(len, (*shapes._waiting, *shapes._kept))) <= _shapes._OCTETS
-        assert not any(beginning[0] > 2 * _compounds._SHAPE_ENTRIES for beginning in kept)
+        assert not any(beginning[0] > 2 * _read_compound._SHAPE_ENTRIES for beginning in kept)
         for number in range(20):  # keys behind the same first one
             for _ in range(4):
                 assert decode(encode({"first": 1, f"then {number}": 2})) == {"first": 1, f"then {number}": 2}
@@ -105,7 +105,7 @@ def test_shapes_are_bounded() -> None:
 @pytest.mark.usefixtures("plain")
 def test_few_readers_are_written_for_a_flood() -> None:
     """A peer whose maps are always of new kinds has readers written for few of them once it had its fill."""
-    shapes = Shapes(_compounds._entries_of)
+    shapes = Shapes(_read_compound._entries_of)
     for number in range(3_000):
         sent = encode({f"kind {number}": 1, "b": 2})
         at, stop = 3, 5 + sent[4]
@@ -188,7 +188,7 @@ def test_a_shape_with_maps_in_it(message: dict[str, Any]) -> None:
 def without_general_readers() -> Iterator[None]:
     """Have no map with more than one entry read by the general reader."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_compounds, "map_shapes", None)  # the general reader notes what it read
+        patch.setattr(_read_compound, "map_shapes", None)  # the general reader notes what it read
         yield
 
 
@@ -307,7 +307,7 @@ def test_threads_share_it() -> None:
                 patch.setattr(_shapes, "_WAITING", 3)  # they are forgotten all the time
                 patch.setattr(_shapes, "_ENTRIES_KEPT", 15)
                 assert list(threads.map(read_shapes, range(8))) == list(range(8))
-                assert len(_compounds.map_shapes.readers) <= 3 + 8
+                assert len(_read_compound.map_shapes.readers) <= 3 + 8
     finally:
         sys.setswitchinterval(interval)
-    assert len(_compounds._keys) <= _compounds._KEYS_KEPT + 8
+    assert len(_read_compound._keys) <= _read_compound._KEYS_KEPT + 8

@@ -28,6 +28,12 @@ from ._filters.streams import StreamFilter as StreamFilter
 from ._filters.streams import StreamMatchUnfiltered as StreamMatchUnfiltered
 from ._filters.streams import StreamOffset as StreamOffset
 from ._filters.streams import only_for_streams as only_for_streams
+from ._intermediary import bare_message as bare_message
+from ._intermediary import patch_header as patch_header
+from ._intermediary import read_annotations as read_annotations
+from ._intermediary import read_header as read_header
+from ._intermediary import read_priority as read_priority
+from ._intermediary import read_properties as read_properties
 from ._message import Message as Message
 from ._message import MessageChanges as MessageChanges
 from ._message import MessageFields as MessageFields
@@ -46,12 +52,6 @@ from ._outcomes import Rejected as Rejected
 from ._outcomes import Released as Released
 from ._outcomes import Returned as Returned
 from ._outcomes import Undone as Undone
-from ._patch import bare_message as bare_message
-from ._patch import patch_header as patch_header
-from ._patch import read_annotations as read_annotations
-from ._patch import read_header as read_header
-from ._patch import read_priority as read_priority
-from ._patch import read_properties as read_properties
 from ._sections import Header as Header
 from ._sections import Properties as Properties
 from ._stream import StreamDecoder as StreamDecoder

@@ -10,7 +10,7 @@ from ..types import decode_from
 from ..types.codec import BINARY_HEAD, WRITERS, map_shapes, pack_word, path_to_fault, read_map, room_for, unpack_word
 from ._body import AmqpSequence, AmqpValue, Data
 from ._fields import HEADER_FIELDS, MAPS, PROPERTIES_FIELDS
-from ._layout import (
+from ._section_index import (
     AMQP_SEQUENCE,
     AMQP_VALUE,
     APPLICATION_PROPERTIES,

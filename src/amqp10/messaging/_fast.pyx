@@ -103,7 +103,7 @@ def leave_all(bint yes):
 @cython.final
 @cython.freelist(64)
 cdef class Places:
-    """The places of the sections of a regular message; `_layout.scan` returns them as a dict."""
+    """The places of the sections of a regular message; `_section_index.scan` returns them as a dict."""
 
     cdef Py_ssize_t begin[SECTIONS]
     cdef Py_ssize_t end[SECTIONS]  # 0 if there is no such section

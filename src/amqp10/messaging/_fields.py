@@ -65,7 +65,7 @@ from ..types.codec import (
     write_uint,
     write_ulong,
 )
-from ._layout import APPLICATION_PROPERTIES, DELIVERY_ANNOTATIONS, FOOTER, MESSAGE_ANNOTATIONS, NAMES, Place
+from ._section_index import APPLICATION_PROPERTIES, DELIVERY_ANNOTATIONS, FOOTER, MESSAGE_ANNOTATIONS, NAMES, Place
 from ._sections import Header, Properties
 
 _MILLISECOND: Final = timedelta(milliseconds=1)

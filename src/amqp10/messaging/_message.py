@@ -21,8 +21,8 @@ from ._body import AmqpValue, Data
 from ._codec import DATA_HEADS, read_body, wide_data_head, write_body, write_head, write_map
 from ._compiled import fast
 from ._fields import HEADER_FIELDS, MAPS, PROPERTIES_FIELDS, PROPERTY_WRITERS, FieldsSection
-from ._layout import BODY, DATA, FOOTER, HEADER, MESSAGE_ANNOTATIONS, NAMES, PROPERTIES, Place, scan
-from ._pieces import Pieces, Unmapped
+from ._payload import Pieces, Unmapped
+from ._section_index import BODY, DATA, FOOTER, HEADER, MESSAGE_ANNOTATIONS, NAMES, PROPERTIES, Place, scan
 
 MessageId = int | UUID | bytes | str
 SomeMessage = TypeVar("SomeMessage", bound="Message")

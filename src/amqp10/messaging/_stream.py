@@ -12,9 +12,9 @@ from typing import Final
 
 from ..errors import DecodeError
 from ._fields import MAPS
-from ._layout import AMQP_SEQUENCE, AMQP_VALUE, DATA, FOOTER, NAMES, Place, descriptor_at, misplaced
 from ._message import Message
 from ._outcomes import Received
+from ._section_index import AMQP_SEQUENCE, AMQP_VALUE, DATA, FOOTER, NAMES, Place, descriptor_at, misplaced
 
 MOST_HELD: Final = 1 << 20
 """The limit, in bytes, of what is held until a head, footer, or body of one value is whole."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ._pieces import LARGE as LARGE
-from ._pieces import Pieces as Pieces
-from ._pieces import Unmapped as Unmapped
+from ._payload import LARGE as LARGE
+from ._payload import Pieces as Pieces
+from ._payload import Unmapped as Unmapped
 
 __all__ = (
     "LARGE",

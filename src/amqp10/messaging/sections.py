@@ -14,21 +14,21 @@ from ._codec import write_map as write_map
 from ._fields import HEADER_FIELDS as HEADER_FIELDS
 from ._fields import MAPS as MAPS
 from ._fields import PROPERTIES_FIELDS as PROPERTIES_FIELDS
-from ._layout import AMQP_SEQUENCE as AMQP_SEQUENCE
-from ._layout import AMQP_VALUE as AMQP_VALUE
-from ._layout import APPLICATION_PROPERTIES as APPLICATION_PROPERTIES
-from ._layout import BODY as BODY
-from ._layout import DATA as DATA
-from ._layout import DELIVERY_ANNOTATIONS as DELIVERY_ANNOTATIONS
-from ._layout import FOOTER as FOOTER
-from ._layout import HEADER as HEADER
-from ._layout import MESSAGE_ANNOTATIONS as MESSAGE_ANNOTATIONS
-from ._layout import PROPERTIES as PROPERTIES
-from ._layout import Place as Place
-from ._layout import descriptor_at as descriptor_at
-from ._layout import scan as scan
-from ._layout import section_at as section_at
 from ._message import may_hold as may_hold
+from ._section_index import AMQP_SEQUENCE as AMQP_SEQUENCE
+from ._section_index import AMQP_VALUE as AMQP_VALUE
+from ._section_index import APPLICATION_PROPERTIES as APPLICATION_PROPERTIES
+from ._section_index import BODY as BODY
+from ._section_index import DATA as DATA
+from ._section_index import DELIVERY_ANNOTATIONS as DELIVERY_ANNOTATIONS
+from ._section_index import FOOTER as FOOTER
+from ._section_index import HEADER as HEADER
+from ._section_index import MESSAGE_ANNOTATIONS as MESSAGE_ANNOTATIONS
+from ._section_index import PROPERTIES as PROPERTIES
+from ._section_index import Place as Place
+from ._section_index import descriptor_at as descriptor_at
+from ._section_index import scan as scan
+from ._section_index import section_at as section_at
 
 __all__ = (
     "AMQP_SEQUENCE",

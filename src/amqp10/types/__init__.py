@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ._arrays import write_array as _write_array  # registers the writer of arrays
+from ._codegen import composite as composite
 from ._composite import Composite as Composite
 from ._composite import Field as Field
 from ._composite import as_composite as as_composite
@@ -17,7 +17,6 @@ from ._decode import Limits as Limits
 from ._decode import decode as decode
 from ._decode import decode_from as decode_from
 from ._decode import skip as skip
-from ._derive import composite as composite
 from ._encode import encode as encode
 from ._encode import encode_to as encode_to
 from ._serial import SERIAL_MASK as SERIAL_MASK
@@ -44,6 +43,7 @@ from ._values import UByte as UByte
 from ._values import UInt as UInt
 from ._values import ULong as ULong
 from ._values import UShort as UShort
+from ._write_array import write_array as _write_array  # registers the writer of arrays
 
 del _write_array
 

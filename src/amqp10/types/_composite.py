@@ -7,7 +7,7 @@
         info: dict[str, Any] | None = field("map")
 
 The decorator gives the class slots, `__init__`, `__eq__` and `__repr__`, and registers its descriptors. `__init__`
-takes fields by position or name, all optional: mandatory fields are only checked on encoding. `_derive` writes the
+takes fields by position or name, all optional: mandatory fields are only checked on encoding. `_codegen` writes the
 encoder and decoder as Python functions when the class is declared.
 """
 
@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 
 from ..errors import DecodeError
-from ._codes import name_of
+from ._constructors import name_of
 from ._decode import BROKEN, DEFAULT_LIMITS, Data, Limits, broken, room_for, skip
 from ._encode import WRITERS, encode
 from ._keyed import Keys
-from ._readers import READERS, Reader
+from ._read_primitive import READERS, Reader
 from ._values import TYPE_NAMES, Described, Symbol, ULong
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ..errors import DecodeError
-from . import _compounds as _compounds  # registers its readers
-from ._codes import CODES, name_of
-from ._readers import READERS
+from . import _read_compound as _read_compound  # registers its readers
+from ._constructors import CODES, name_of
+from ._read_primitive import READERS
 
 Data = bytes | bytearray | memoryview
 

@@ -74,7 +74,7 @@ from datetime import UTC, datetime
 from uuid import UUID, SafeUUID
 
 from ..errors import DecodeError
-from ._codes import CODES
+from ._constructors import CODES
 from ._values import Byte, Described, Int, Short, Symbol, UByte, UInt, ULong, UShort
 
 import_datetime()
@@ -120,7 +120,7 @@ cdef object writers = None
 
 cdef object NOT_MINE = object()
 cdef int DEEPEST = 8  # levels; a compound that is not read at once is tried again at each level above it
-cdef Py_ssize_t TRUSTED_ENTRIES = 64  # as in `_compounds`: an attacker can choose other keys with the same hash
+cdef Py_ssize_t TRUSTED_ENTRIES = 64  # as in `_read_compound`: an attacker can choose other keys with the same hash
 
 cdef Py_ssize_t KEYS_KEPT = 1024
 cdef Py_ssize_t KEY_OCTETS = 64

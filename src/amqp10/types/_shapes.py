@@ -1,8 +1,8 @@
 """Readers for maps, and lists of fields, that recur with other values.
 
-A shape is a guess. If its beginning is frequent, a reader is generated as Python source, as in `_derive`: straight code
-without a loop, which reads all values of fixed width between two texts at once. For a map of a string, a number and a
-boolean it reads as
+A shape is a guess. If its beginning is frequent, a reader is generated as Python source, as in `_codegen`: straight
+code without a loop, which reads all values of fixed width between two texts at once. For a map of a string, a number
+and a boolean it reads as
 
     if data[at] != 161: return None
     stop = at + 2 + data[at + 1]
@@ -31,7 +31,7 @@ from typing import Any, Final, NamedTuple
 from ..errors import DecodeError
 from ._encode import EPOCH
 from ._plans import forget_oldest
-from ._readers import READERS, SMALL_VALUES, known_symbols, new_uuid, symbol_of
+from ._read_primitive import READERS, SMALL_VALUES, known_symbols, new_uuid, symbol_of
 from ._values import Int, Symbol, UInt, ULong
 
 ShapeReader = Callable[[bytes, int, int, list[int]], "dict[Any, Any] | None"]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from ._codes import CODES as CODES
+from ._codegen import values_reader as values_reader
 from ._compiled import fast as fast
 from ._composite import decode_fields as decode_fields
 from ._composite import type_at as type_at
-from ._compounds import map_shapes as map_shapes
+from ._constructors import CODES as CODES
 from ._decode import BROKEN as BROKEN
 from ._decode import DEFAULT_LIMITS as DEFAULT_LIMITS
 from ._decode import broken as broken
 from ._decode import room_for as room_for
-from ._derive import values_reader as values_reader
 from ._encode import BINARY_HEAD as BINARY_HEAD
 from ._encode import PLAN_SCOPE as PLAN_SCOPE
 from ._encode import STRING_HEAD as STRING_HEAD
@@ -30,8 +29,9 @@ from ._encode import write_uint as write_uint
 from ._encode import write_ulong as write_ulong
 from ._plans import Part as Part
 from ._plans import Plans as Plans
-from ._readers import READERS as READERS
-from ._readers import unpack_word as unpack_word
+from ._read_compound import map_shapes as map_shapes
+from ._read_primitive import READERS as READERS
+from ._read_primitive import unpack_word as unpack_word
 from ._shapes import Entry as Entry
 from ._shapes import ShapeReader as ShapeReader
 from ._shapes import Shapes as Shapes

@@ -15,7 +15,7 @@ pytest.importorskip("pyspark")
 
 import amqp10
 import amqp10.testing
-from amqp10.messaging._layout import PROPERTIES, scan
+from amqp10.messaging._section_index import PROPERTIES, scan
 from amqp10.spark._options import Options
 from amqp10.spark._queues import consume
 from amqp10.spark._queues.attaching import links

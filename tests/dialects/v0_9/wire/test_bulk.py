@@ -32,7 +32,7 @@ from amqp10.dialects.v0_9.wire.well_formed import is_well_formed
 from amqp10.engine import ConnectionTerms, Dialect, Engine, LinkTerms, ReceiverLink
 from amqp10.errors import DecodeError
 from amqp10.messaging import ACCEPTED, Message, Source, Target
-from amqp10.messaging._pieces import Unmapped
+from amqp10.messaging._payload import Unmapped
 from amqp10.types import Int
 
 from ....hostile.quick.test_v0_9_client import DIALECTS, OPENING, frames

@@ -30,8 +30,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar, dataclass_transform
 
 from ..errors import DecodeError, EncodeError
-from ._arrays import elements_writer
-from ._codes import CODES, name_of
 from ._composite import (
     CLOSED,
     Composite,
@@ -43,7 +41,7 @@ from ._composite import (
     read_composite,
     register,
 )
-from ._compounds import check_compound
+from ._constructors import CODES, name_of
 from ._encode import (
     BINARY_HEAD,
     STRING_HEAD,
@@ -61,8 +59,10 @@ from ._encode import (
     typed_writer,
 )
 from ._keyed import keyed_as_read, keyed_to_write
-from ._readers import READERS, Reader, symbol_of, unpack_ulong, unpack_word, unpack_words
+from ._read_compound import check_compound
+from ._read_primitive import READERS, Reader, symbol_of, unpack_ulong, unpack_word, unpack_words
 from ._values import Array, Described, Map, Symbol, ULong
+from ._write_array import elements_writer
 
 C = TypeVar("C", bound=Composite)
 

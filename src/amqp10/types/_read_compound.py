@@ -1,4 +1,4 @@
-"""The readers of lists, maps, arrays and described values, for the table in `_readers` (§1.6.22-24, §1.2).
+"""The readers of lists, maps, arrays and described values, for the table in `_read_primitive` (§1.6.22-24, §1.2).
 
 A compound checks its size and count against the octets present before it reads its items, and its end after them. So a
 peer's claims allocate nothing, and no value reads beyond its parent.
@@ -12,10 +12,10 @@ from itertools import repeat
 from typing import Any, Final, cast
 
 from ..errors import DecodeError, EncodeError
-from ._codes import CODES, name_of
 from ._compiled import fast
+from ._constructors import CODES, name_of
 from ._encode import encode
-from ._readers import READERS, SMALL_VALUES, Reader, beyond, reads, symbol_of, unpack_words
+from ._read_primitive import READERS, SMALL_VALUES, Reader, beyond, reads, symbol_of, unpack_words
 from ._shapes import CONTAINERS, Entry, Shapes, read_by
 from ._values import (
     Array,

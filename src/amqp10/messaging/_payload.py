@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..errors import DecodeError
 from ._codec import data_head, wide_data_head
-from ._layout import DATA, scan, section_at
+from ._section_index import DATA, scan, section_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

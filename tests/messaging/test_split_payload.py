@@ -1,4 +1,4 @@
-"""`messaging/_pieces.py`: a message in several buffers is the message in one, and its body is copied once."""
+"""`messaging/_payload.py`: a message in several buffers is the message in one, and its body is copied once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from amqp10.errors import DecodeError
 from amqp10.messaging import AmqpSequence, Data, Message
-from amqp10.messaging._pieces import Pieces
+from amqp10.messaging._payload import Pieces
 from amqp10.testing._message_strategies import exact_message, messages
 from amqp10.types import Array, Symbol
 

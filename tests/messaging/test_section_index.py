@@ -1,4 +1,4 @@
-"""`messaging/_layout.py`: where the sections are."""
+"""`messaging/_section_index.py`: where the sections are."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amqp10.errors import DecodeError
-from amqp10.messaging import Message, _layout
-from amqp10.messaging._layout import BODY, NAMES, descriptor_at, scan, section_at
+from amqp10.messaging import Message, _section_index
+from amqp10.messaging._section_index import BODY, NAMES, descriptor_at, scan, section_at
 from amqp10.messaging.sections import may_hold
 from amqp10.testing._message_strategies import messages
 from amqp10.types import Described, Int, Symbol, ULong, encode
@@ -42,7 +42,7 @@ def test_places_cover_the_payload(message: Message) -> None:
 @pytest.mark.parametrize(("header", "body"), [([], "v"), ([True], None), ([True], 5), ([True], 2.5), ([True], [])])
 def test_a_section_of_fixed_width_costs_no_more(monkeypatch: pytest.MonkeyPatch, header: list[Any], body: Any) -> None:
     """The empty header of qpid-proton, and a body that is null or a number, are passed over as others are."""
-    monkeypatch.setattr(_layout, "fast", None)
+    monkeypatch.setattr(_section_index, "fast", None)
     usual, other = (
         encode(Described(ULong(0x70), one)) + encode(Described(ULong(0x77), two))
         for one, two in (

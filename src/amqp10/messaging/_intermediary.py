@@ -12,7 +12,7 @@ from typing import Any, Final, TypedDict, Unpack
 
 from ..types import decode_from
 from ._fields import HEADER_FIELDS, MAPS, PROPERTIES_FIELDS
-from ._layout import (
+from ._section_index import (
     DELIVERY_ANNOTATIONS,
     HEADER,
     MESSAGE_ANNOTATIONS,

@@ -16,7 +16,7 @@ from typing import Any, Final
 from uuid import UUID, SafeUUID
 
 from ..errors import DecodeError
-from ._codes import name_of
+from ._constructors import name_of
 from ._decimal import read_decimal32, read_decimal64, read_decimal128
 from ._encode import EPOCH
 from ._values import (

@@ -1,4 +1,4 @@
-"""`messaging/_patch.py`: the head of a payload read and changed, the rest untouched."""
+"""`messaging/_intermediary.py`: the head of a payload read and changed, the rest untouched."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from amqp10.messaging import (
     read_priority,
     read_properties,
 )
-from amqp10.messaging._layout import scan
+from amqp10.messaging._section_index import scan
 from amqp10.testing._message_strategies import exact_message, headers, messages
 from amqp10.types import Symbol
 
