@@ -19,8 +19,8 @@ from .net import keep_accepting
 
 _log = logging.getLogger("amqp10.broker")
 
-LONGEST_HEAD: Final = 32_768
-LONGEST_BODY: Final = 1_048_576
+MAX_HEAD_SIZE: Final = 32_768
+MAX_BODY_SIZE: Final = 1_048_576
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ async def _read(stream: BufferedByteReceiveStream, *, secure: bool) -> HTTPReque
         anyio.EndOfStream, anyio.IncompleteRead: the request is cut short.
     """
     try:
-        head = (await stream.receive_until(b"\r\n\r\n", LONGEST_HEAD)).decode("latin-1")
+        head = (await stream.receive_until(b"\r\n\r\n", MAX_HEAD_SIZE)).decode("latin-1")
     except anyio.DelimiterNotFound:
         raise _Bad(431) from None
     except anyio.IncompleteRead:
@@ -166,7 +166,7 @@ async def _read(stream: BufferedByteReceiveStream, *, secure: bool) -> HTTPReque
     length = headers.get("content-length", "0")
     if not (length.isascii() and length.isdigit()):
         raise _Bad(400)
-    if len(length) > 9 or int(length) > LONGEST_BODY:
+    if len(length) > 9 or int(length) > MAX_BODY_SIZE:
         raise _Bad(413)
     try:
         body = await stream.receive_exactly(int(length))

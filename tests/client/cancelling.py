@@ -29,7 +29,7 @@ from amqp10.engine import (
 from amqp10.messaging import ACCEPTED, Accepted, Message
 
 Serve = Callable[..., Any]
-MOST_CHECKPOINTS = 500
+MAX_CHECKPOINTS = 500
 
 
 class CancelAt:
@@ -193,14 +193,14 @@ async def world(serve: Serve, bodies: list[Any], *, mode: str = "first", **setti
 
 async def at_each_checkpoint(trial: Callable[[CancelAt], Awaitable[None]], least: int) -> None:
     """Run trials until one ends uncancelled; there must have been `least` checkpoints at least."""
-    for n in range(MOST_CHECKPOINTS):
+    for n in range(MAX_CHECKPOINTS):
         cancel = CancelAt(n)
         await trial(cancel)
         if not cancel.reached:
             assert cancel.finished
             assert n >= least
             return
-    pytest.fail(f"more than {MOST_CHECKPOINTS} checkpoints")
+    pytest.fail(f"more than {MAX_CHECKPOINTS} checkpoints")
 
 
 @asynccontextmanager

@@ -27,7 +27,7 @@ from amqp10 import (
 )
 from amqp10.broker import Broker
 from amqp10.client import _health
-from amqp10.client._health import MOST_LOOKS, UnsettledAges
+from amqp10.client._health import MAX_LOOKS, UnsettledAges
 from amqp10.engine import Unsettled
 from amqp10.net import _pump
 from amqp10.testing import BackgroundBroker
@@ -222,7 +222,7 @@ async def test_ages_are_bounded_and_serial() -> None:
     for moment in range(1000):
         last = (first + moment) % 2**32
         assert ages.oldest(link, Unsettled(moment + 1, first, last), moment) == moment  # type: ignore[arg-type]
-        assert len(ages._looks) <= MOST_LOOKS
+        assert len(ages._looks) <= MAX_LOOKS
     assert 0 < ages.oldest(link, Unsettled(10, 900, 998), 1000) <= 1000 - 900  # type: ignore[arg-type]
 
 

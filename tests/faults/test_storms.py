@@ -31,7 +31,7 @@ TASKS = 1000
 CREDIT = 20
 
 # Of memory that each storm leaked there would be some blocks for each message; trio keeps old deadlines for a while.
-MOST_BLOCKS = 5 * TASKS
+MAX_BLOCKS = 5 * TASKS
 
 
 @dataclass
@@ -280,7 +280,7 @@ async def test_storm(anyio_backend: str, seed: int) -> None:
             gc.collect()
             memory.append((ours_in_memory(), sys.getallocatedblocks()))
         assert memory[2][0] <= memory[0][0] + TASKS / 10
-        assert memory[2][1] <= memory[0][1] + MOST_BLOCKS
+        assert memory[2][1] <= memory[0][1] + MAX_BLOCKS
         for sender, receiver in zip(senders, receivers, strict=True):
             await sender.send("fresh")
             with await receiver.receive() as message:

@@ -17,7 +17,7 @@ from trio.testing import MockClock
 
 Backend = tuple[str, dict[str, Any]]
 
-MOST_PASSES = 100_000
+MAX_PASSES = 100_000
 """Passes of a scheduler within one moment of its clock; the busiest test makes 5,000."""
 
 LONGEST = 10_000_000
@@ -68,7 +68,7 @@ class Watch(trio.abc.Instrument):
                 await test
         finally:
             if self._busy:
-                raise AssertionError(f"{MOST_PASSES} passes at {self._now} s of a clock that jumps:{self._busy}")
+                raise AssertionError(f"{MAX_PASSES} passes at {self._now} s of a clock that jumps:{self._busy}")
 
     def before_io_wait(self, timeout: float) -> None:
         """Trio says so, once in each pass."""
@@ -79,7 +79,7 @@ class Watch(trio.abc.Instrument):
         if now != self._now:
             self._now, self._passes = now, 0
         self._passes += 1
-        if self._passes == MOST_PASSES and self._scope is not None:
+        if self._passes == MAX_PASSES and self._scope is not None:
             self._busy = "".join(f"\n  {where(coroutine)}" for coroutine in running())
             self._scope.cancel()
 

@@ -20,7 +20,7 @@ async def waits_for_now() -> None:
 
 def test_it_is_told(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the moment, and where the tasks were; time that passes begins the count anew."""
-    monkeypatch.setattr(jumping_clock, "MOST_PASSES", 1000)
+    monkeypatch.setattr(jumping_clock, "MAX_PASSES", 1000)
     name, options = jumping(backend)
 
     async def test() -> None:

@@ -14,7 +14,7 @@ import pytest
 from amqp10.engine import Event
 from amqp10.errors import ConnectionClosed, ConnectionLost
 from amqp10.net import _pump as pump_module
-from amqp10.net._pump import ENOUGH, HIGH_WATER, READ_SIZE
+from amqp10.net._pump import HIGH_WATER, READ_SIZE, WRITE_AT_ONCE
 
 from ._rig import HastyWire, Received, Rig, running
 
@@ -222,9 +222,9 @@ async def test_what_each_pass_adds_to(monkeypatch: pytest.MonkeyPatch) -> None:
         await say(10, b"x")
         assert rig.wire.sent == [b"x" * 10]
         rig.wire.sent.clear()
-        await say(40, bytes(ENOUGH // 8))
+        await say(40, bytes(WRITE_AT_ONCE // 8))
         assert len(rig.wire.sent) > 2
-        assert sum(map(len, rig.wire.sent)) == 5 * ENOUGH
+        assert sum(map(len, rig.wire.sent)) == 5 * WRITE_AT_ONCE
         for _ in range(5):
             rig.wire.sent.clear()
             await say(1, b"y")
@@ -241,7 +241,7 @@ async def test_what_is_added_for_long() -> None:
                 rig.pump.wake()
                 added += 1
                 await anyio.lowlevel.checkpoint()
-        assert added < ENOUGH
+        assert added < WRITE_AT_ONCE
 
 
 async def test_backpressure() -> None:
@@ -336,7 +336,7 @@ async def test_a_peer_that_does_not_read() -> None:
 
 async def test_a_peer_that_reads_none_of_its_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is cut off at a bound, lest it fill the memory with answers by asking on; what others produce counts not."""
-    monkeypatch.setattr(pump_module, "MOST_ANSWERS", 10)
+    monkeypatch.setattr(pump_module, "MAX_ANSWERS", 10)
     monkeypatch.setattr(pump_module, "LAST_WRITE", 0.001)
     rig = Rig()
     rig.on_events = lambda events: rig.engine.say(b"answer") if rig.events[-1:] == [Received(b"ask")] else None

@@ -14,7 +14,7 @@ from trio.lowlevel import current_statistics
 from amqp10.engine import Event
 from amqp10.errors import ConnectionClosed, ConnectionLost
 from amqp10.net import Signal
-from amqp10.net._reading import MOST_IN_VAIN, ReadingTurn, Whose, _watch_of_this_run
+from amqp10.net._reading import MAX_IN_VAIN, ReadingTurn, Whose, _watch_of_this_run
 
 from ..client.cancelling import CancelAt, at_each_checkpoint
 from ._rig import HastyWire, Received, Rig, running
@@ -313,16 +313,16 @@ async def test_cancelled_as_a_whole() -> None:
 
 
 async def test_asked_for_less_and_less() -> None:
-    """Where the task does something else after each answer, the turn is given away once in `MOST_IN_VAIN` times."""
+    """Where the task does something else after each answer, the turn is given away once in `MAX_IN_VAIN` times."""
     async with asking() as (rig, wire, task):
         lent = 0
-        for _ in range(4 * MOST_IN_VAIN):
+        for _ in range(4 * MAX_IN_VAIN):
             await task.ask()
             assert rig.pump._turn is not None
             lent += rig.pump._turn.whose is Whose.FREE
             await anyio.wait_all_tasks_blocked()
         assert 8 <= lent <= 12
-        assert len(wire.readers) == 4 * MOST_IN_VAIN + 1
+        assert len(wire.readers) == 4 * MAX_IN_VAIN + 1
 
 
 async def test_nothing_is_left_in_trio() -> None:

@@ -54,7 +54,7 @@ from ._serving.connections import IN_MEMORY, ConnectionManager
 from ._serving.listeners import Listeners
 from ._serving.memory import memory_streams
 from ._store.load import load
-from ._store.store import MOST_STORED, Store
+from ._store.store import MAX_STORED, Store
 from ._tokens.rules import TokenRules
 from ._users.users import Authorize, User, may_the_same, read_users
 from ._virtual_hosts import USUAL, VirtualHost, store_of
@@ -262,8 +262,8 @@ class Broker:
         self._access = access = Access(users, anonymous, external, allow_insecure, authorize, scram_iterations, tokens)
         if host is not None:
             access.check_host(host)
-        if store is not None and max_message_size > MOST_STORED:
-            raise ValueError(f"max_message_size must be {MOST_STORED} or less with a store, not {max_message_size}")
+        if store is not None and max_message_size > MAX_STORED:
+            raise ValueError(f"max_message_size must be {MAX_STORED} or less with a store, not {max_message_size}")
         self._store_path = fspath(store) if store is not None else None
         self._stores: list[Store] = []  # while the broker runs
         self._alarm: anyio.Event | None = None

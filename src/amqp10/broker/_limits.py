@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 SESSIONS: Final = 256
 SESSIONS_IN_AZURE: Final = 5000
-LONGEST_KEY: Final = 255
+MAX_KEY_LENGTH: Final = 255
 """The most octets of a routing key or binding key that is matched: what the older dialects can carry."""
 LOW_WATERMARK: Final = 0.8
 """The part of `memory` in use at which stopped senders may go on."""
@@ -235,8 +235,8 @@ def check_key(key: str) -> None:
         Refused: the key is longer.
     """
     octets = len(key.encode(errors="surrogatepass"))
-    if octets > LONGEST_KEY:
-        raise Refused("amqp:invalid-field", f"a binding key must have at most {LONGEST_KEY} octets, not {octets}")
+    if octets > MAX_KEY_LENGTH:
+        raise Refused("amqp:invalid-field", f"a binding key must have at most {MAX_KEY_LENGTH} octets, not {octets}")
 
 
 def check_name(what: str, name: str, most: int) -> None:

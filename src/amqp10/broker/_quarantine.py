@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("amqp10.broker")
 
-MOST_MESSAGES: Final = 10_000
-MOST_BYTES: Final = 64 * 1024 * 1024
+MAX_MESSAGES: Final = 10_000
+MAX_BYTES: Final = 64 * 1024 * 1024
 """How much a quarantine keeps before it drops the oldest messages. The newest always stays."""
 
-_LONGEST_REASON: Final = 1000
+_MAX_REASON_LENGTH: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,8 @@ class Quarantine:
         self,
         release: Release,
         *,
-        most_messages: int = MOST_MESSAGES,
-        most_bytes: int = MOST_BYTES,
+        most_messages: int = MAX_MESSAGES,
+        most_bytes: int = MAX_BYTES,
         wall: Clock = time.time,
     ) -> None:
         self._release = release
@@ -165,7 +165,7 @@ class Quarantine:
             node: the node itself, if it exists. A subscription has no address, so its name alone would not find it
                 again.
         """
-        reason = f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
+        reason = f"{type(error).__name__}: {error}"[:_MAX_REASON_LENGTH]
         moment = datetime.fromtimestamp(self._wall(), UTC)
         message = QuarantinedMessage(self._highest + 1, name, moment, reason, payload, message_format, durable)
         self._add(message)

@@ -30,7 +30,7 @@ from ._options import Peer, with_peer
 
 RECEIVERS = 2
 HASH_BITS = 128
-MOST_VALUES = 100_000
+MAX_VALUES = 100_000
 """The number of field texts to cache."""
 
 
@@ -61,7 +61,7 @@ def records(text: io.TextIOBase) -> Iterator[dict[str, Any]]:
     values = _Values()
     for row in reader:
         yield dict(zip(names, map(values.__getitem__, row), strict=True))
-        if len(values) > MOST_VALUES:
+        if len(values) > MAX_VALUES:
             values.clear()
 
 

@@ -17,8 +17,8 @@ from ..broker import Broker, QueueFacts
 TEMPORARY: Final = "(temporary)"
 """The common label of all temporary queues, because each has a unique name."""
 
-MOST_CONNECTIONS: Final = 20
-PATIENCE: Final = 5.0
+MAX_CONNECTIONS: Final = 20
+TIMEOUT: Final = 5.0
 """The limit of concurrent requests, and the seconds for each."""
 
 _QUEUE_GAUGES: Final = {
@@ -130,5 +130,5 @@ async def serving(broker: Broker, host: str, port: int) -> AsyncIterator[int]:
         body = await anyio.to_thread.run_sync(render, count(broker))
         return HTTPAnswer(200, body, {"Content-Type": CONTENT_TYPE_LATEST})
 
-    async with serving_http(answer, host, port, most=MOST_CONNECTIONS, patience=PATIENCE) as found:
+    async with serving_http(answer, host, port, most=MAX_CONNECTIONS, patience=TIMEOUT) as found:
         yield found

@@ -22,7 +22,7 @@ from ..sasl import SCRAM_MECHANISMS, Anonymous, External, Mechanism, Plain, from
 if TYPE_CHECKING:
     from ..azure import ServiceBus
 
-MOST_SECONDS = 4_294_967
+MAX_SECONDS = 4_294_967
 """The longest time-to-live (§3.2.1): 2^32 ms, about 49 days."""
 
 
@@ -52,8 +52,8 @@ class _Seconds(click.types.FloatParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number: float = super().convert(value, param, ctx)
-        if not 0 <= number <= MOST_SECONDS:
-            self.fail(f"seconds must be a number from 0 to {MOST_SECONDS}", param, ctx)
+        if not 0 <= number <= MAX_SECONDS:
+            self.fail(f"seconds must be a number from 0 to {MAX_SECONDS}", param, ctx)
         return number
 
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from ..client import Delivery, Receiver
-from ..client.internals import MOST_CREDIT
+from ..client.internals import MAX_CREDIT
 from ..errors import DecodeError
 from ..messaging import Filter, Message, Selector, Source
 from ..net import visible
@@ -202,7 +202,7 @@ with_format = click.option(
 )
 @with_format
 @click.option(
-    "--credit", type=click.IntRange(1, MOST_CREDIT), default=100, help="how many messages the broker may send ahead"
+    "--credit", type=click.IntRange(1, MAX_CREDIT), default=100, help="how many messages the broker may send ahead"
 )
 @with_selector
 def receive(

@@ -21,7 +21,7 @@ from ._errors import busy
 
 _log = logging.getLogger("amqp10.connection")
 
-MOST_KEPT: Final = 1000
+MAX_KEPT: Final = 1000
 """Events that wait for one observer; of more, the oldest are dropped."""
 
 LOGIN_REFUSED: Final = "login_refused"
@@ -254,7 +254,7 @@ class Observer:
     """The events from the moment it was made; an async iterator, which ends with the connection."""
 
     def __init__(self, over: bool) -> None:
-        self._waiting: deque[ConnectionEvent] = deque(maxlen=MOST_KEPT)
+        self._waiting: deque[ConnectionEvent] = deque(maxlen=MAX_KEPT)
         self._over = over
         self._news: anyio.Event | None = None  # of the task that waits
 

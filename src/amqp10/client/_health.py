@@ -15,7 +15,7 @@ from ..errors import AmqpError
 from ..types import serial_diff
 from ._core.connection import ConnectionCore, LinkCore
 
-MOST_LOOKS: Final = 64
+MAX_LOOKS: Final = 64
 """Looks at a link that are remembered; of more, every second one is forgotten."""
 
 ConnectionState = Literal["connecting", "open", "blocked", "interrupted", "closing", "closed"]
@@ -128,7 +128,7 @@ class UnsettledAges:
         while looks and serial_diff(looks[0][1] & 0xFFFF_FFFF, first & 0xFFFF_FFFF) < 0:
             looks.popleft()
         looks.append((now, first if last is None else last))
-        if len(looks) > MOST_LOOKS:
+        if len(looks) > MAX_LOOKS:
             self._looks = deque([each for at, each in enumerate(looks) if at % 2 == 0])
         return now - looks[0][0]
 

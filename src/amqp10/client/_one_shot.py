@@ -12,7 +12,7 @@ from ._receiving.delivery_face import Delivery
 from ._settings import ConnectionSettings
 
 # Deliveries that may come ahead of what was taken.
-MOST_AHEAD = 1000
+MAX_AHEAD = 1000
 
 
 @checked
@@ -71,7 +71,7 @@ async def receive(
     async with Connection(url, **settings) as connection, connection.receiver(address, credit=0) as receiver:
         try:
             while len(deliveries) < count:
-                more = min(count - asked, MOST_AHEAD - (asked - len(deliveries)))
+                more = min(count - asked, MAX_AHEAD - (asked - len(deliveries)))
                 receiver.add_credit(more)  # never more than asked for: what comes too much would have to go back
                 asked += more
                 deliveries += await receiver.receive_batch(count - len(deliveries))

@@ -39,7 +39,7 @@ from ._receiving.browser import Browser as Browser
 from ._receiving.browser import BrowserCore as BrowserCore
 from ._receiving.core import Processing as Processing
 from ._receiving.core import ReceiverCore as ReceiverCore
-from ._receiving.credit import MOST_CREDIT as MOST_CREDIT
+from ._receiving.credit import MAX_CREDIT as MAX_CREDIT
 from ._receiving.delivery import ReceiverDelivery as ReceiverDelivery
 from ._receiving.delivery import is_stale as is_stale
 from ._receiving.delivery import receiver_delivery as receiver_delivery

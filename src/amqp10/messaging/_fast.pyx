@@ -74,7 +74,7 @@ cdef enum:
     AMQP_VALUE = 0x77
     FOOTER = 0x78
     SECTIONS = 9
-    MOST_FIELDS = 13
+    MAX_FIELDS = 13
     DEEPEST = 8  # as types/_fast.pyx
 
 cdef Py_ssize_t LEVELS = DEFAULT_LIMITS.max_depth
@@ -191,7 +191,7 @@ cdef class Fields:
     cdef Py_ssize_t count
     cdef tuple names
     cdef dict nulls
-    cdef bint usual[MOST_FIELDS][256]  # whether this code reads the field with that constructor
+    cdef bint usual[MAX_FIELDS][256]  # whether this code reads the field with that constructor
 
     def __init__(self, section):
         self.code = section.code
@@ -625,7 +625,7 @@ cdef int put_properties(Buffer* out, PyObject** given) except -1:
     cdef Py_ssize_t start = begin_section(out, PROPERTIES, 0xC0)
     cdef Py_ssize_t count = 0
     cdef int place, left
-    for place in range(MOST_FIELDS):
+    for place in range(MAX_FIELDS):
         if given[place] is NULL:
             continue
         put(out, b"\x40\x40\x40\x40\x40\x40\x40\x40\x40\x40\x40\x40", place - count)

@@ -20,7 +20,7 @@ LARGE: Final = 1 << 15
 """The size of a payload or frame, in bytes, from which a copy costs more than the steps that avoid it."""
 
 _WIDE_DATA: Final = wide_data_head(0)[:4]
-_MOST_HEAD: Final = 4096  # bytes of sections before the body to search
+_MAX_HEAD: Final = 4096  # bytes of sections before the body to search
 
 
 class Pieces:
@@ -48,7 +48,7 @@ class Pieces:
         The pieces then hold these two instead of the read buffers.
         """
         first, *others = self.buffers
-        start = bytes(first[:_MOST_HEAD])
+        start = bytes(first[:_MAX_HEAD])
         at = 0
         try:
             while start[at : at + 4] != _WIDE_DATA:

@@ -2,7 +2,7 @@
 
     feed(part), feed(part) ──> read_head() ──> message ──> read(), read() ──> read() is None and `finished`
 
-Only the current part is held, and the sections that can be decoded only whole, up to `MOST_HELD` bytes: the head, the
+Only the current part is held, and the sections that can be decoded only whole, up to `MAX_HELD` bytes: the head, the
 footer, and a body that is not data.
 """
 
@@ -16,7 +16,7 @@ from ._message import Message
 from ._outcomes import Received
 from ._section_index import AMQP_SEQUENCE, AMQP_VALUE, DATA, FOOTER, NAMES, Place, descriptor_at, misplaced
 
-MOST_HELD: Final = 1 << 20
+MAX_HELD: Final = 1 << 20
 """The limit, in bytes, of what is held until a head, footer, or body of one value is whole."""
 
 _WIDTHS: Final = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
@@ -35,7 +35,7 @@ class StreamDecoder:
         has_data: the body has only data sections, or no section at all, so that `read` returns it.
     """
 
-    def __init__(self, limit: int = MOST_HELD) -> None:
+    def __init__(self, limit: int = MAX_HELD) -> None:
         self.message: Message = Message()
         self.finished: bool = False
         self.has_data: bool = True

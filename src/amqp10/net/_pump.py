@@ -51,16 +51,16 @@ fifths more, because more frames come in two pieces. benchmarks/run.py
 # "send 64 KiB": a quarter.
 bytes(1 << 22)
 
-MOST_ANSWERS: Final = 1 << 24
+MAX_ANSWERS: Final = 1 << 24
 """The limit of unwritten answers to a peer that does not read, in bytes; beyond it the peer is cut off."""
 
-ENOUGH: Final = 1 << 14
+WRITE_AT_ONCE: Final = 1 << 14
 """The bytes that are written without waiting for other tasks to add more."""
 
 GATHERING: Final = 0.005
 """Seconds after which output is written even if other tasks still add to it."""
 
-MOST_IN_VAIN: Final = 64
+MAX_IN_VAIN: Final = 64
 """The most writes before the next try to wait for other tasks."""
 
 LAST_WRITE: Final = 5.0
@@ -361,7 +361,7 @@ class Pump:
         # An answer is about as long as its request. More output is messages of ours that had to wait.
         if engine.output_size > before:
             self._answers += min(engine.output_size - before, 4 * len(data))
-            if self._answers > MOST_ANSWERS:
+            if self._answers > MAX_ANSWERS:
                 self._lose(ConnectionLost("the peer keeps sending and does not read the answers"))
 
     async def _pause(self) -> None:
@@ -432,15 +432,15 @@ class Pump:
         first = size = engine.output_size
         until = monotonic() + GATHERING
         quiet = 0  # passes in a row; in a single one, this task may have run before the others
-        while size < ENOUGH and quiet < 2 and monotonic() < until and not self._ended:
+        while size < WRITE_AT_ONCE and quiet < 2 and monotonic() < until and not self._ended:
             await anyio.lowlevel.checkpoint()
             before, size = size, engine.output_size
             quiet = quiet + 1 if size == before else 0
         if size > first:
             self._in_vain = 1
-        elif first < ENOUGH:
+        elif first < WRITE_AT_ONCE:
             self._hurried = self._in_vain
-            self._in_vain = min(2 * self._in_vain, MOST_IN_VAIN)
+            self._in_vain = min(2 * self._in_vain, MAX_IN_VAIN)
 
     async def _send_joined(self, buffers: Sequence[bytes | memoryview]) -> None:
         await self._stream.send(b"".join(buffers))

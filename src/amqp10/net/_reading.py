@@ -27,10 +27,10 @@ from trio.lowlevel import RunVar, TrioToken, add_instrument, current_statistics,
 PASSES: Final = 2
 """The scheduler's passes for which the turn may stay free: a task with its answer wakes, and may let others run."""
 
-FEW: Final = 4
+FEW_ANSWERS: Final = 4
 """The number of answers for which handing the turn over does not pay."""
 
-MOST_IN_VAIN: Final = 256
+MAX_IN_VAIN: Final = 256
 """The most times to skip asking for the turn after it was given back at once."""
 
 
@@ -146,11 +146,11 @@ class ReadingTurn:
             self._watch.free.discard(self)
             self._watch.end()
             self._back = None
-        if self._served > FEW:
+        if self._served > FEW_ANSWERS:
             self._in_vain = 1
         else:
             self._skip = self._in_vain
-            self._in_vain = min(2 * self._in_vain, MOST_IN_VAIN)
+            self._in_vain = min(2 * self._in_vain, MAX_IN_VAIN)
         error, self._error = self._error, None
         if error is not None:
             raise error

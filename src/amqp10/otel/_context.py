@@ -17,7 +17,7 @@ from ..errors import DecodeError
 from ..messaging import Message
 
 _DIAGNOSTIC_ID: Final = "Diagnostic-Id"
-_LONGEST: Final = 8192
+_MAX_LENGTH: Final = 8192
 """The longest field to read, in characters: W3C's limit. OpenTelemetry would log longer fields in full."""
 
 
@@ -65,4 +65,6 @@ def _found(message: Message) -> dict[str, str] | None:
 
 
 def _texts(properties: Mapping[Any, Any]) -> dict[str, str]:
-    return {str(name): value for name, value in properties.items() if isinstance(value, str) and len(value) <= _LONGEST}
+    return {
+        str(name): value for name, value in properties.items() if isinstance(value, str) and len(value) <= _MAX_LENGTH
+    }

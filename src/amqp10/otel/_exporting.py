@@ -12,7 +12,7 @@ from typing import Final
 from .._arguments import without_secrets
 from ._broker import instrument_broker, uninstrument_broker
 
-PATIENCE: Final = 5.0
+TIMEOUT: Final = 5.0
 """Seconds that the exporter has to write pending spans when the block is left."""
 
 _log = logging.getLogger("amqp10.broker")
@@ -52,6 +52,6 @@ def exporting_broker(exporter: str) -> Iterator[None]:
         uninstrument_broker()
         writing = Thread(target=provider.shutdown, daemon=True)  # writes pending spans
         writing.start()
-        writing.join(PATIENCE)
+        writing.join(TIMEOUT)
         if writing.is_alive():
-            _log.error("the last spans were not exported within %g s", PATIENCE)
+            _log.error("the last spans were not exported within %g s", TIMEOUT)

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from ..messaging import Accepted, AmqpValue, Message, Modified, Outcome, Rejected, Released
 from ..types import Timestamp
 
-LONGEST: Final = 1024
+MAX_LENGTH: Final = 1024
 """The longest attribute with text from a peer, in characters."""
 NAME: Final = "messaging.destination.name"
 STATUS: Final = "messaging.servicebus.disposition_status"
@@ -19,7 +19,7 @@ STATUS: Final = "messaging.servicebus.disposition_status"
 
 def brief(value: object) -> str:
     """Return a value from a message as a shortened attribute, because the peer chose its length."""
-    return str(value[:LONGEST] if isinstance(value, str | bytes) else value)[:LONGEST]
+    return str(value[:MAX_LENGTH] if isinstance(value, str | bytes) else value)[:MAX_LENGTH]
 
 
 # Destinations

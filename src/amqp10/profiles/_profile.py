@@ -14,7 +14,7 @@ from ..types import Symbol
 
 NodeKind = Literal["queue", "topic"]
 
-LONGEST_VERSION: Final = 100
+MAX_VERSION_LENGTH: Final = 100
 """The number of characters of a version to parse."""
 
 
@@ -147,7 +147,7 @@ class Profile:
         """
         numbers = _numbers(version)
         if self.replies_since and numbers and numbers < _numbers(self.replies_since):
-            shown = version[:LONGEST_VERSION]
+            shown = version[:MAX_VERSION_LENGTH]
             raise Unsupported(
                 f"{self.title} {shown} makes no node for replies before version {self.replies_since}"
                 f"{self._advice('replies')}"
@@ -186,7 +186,7 @@ class Profile:
 
 def _numbers(version: str) -> list[int]:
     # A peer may send a version of any length, and Python refuses to parse thousands of digits.
-    return [int(number) for number in re.findall(r"\d+", version[:LONGEST_VERSION])]
+    return [int(number) for number in re.findall(r"\d+", version[:MAX_VERSION_LENGTH])]
 
 
 def _key(error: AmqpError) -> str:

@@ -16,7 +16,7 @@ from ._prepare import prepare
 from ._scram import DIGESTS, MAX_ITERATIONS, MIN_ITERATIONS, PLUS, SERVER_ITERATIONS, ScramKeys, ScramServer
 from ._stored import StoredKeys
 
-_LONGEST_MECHANISM: Final = 20
+_MAX_MECHANISM_LENGTH: Final = 20
 """The longest name of a mechanism, in characters (RFC 4422, 3.1)."""
 
 LoginFailed = Callable[[str, str | None, str | None], None]
@@ -257,7 +257,7 @@ class Authenticator:
     def refuse(self, name: str) -> None:
         """Report a try of a mechanism that was not offered as a failed login."""
         if self._failed is not None:
-            self._failed(ascii(name[:_LONGEST_MECHANISM]), None, "that mechanism was not offered")
+            self._failed(ascii(name[:_MAX_MECHANISM_LENGTH]), None, "that mechanism was not offered")
 
     def _exchange(self, name: str) -> ServerExchange:
         if name == "EXTERNAL":

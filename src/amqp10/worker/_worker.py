@@ -34,7 +34,7 @@ from .._arguments import check_range, checked, without_secrets
 from .._calls import Ungrouped, cancelled_elsewhere, in_thread
 from .._service import Service, ServiceBlock
 from ..client import Connection, Delivery, Receiver, Sender
-from ..client.internals import MOST_CREDIT, processing_of, taking_at_once
+from ..client.internals import MAX_CREDIT, processing_of, taking_at_once
 from ..errors import (
     AmqpError,
     DecodeError,
@@ -50,7 +50,7 @@ from ..net import visible
 from ..types import Symbol
 from ._delays import (
     FAILED_ATTEMPTS,
-    MOST_COUNTED,
+    MAX_COUNTED,
     ByCopy,
     ByOutcome,
     Delay,
@@ -567,7 +567,7 @@ class Worker(Service):
             message = job.delivery.message
             has_header, has_octets = may_hold(message, _FAILED_ATTEMPTS)
             if has_header:
-                job.broker_count = min(message.delivery_count, MOST_COUNTED)
+                job.broker_count = min(message.delivery_count, MAX_COUNTED)
             # A search for the octets of its name saves decoding the annotations, mostly in vain.
             more = uncounted(message) if has_octets else 0
             job.failures_on_arrival = job.failures = job.broker_count + more
@@ -906,7 +906,7 @@ def check_waiting(name: str, count: int) -> None:
     Raises:
         ValueError: `count` is out of range.
     """
-    check_range(name, count, 1, MOST_CREDIT)
+    check_range(name, count, 1, MAX_CREDIT)
 
 
 def check_handler(handler: Any, *given: str) -> None:

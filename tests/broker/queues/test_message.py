@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp10.broker._queues.message import SHORTEST_LIFE, QueuedMessage
+from amqp10.broker._queues.message import MIN_TTL, QueuedMessage
 from amqp10.errors import DecodeError
 from amqp10.messaging import (
     AmqpValue,
@@ -393,7 +393,7 @@ def said(payload: bytes) -> tuple[Any, ...] | str:
         header, properties = read_header(payload), read_properties(payload)
     except DecodeError:
         return "malformed"
-    deaths = [] if header.ttl is None else [100.0 + max(header.ttl / 1000, SHORTEST_LIFE)]
+    deaths = [] if header.ttl is None else [100.0 + max(header.ttl / 1000, MIN_TTL)]
     if (expiry := properties.absolute_expiry_time) is not None:
         moment = expiry / 1000 if isinstance(expiry, int) else expiry.timestamp()
         deaths.append(100.0 + (moment - WALL.timestamp()))

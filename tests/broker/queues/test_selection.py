@@ -16,7 +16,7 @@ from amqp10.broker import Broker
 from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._queues.node import Limits
 from amqp10.broker._queues.queue import Queue
-from amqp10.broker._queues.selection import MOST_LOOKED_AT, Filtering
+from amqp10.broker._queues.selection import MAX_LOOKED_AT, Filtering
 from amqp10.messaging import ACCEPTED, RELEASED, Modified, Rejected
 
 from ..conftest import Clock, Taker, entry, fill
@@ -241,7 +241,7 @@ def test_a_pass_is_bounded(cost: int) -> None:
         alarm=lambda queue, deadline: alarms.append(deadline),
     )
     none, browser, every = Sieve(1000, cost), Sieve(1001, cost), Taker(1)
-    fill(queue, *(number % 100 + 1 for number in range(3 * MOST_LOOKED_AT)))
+    fill(queue, *(number % 100 + 1 for number in range(3 * MAX_LOOKED_AT)))
     picky = Taker(10, filtering=none.filtering)
     draining = Taker(10, filtering=browser.filtering, copies=True)
     for taker in (picky, draining):
@@ -250,7 +250,7 @@ def test_a_pass_is_bounded(cost: int) -> None:
     queue.run()
     passes = 1
     while alarms:
-        assert none.asked + browser.asked <= passes * (MOST_LOOKED_AT // (1 + cost) + 1)
+        assert none.asked + browser.asked <= passes * (MAX_LOOKED_AT // (1 + cost) + 1)
         assert not (picky.told_exhausted and draining.told_exhausted)
         alarms.clear()
         if passes == 1:
@@ -261,8 +261,8 @@ def test_a_pass_is_bounded(cost: int) -> None:
         queue.run()
         passes += 1
     assert passes >= 6
-    assert browser.asked == 3 * MOST_LOOKED_AT - 1  # one was taken meanwhile
-    assert none.asked >= 3 * MOST_LOOKED_AT - 1
+    assert browser.asked == 3 * MAX_LOOKED_AT - 1  # one was taken meanwhile
+    assert none.asked >= 3 * MAX_LOOKED_AT - 1
     assert picky.told_exhausted == draining.told_exhausted == 1
 
 

@@ -279,7 +279,7 @@ def test_end_of_a_dynamic_node(wire: Wire, router: Router, policy: str, over: st
 
 def test_too_many_detached_links(wire: Wire, router: Router, monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that detaches links without end is not kept more of than so many."""
-    monkeypatch.setattr("amqp10.broker._retained.links.MOST_OF_CONNECTION", 3)
+    monkeypatch.setattr("amqp10.broker._retained.links.MAX_OF_CONNECTION", 3)
     for number in range(10):
         link = wire.receive_from(Source(dynamic=True), name=f"r{number}")
         detach(wire, link)

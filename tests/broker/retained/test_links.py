@@ -356,7 +356,7 @@ def test_keeper(router: Router) -> None:
 
 def test_parts_are_bounded(router: Router, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what was cut off the broker keeps so much and no more; the rest is sent again from its beginning."""
-    monkeypatch.setattr("amqp10.broker._retained.links.MOST_PARTS", 150_000)
+    monkeypatch.setattr("amqp10.broker._retained.links.MAX_PARTS", 150_000)
     payload = Message(b"x" * 300_000).encode()
     lost = []
     for name in ("a", "b"):
@@ -387,7 +387,7 @@ def test_parts_are_bounded(router: Router, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_who_never_settles_gets_no_credit(router: Router, monkeypatch: pytest.MonkeyPatch) -> None:
     """Outcomes that a sender does not settle are bounded, and their messages are not held for them."""
-    monkeypatch.setattr("amqp10.broker._links.destinations.MOST_UNSETTLED", 20)
+    monkeypatch.setattr("amqp10.broker._links.destinations.MAX_UNSETTLED", 20)
     for target in (Target("q"), Target()):
         wire = Wire(router)
         terms = LinkTerms("s", Source(), target, receiver_settle_mode="second")

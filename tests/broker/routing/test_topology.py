@@ -13,7 +13,7 @@ from amqp10.broker._errors import Refused
 from amqp10.broker._queues.node import Limits, Node
 from amqp10.broker._router import Router
 from amqp10.broker._routing.exchanges import Exchange
-from amqp10.broker._routing.routes import MOST_KNOWN, RememberedRoutes
+from amqp10.broker._routing.routes import MAX_KNOWN, RememberedRoutes
 from amqp10.broker._routing.topology import Topology
 from amqp10.messaging import Message
 from amqp10.types import Symbol
@@ -272,10 +272,10 @@ def test_memory_is_bounded(router: Router) -> None:
     """Senders may make up keys without end; what is remembered of them does not grow with that."""
     topology = router.topology
     bind(router, "amq.fanout", "q")
-    for number in range(MOST_KNOWN + 10):
+    for number in range(MAX_KNOWN + 10):
         router.route(f"/exchanges/amq.fanout/{number}", PLAIN)
-    assert len(topology.remembered.by_address) <= MOST_KNOWN
-    assert len(topology.remembered.ways) <= MOST_KNOWN
+    assert len(topology.remembered.by_address) <= MAX_KNOWN
+    assert len(topology.remembered.ways) <= MAX_KNOWN
 
 
 changes = st.lists(

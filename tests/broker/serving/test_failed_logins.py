@@ -10,7 +10,15 @@ import pytest
 from amqp10 import AmqpError, Connection
 from amqp10.broker import Broker
 from amqp10.broker._serving import failed_logins as module
-from amqp10.broker._serving.failed_logins import FORGOTTEN, FREE, FREE_OF_ADDRESS, LONGEST, MOST, SHORTEST, FailedLogins
+from amqp10.broker._serving.failed_logins import (
+    FORGOTTEN,
+    FREE,
+    FREE_OF_ADDRESS,
+    MAX_KEYS,
+    MAX_WAIT,
+    MIN_WAIT,
+    FailedLogins,
+)
 from amqp10.engine import dialect_names
 from amqp10.sasl import Plain, ScramSha256
 
@@ -35,10 +43,10 @@ def test_grows(logins: FailedLogins) -> None:
         logins.failed("192.0.2.1:1000", "ann")
         waits.append(logins.wait_as("192.0.2.1:2000", "ann"))
     assert waits[:FREE] == [0.0] * FREE
-    assert waits[FREE : FREE + 3] == [SHORTEST, 2 * SHORTEST, 4 * SHORTEST]
-    assert waits[-1] == LONGEST
+    assert waits[FREE : FREE + 3] == [MIN_WAIT, 2 * MIN_WAIT, 4 * MIN_WAIT]
+    assert waits[-1] == MAX_WAIT
     fail(logins, "192.0.2.1:1000", 5000)
-    assert logins.wait_as("192.0.2.1:1", "ann") == logins.wait("192.0.2.1:1") == LONGEST
+    assert logins.wait_as("192.0.2.1:1", "ann") == logins.wait("192.0.2.1:1") == MAX_WAIT
 
 
 def test_by_name(logins: FailedLogins) -> None:
@@ -57,7 +65,7 @@ def test_many_names(logins: FailedLogins) -> None:
         logins.failed("192.0.2.1:1", f"user{number}")
     assert logins.wait("192.0.2.1:2") == 0.0
     logins.failed("192.0.2.1:1", None)
-    assert logins.wait("192.0.2.1:2") == SHORTEST
+    assert logins.wait("192.0.2.1:2") == MIN_WAIT
 
 
 def test_by_address(logins: FailedLogins) -> None:
@@ -85,10 +93,10 @@ def test_forgotten() -> None:
 def test_bounded(logins: FailedLogins) -> None:
     """However many addresses and names fail, as many are remembered as there is room for: those that failed last."""
     fail(logins, "192.0.2.1:1", FREE_OF_ADDRESS + 10)
-    for number in range(MOST):
+    for number in range(MAX_KEYS):
         logins.failed(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}:1", "x" * 1000)
     assert logins.wait("192.0.2.1:1") == logins.wait_as("192.0.2.1:1", "ann") == 0.0
-    assert len(logins.by_address) == len(logins.by_name) == MOST
+    assert len(logins.by_address) == len(logins.by_name) == MAX_KEYS
 
 
 @pytest.mark.anyio
@@ -133,10 +141,10 @@ async def test_slowed_down(dialect: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
     async with Broker(users={"ann": "secret", "bob": "secret"}) as broker:
         for name in ("ann", "eve"):
-            assert [await log_in(Plain(name, "wrong")) == waits for waits in ([], [SHORTEST])] == [True, True]
-            assert await log_in(ScramSha256(name, "wrong")) == [2 * SHORTEST]
-        assert await log_in(Plain("ann", "secret"), right=True) == [4 * SHORTEST]
-        assert await log_in(ScramSha256("ann", "secret"), right=True) == [4 * SHORTEST]
+            assert [await log_in(Plain(name, "wrong")) == waits for waits in ([], [MIN_WAIT])] == [True, True]
+            assert await log_in(ScramSha256(name, "wrong")) == [2 * MIN_WAIT]
+        assert await log_in(Plain("ann", "secret"), right=True) == [4 * MIN_WAIT]
+        assert await log_in(ScramSha256("ann", "secret"), right=True) == [4 * MIN_WAIT]
         assert await log_in(Plain("bob", "secret"), right=True) == []
 
 
@@ -159,7 +167,7 @@ async def test_an_address_is_slowed_down(monkeypatch: pytest.MonkeyPatch) -> Non
                     pass
         async with Connection(broker.url, sasl=Plain("ann", "secret")):
             pass
-    assert waited == [0.0, SHORTEST, 2 * SHORTEST]
+    assert waited == [0.0, MIN_WAIT, 2 * MIN_WAIT]
 
 
 class Lie(str):

@@ -40,7 +40,7 @@ from amqp10 import (
 from amqp10.amqp091 import Native
 from amqp10.broker import Broker, JwtKey, SasRule, TokenRules
 from amqp10.broker._router import Router
-from amqp10.broker._tokens.grants import MOST_AUDIENCES, PeerTokens
+from amqp10.broker._tokens.grants import MAX_AUDIENCES, PeerTokens
 from amqp10.broker._tokens.rules import SasRight, TokenInvalid
 from amqp10.rabbitmq import management
 from amqp10.sasl import Mssbcbs
@@ -303,7 +303,7 @@ def test_most_audiences() -> None:
     """A connection has so many audiences, and may replace each of their tokens at any time."""
     tokens = PeerTokens(TokenRules([SasRule("policy", KEY)], clock=lambda: NOW))
     value = signed("sb://ns/")
-    for number in range(MOST_AUDIENCES):
+    for number in range(MAX_AUDIENCES):
         tokens.put(f"sb://ns/{number}", value)
     tokens.put("sb://ns/0", value)
     with pytest.raises(TokenInvalid, match="at most"):

@@ -130,7 +130,7 @@ async def test_many_connections_at_once(monkeypatch: pytest.MonkeyPatch) -> None
 
     What is read is written before it is passed on, so a file that is slow holds up the peers, and nothing is dropped.
     """
-    monkeypatch.setattr(_trace_command, "MOST_KEPT", 5000)
+    monkeypatch.setattr(_trace_command, "MAX_KEPT", 5000)
     file = io.StringIO()
     async with Broker(queues=["q"]) as broker, tracing(broker.url, file) as (url, recording):
 
@@ -153,7 +153,7 @@ async def test_many_connections_at_once(monkeypatch: pytest.MonkeyPatch) -> None
 @BACKENDS
 async def test_more_than_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The page says how many frames it does not have; the file has all."""
-    monkeypatch.setattr(_trace_command, "MOST_KEPT", 50)
+    monkeypatch.setattr(_trace_command, "MAX_KEPT", 50)
     file = io.StringIO()
     async with Broker(queues=["q"]) as broker, tracing(broker.url, file) as (url, recording):
         async with Connection(url) as connection, connection.sender("q") as sender:
@@ -483,7 +483,7 @@ def test_nothing_in_it_is_obeyed() -> None:
 
 def test_a_long_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of too many frames those with problems are all there."""
-    monkeypatch.setattr(_trace_page, "MOST_SHOWN", 10)
+    monkeypatch.setattr(_trace_page, "MAX_SHOWN", 10)
     read = frames(*["> [0] Close()"] * 50, "< [0] Close(error=Error('x:y'))")
     text = page(read, "t")
     assert len(re.findall("<details", text)) == 10

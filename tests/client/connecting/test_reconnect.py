@@ -33,7 +33,7 @@ from amqp10 import (
     SessionEnded,
     Symbol,
 )
-from amqp10.client._connecting.policy import MOST_ALTERNATIVES, failover_hosts, is_transient, redirect
+from amqp10.client._connecting.policy import MAX_ALTERNATIVES, failover_hosts, is_transient, redirect
 from amqp10.engine import ConnectionOpened, ConnectionTerms
 from amqp10.net import parse_url
 from amqp10.sasl import Authenticator
@@ -131,7 +131,7 @@ def test_the_hosts_of_an_open() -> None:
     assert len(refused) == 2
     assert failover_hosts({"failover-server-list": 5}, here, lambda there: None) == ([], [])
     many = {"failover-server-list": [{"network-host": "b", "port": port} for port in range(1, 9999)]}
-    assert len(failover_hosts(many, here, lambda there: None)[0]) == MOST_ALTERNATIVES
+    assert len(failover_hosts(many, here, lambda there: None)[0]) == MAX_ALTERNATIVES
 
 
 def test_what_does_not_go_together() -> None:

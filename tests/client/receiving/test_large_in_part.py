@@ -65,6 +65,6 @@ async def test_streams(dialect: str) -> None:
 
 def test_most() -> None:
     assert (largest_in_part(None), largest_in_part(7)) == (LIMIT, 7)
-    assert most_in_part(None) == partial.MOST_PARTIAL
-    assert most_in_part(partial.MOST_PARTIAL) == 2 * partial.MOST_PARTIAL
-    assert most_in_part(None, partial.MOST_PARTIAL) == 2 * partial.MOST_PARTIAL
+    assert most_in_part(None) == partial.MAX_PARTIAL
+    assert most_in_part(partial.MAX_PARTIAL) == 2 * partial.MAX_PARTIAL
+    assert most_in_part(None, partial.MAX_PARTIAL) == 2 * partial.MAX_PARTIAL

@@ -19,7 +19,7 @@ from amqp10 import (
     Symbol,
 )
 from amqp10.broker import Broker
-from amqp10.client._recovery.restorer import MOST_FRUITLESS
+from amqp10.client._recovery.restorer import MAX_FRUITLESS
 from amqp10.engine import DeliveriesReceived
 from amqp10.messaging import ACCEPTED
 
@@ -68,10 +68,10 @@ async def test_a_message_that_ends_its_link(monkeypatch: pytest.MonkeyPatch, how
                     with pytest.raises(ENDS[how], match="no such address") as caught:
                         await call()
                     (note,) = caught.value.__notes__
-                    assert f"so did {MOST_FRUITLESS} attachments before" in note
+                    assert f"so did {MAX_FRUITLESS} attachments before" in note
             await other.send("x")
         bodies = [body for peer in hosts.peers for body in peer.bodies()]
-        assert bodies.count("bad") == MOST_FRUITLESS + 1
+        assert bodies.count("bad") == MAX_FRUITLESS + 1
         assert bodies[-1] == "x"
 
 
@@ -79,7 +79,7 @@ async def test_a_link_that_ends_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each time over another message: the link comes back as often."""
     async with hosting(monkeypatch) as hosts, connecting() as connection, connection.sender("q") as sender:
         events = connection.events()
-        for number in range(2 * MOST_FRUITLESS):
+        for number in range(2 * MAX_FRUITLESS):
             hosts.peer.outcome = None
             delivery = await sender.submit(number)
             await until(lambda: len(hosts.peer.bodies()) == 2 * number + 1)  # noqa: B023 - called before the next turn
@@ -96,9 +96,9 @@ async def test_a_peer_in_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     async with hosting(monkeypatch) as hosts, connecting() as connection, connection.sender("q") as sender:
         hosts.peer.outcome = None
         delivery = await sender.submit("x")
-        for often in range(1, 3 * MOST_FRUITLESS):
+        for often in range(1, 3 * MAX_FRUITLESS):
             await until(lambda: len(hosts.peer.received) == often)  # noqa: B023 - called before the next turn
-            if often == 3 * MOST_FRUITLESS - 1:
+            if often == 3 * MAX_FRUITLESS - 1:
                 hosts.peer.outcome = ACCEPTED
             detach(hosts, "q", "amqp:internal-error")
         assert await delivery.outcome() == ACCEPTED
@@ -143,9 +143,9 @@ async def test_an_address_that_is_away_for_a_while(monkeypatch: pytest.MonkeyPat
     async with hosting(monkeypatch) as hosts, connecting() as connection, connection.sender("q") as sender:
         hosts.peer.outcome = None
         delivery = await sender.submit("x")
-        for often in range(1, 3 * MOST_FRUITLESS):
+        for often in range(1, 3 * MAX_FRUITLESS):
             await until(lambda: len(hosts.peer.received) == often)  # noqa: B023 - called before the next turn
-            if often == 3 * MOST_FRUITLESS - 1:
+            if often == 3 * MAX_FRUITLESS - 1:
                 hosts.peer.outcome = ACCEPTED
             detach(hosts, "q", "amqp:not-found")
         assert await delivery.outcome() == ACCEPTED
@@ -159,7 +159,7 @@ async def test_requests_that_nobody_waits_for(monkeypatch: pytest.MonkeyPatch) -
         connection.requester(None, reply_to="replies") as requester,
     ):
         hosts.peer.outcome = None
-        for number in range(2 * MOST_FRUITLESS):
+        for number in range(2 * MAX_FRUITLESS):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(requester.request, Message(number, to="somewhere"))
                 await until(lambda: number in hosts.peer.bodies())  # noqa: B023 - called before the next turn
@@ -168,7 +168,7 @@ async def test_requests_that_nobody_waits_for(monkeypatch: pytest.MonkeyPatch) -
             detach(hosts, "None", "amqp:not-found")
             await until(lambda: hosts.peer.links["None"] is not link)  # noqa: B023 - the same
             await until(lambda: requester.sender.credit)
-        assert hosts.peer.bodies() == list(range(2 * MOST_FRUITLESS))
+        assert hosts.peer.bodies() == list(range(2 * MAX_FRUITLESS))
 
 
 async def test_a_request_that_ends_its_link(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +178,7 @@ async def test_a_request_that_ends_its_link(monkeypatch: pytest.MonkeyPatch) -> 
         async with connecting() as connection, connection.requester(None, reply_to="replies") as requester:
             with pytest.raises(LinkDetached, match="no such address"):
                 await requester.request(Message("bad", to="nowhere"))
-        assert hosts.peer.bodies() == ["bad"] * (MOST_FRUITLESS + 1)
+        assert hosts.peer.bodies() == ["bad"] * (MAX_FRUITLESS + 1)
 
 
 @pytest.mark.parametrize("dialect", ["1.0", "0-9-1", "0-10"])

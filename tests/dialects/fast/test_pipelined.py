@@ -99,7 +99,7 @@ def test_a_commit_of_what_was_sent_on_a_handle_that_is_gone() -> None:
 
 def test_more_than_one_index_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """It says so, by the number to go on behind; and the last one, that there is no more."""
-    monkeypatch.setattr("amqp10.dialects.fast.server.browser.MOST_FOUND", 3)
+    monkeypatch.setattr("amqp10.dialects.fast.server.browser.MAX_FOUND", 3)
     served = HostileClient().begun()
     served.says(5 * send(1))
     for after, listed, more in ((0, b"1-3", 3), (3, b"4-5", 0)):

@@ -79,7 +79,7 @@ def done(number: int) -> HandleReply:
 
 def test_many_that_are_not_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """One alone may be as large as any; of several no more comes than so much, and the one too many is refused."""
-    monkeypatch.setattr("amqp10.dialects.fast.server.handle.MOST_PARTIAL", 9000)
+    monkeypatch.setattr("amqp10.dialects.fast.server.handle.MAX_PARTIAL", 9000)
     served = HostileClient().begun()
     numbers = handles(served, 5)
     head = MessageHead(body_size=10_000).write()
@@ -106,7 +106,7 @@ def test_many_that_are_not_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_many_that_are_not_whole_at_a_client(by_preparing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages that a server sends in part are limited, too: surplus ones end, the others go on."""
     monkeypatch.setattr(limits, "LARGEST", 10_000)
-    monkeypatch.setattr(limits, "MOST_PARTIAL", 9000)
+    monkeypatch.setattr(limits, "MAX_PARTIAL", 9000)
     talk = Talk()
     links: list[Any] = [talk.receiver(Source(f"q{n}")) for n in range(11)]
     for link in links:
@@ -133,7 +133,7 @@ def test_many_that_are_not_whole_at_a_client(by_preparing: bool, monkeypatch: py
 
 def test_small_parts_weigh_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Than their octets: a peer that sends one or two at a time is bounded, too."""
-    monkeypatch.setattr("amqp10.dialects.fast.server.handle.MOST_PARTIAL", 9000)
+    monkeypatch.setattr("amqp10.dialects.fast.server.handle.MAX_PARTIAL", 9000)
     served = HostileClient().begun()
     first, second = handles(served, 2)
     head = MessageHead(body_size=10_000).write()
@@ -150,7 +150,7 @@ def test_small_parts_weigh_more(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_prepared_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The payload of a handle-prepare is part of a message, too."""
-    monkeypatch.setattr("amqp10.dialects.fast.server.handle.MOST_PARTIAL", 3000)
+    monkeypatch.setattr("amqp10.dialects.fast.server.handle.MAX_PARTIAL", 3000)
     served = HostileClient().begun()
     first, second = handles(served, 2)
     head = MessageHead(body_size=10_000).write()
@@ -165,7 +165,7 @@ def test_what_is_prepared_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_all_that_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The transactions of a connection have so much together; that of a channel that is closed is not counted."""
-    monkeypatch.setattr("amqp10.dialects.fast.server.session.MOST_OCTETS", 7000)
+    monkeypatch.setattr("amqp10.dialects.fast.server.session.MAX_OCTETS", 7000)
     served = HostileClient().begun()
     first, second, third = handles(served, 3, transacted=True)
     message = MessageHead(body_size=len(PART)).write() + PART

@@ -8,7 +8,7 @@ from xml.etree.ElementTree import fromstring
 import anyio
 import pytest
 
-from amqp10._http import LONGEST_BODY, LONGEST_HEAD, HTTPRequest
+from amqp10._http import MAX_BODY_SIZE, MAX_HEAD_SIZE, HTTPRequest
 from amqp10.broker import Broker, SasRule, TokenRules
 from amqp10.broker._queues.node import Limits
 from amqp10.broker._router import Router
@@ -165,10 +165,10 @@ def test_mutated(administration: Administration, seed: int) -> None:
         (b"GET /orders HTTP/1.1\r\nHost: a\r\n\r\n", b"401"),
         (b"GET /orders HTTP/1.1\r\nHost: a\r\nAuthorization: SharedAccessSignature sr=a\r\n\r\n", b"401"),
         (b"PUT /orders HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n", b"400"),
-        (b"PUT /orders HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (LONGEST_BODY + 1), b"413"),
+        (b"PUT /orders HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (MAX_BODY_SIZE + 1), b"413"),
         (b"PUT /orders HTTP/1.1\r\nHost: a\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n", b"413"),
         (b"PUT /orders HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"411"),
-        (b"GET /" + b"x" * LONGEST_HEAD, b"431"),
+        (b"GET /" + b"x" * MAX_HEAD_SIZE, b"431"),
         (bytes(range(256)) * 10 + b"\r\n\r\n", b"400"),
     ],
     ids=range(14),

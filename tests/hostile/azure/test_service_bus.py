@@ -15,14 +15,14 @@ import pytest
 from amqp10.broker._limits import BrokerLimits
 from amqp10.broker._queues.duplicates import remembered
 from amqp10.broker._queues.node import Limits
-from amqp10.broker._requests.answers import MOST_OCTETS
+from amqp10.broker._requests.answers import MAX_OCTETS
 from amqp10.broker._router import Router
 from amqp10.broker._users.users import Rights
 from amqp10.broker.azure import AzureConfig, CorrelationFilter, Rule, SqlFilter, SubscriptionConfig, TopicConfig
 from amqp10.broker.azure._links import NamespaceLinks
-from amqp10.broker.azure._messages import BATCH_FORMAT, MOST_IN_BATCH, MOST_SAID
+from amqp10.broker.azure._messages import BATCH_FORMAT, MAX_ADDED_PROPERTIES, MAX_IN_BATCH
 from amqp10.broker.azure._namespace import Namespace
-from amqp10.broker.azure._service_bus.entity import LONGEST_REASON
+from amqp10.broker.azure._service_bus.entity import MAX_REASON_LENGTH
 from amqp10.errors import EncodeError
 from amqp10.messaging import (
     Accepted,
@@ -202,7 +202,7 @@ class TestBounds:
         """A batch of very many messages is refused before they are made."""
         bus, tiny = Bus(), Message(AmqpValue(None)).encode()
         assert bus.send(Message(Data(*[tiny] * 10)), BATCH_FORMAT) == Accepted()
-        refused = bus.send(Message(Data(*[tiny] * (MOST_IN_BATCH + 1))), BATCH_FORMAT)
+        refused = bus.send(Message(Data(*[tiny] * (MAX_IN_BATCH + 1))), BATCH_FORMAT)
         assert refused.error.condition == "amqp:decode-error"
         assert bus.orders.depth == 10
 
@@ -217,7 +217,7 @@ class TestBounds:
             bus.turn()
             states.append(delivery.remote_state)
         assert [type(state) for state in states] == [*[Accepted] * 4, Rejected, Rejected]
-        assert bus.peer.unread_octets < MOST_OCTETS + len(payload)
+        assert bus.peer.unread_octets < MAX_OCTETS + len(payload)
         responses.detach(closed=True)
         bus.turn()
         assert bus.peer.unread_octets == 0
@@ -242,7 +242,7 @@ class TestBounds:
             assert status(bus.do("update-disposition", body)) == (200 if token is first else 400)
         assert bus.orders.depth == 1
         assert bus.orders.dead_letters is not None
-        assert bus.orders.dead_letters.bytes < 2 * LONGEST_REASON
+        assert bus.orders.dead_letters.bytes < 2 * MAX_REASON_LENGTH
 
     def test_growing(self) -> None:
         """A message that is put aside again and again does not grow for ever."""
@@ -254,11 +254,11 @@ class TestBounds:
             [(found, _)] = bus.orders.receive([1], locks=True)
             assert found is not None
             token = found
-        assert 30_000 < bus.orders.bytes < MOST_SAID + 1000
+        assert 30_000 < bus.orders.bytes < MAX_ADDED_PROPERTIES + 1000
         with pytest.raises(EncodeError):
             Message(application_properties={"a": [1]}).encode()
         bus.orders.defer(token, {"a": [1]})
-        assert bus.orders.bytes < MOST_SAID + 1000
+        assert bus.orders.bytes < MAX_ADDED_PROPERTIES + 1000
 
     def test_annotations(self) -> None:
         """Annotations take memory, too."""

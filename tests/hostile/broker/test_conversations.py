@@ -16,7 +16,7 @@ COUNT = int(os.environ.get("AMQP10_CONVERSATIONS", "1000"))
 """Of all tests here together; `make nightly` has more."""
 EACH = min(1000, COUNT // 2)
 """Of one broker, which is then started again on its store."""
-MOST_GROWTH = 200_000_000
+MAX_GROWTH = 200_000_000
 """Bytes of resident memory that a run may add: all queues full, and what Python keeps."""
 
 
@@ -37,4 +37,4 @@ async def test_conversations(tmp_path: Path, anyio_backend: str, part: int) -> N
     before = resident()
     await converse(tmp_path, f"{anyio_backend} {part}", EACH)
     gc.collect()
-    assert resident() - before < MOST_GROWTH
+    assert resident() - before < MAX_GROWTH

@@ -81,7 +81,7 @@ def test_commands_out_of_place(lines: list[str]) -> None:
 
 def test_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Endless streams do not fill the memory: long lines are cut, and there are so many characters of all."""
-    monkeypatch.setattr(command, "MOST_CHARACTERS", 100_000)
+    monkeypatch.setattr(command, "MAX_CHARACTERS", 100_000)
     file = io.StringIO()
     recording = Recording(file)
     for _ in range(20):

@@ -75,7 +75,7 @@ class TestBadPeers:
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         """A peer that makes the broker answer for ever without reading the answers is cut off."""
-        monkeypatch.setattr("amqp10.broker._serving.connections.MOST_OUTPUT", 100_000)
+        monkeypatch.setattr("amqp10.broker._serving.connections.MAX_OUTPUT", 100_000)
         async with Broker(host=None, max_message_size=1000) as broker:
             async with broker.open_stream() as stream:
                 link = raw_receiver("q")

@@ -133,7 +133,7 @@ def test_acts(name: str, chunk: int | None) -> None:
 
 def test_endless_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     """A transaction that only grows is ended with its channel."""
-    monkeypatch.setattr("amqp10.dialects.fast.server.session.MOST_MESSAGES", 3)
+    monkeypatch.setattr("amqp10.dialects.fast.server.session.MAX_MESSAGES", 3)
     served = HostileClient().begun()
     sending = encode_command(HandleSend(handle_id=3, fragment_size=len(HEAD) + 1), HEAD + b"x")
     assert codes(served.says(3 * sending)) == {}

@@ -62,8 +62,8 @@ from ...dialects.v0_10._raw import Raw
 from ...dialects.v0_10.server.test_sender import outlet_on
 from ...dialects.v0_10.test_engine import a_client, a_server, sender_on
 
-MOST_BYTES = 24_000_000
-MOST_SECONDS = 8.0  # of the processor: what others do on the machine is none of the peer's cost
+MAX_BYTES = 24_000_000
+MAX_SECONDS = 8.0  # of the processor: what others do on the machine is none of the peer's cost
 MAX_MESSAGE = 20_000
 TOO_LARGE = f"amqp:link:message-size-exceeded: a message of more than {MAX_MESSAGE} octets"
 
@@ -77,8 +77,8 @@ def _bounds() -> Iterator[None]:
     seconds = time.process_time() - began
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < MOST_BYTES
-    assert seconds < MOST_SECONDS
+    assert peak < MAX_BYTES
+    assert seconds < MAX_SECONDS
 
 
 def frame(kind: int, payload: bytes, flags: int = 15, *, channel: int = 1, track: int = 1, size: int = -1) -> bytes:

@@ -11,7 +11,7 @@ from ...messaging import Message
 from .._batch import PARTITION_KEY, MessageBatch
 from .._client import NamespaceSender
 
-_LONGEST_KEY: Final = 128
+_MAX_KEY_LENGTH: Final = 128
 
 
 class EventBatch(MessageBatch):
@@ -136,8 +136,8 @@ class EventSender(NamespaceSender):
             raise TypeError(f"key must be a str, not {type(key).__name__}: use key=str(...)")
         if key is not None and not self._keyed:
             raise ValueError(f"a sender for a partition or publisher accepts no key: {key!r:.200}")
-        if key is not None and not 1 <= len(key) <= _LONGEST_KEY:
-            raise ValueError(f"a key must have 1 to {_LONGEST_KEY} characters, not {len(key)}")
+        if key is not None and not 1 <= len(key) <= _MAX_KEY_LENGTH:
+            raise ValueError(f"a key must have 1 to {_MAX_KEY_LENGTH} characters, not {len(key)}")
         return key
 
 

@@ -39,7 +39,7 @@ from ._partition import (
 _FIRST: Final = EventPosition.first()
 _ATTEMPTS: Final = 3
 """How often in a row leases are read when others write at the same time."""
-_SOON: Final = 0.1
+_RETRY_PART: Final = 0.1
 """The part of the interval after which expired leases are noticed and a store that failed is tried again."""
 _CLOSE: Final = 10.0
 """Seconds to keep checkpoints and give leases back after a failure."""
@@ -331,7 +331,7 @@ class EventProcessor(Service):
     async def _watch_leases(self) -> None:
         """Stop reading where a lease expires, even while the store is slow to answer."""
         while True:
-            await anyio.sleep(self._interval * _SOON)
+            await anyio.sleep(self._interval * _RETRY_PART)
             self._stop_lost()
 
     async def _ask_for_partitions(self) -> None:
@@ -464,7 +464,7 @@ class EventProcessor(Service):
             except StoreError as error:
                 self._store_failed(error)
                 self._progressed.set()
-                await anyio.sleep(self._interval * _SOON)
+                await anyio.sleep(self._interval * _RETRY_PART)
 
     async def _save(self, runs: Iterable[PartitionRun]) -> None:
         """Keep the checkpoints of `runs`; of two runs of one partition, that of the later run.

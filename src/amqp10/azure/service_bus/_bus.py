@@ -22,7 +22,7 @@ from ._sender import ServiceBusSender
 _SCOPE: Final = "https://servicebus.azure.net/.default"
 _DESTINATION: Final = Symbol("com.microsoft:transfer-destination-address")
 _BENEATH: Final = re.compile(r"(/\$[^/]+)+$")
-_LONGEST_SESSION: Final = 128
+_MAX_SESSION_ID_LENGTH: Final = 128
 _PAGE: Final = 100
 _ANY_TIME: Final = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
@@ -147,8 +147,8 @@ class ServiceBus(NamespaceClient):
             TypeError: the session id is not a str; `next_session` takes any session.
             ValueError: no name is given, or the session id, the mode or prefetch is invalid.
         """
-        if len(session_id) > _LONGEST_SESSION:
-            raise ValueError(f"session_id must have at most {_LONGEST_SESSION} characters, not {len(session_id)}")
+        if len(session_id) > _MAX_SESSION_ID_LENGTH:
+            raise ValueError(f"session_id must have at most {_MAX_SESSION_ID_LENGTH} characters, not {len(session_id)}")
         return self._session(self._address(entity, subscription), session_id, mode, prefetch, None)
 
     @checked

@@ -12,7 +12,7 @@ import anyio
 from ...errors import AmqpError
 from ._errors import MessageLockLost, MessageNotFound, SessionLockLost
 
-_SHORTEST_PAUSE: Final = 0.2
+_MIN_PAUSE: Final = 0.2
 _BLIND_PAUSE: Final = 2.0
 """Seconds between renewals while this machine's clock says that even a new lock is over. Locks last at least 5."""
 
@@ -40,7 +40,7 @@ async def renewed(
     end = until.timestamp() if until is not None else clock()
     while True:
         left = end - clock()
-        await anyio.sleep(max(_SHORTEST_PAUSE, left / 2) if left > 0 else _SHORTEST_PAUSE)
+        await anyio.sleep(max(_MIN_PAUSE, left / 2) if left > 0 else _MIN_PAUSE)
         if settled() or (stop is not None and anyio.current_time() >= stop):
             return None
         try:
@@ -54,7 +54,7 @@ async def renewed(
             failure.__cause__ = error
             return failure
         if end <= clock():
-            await anyio.sleep(_BLIND_PAUSE - _SHORTEST_PAUSE)
+            await anyio.sleep(_BLIND_PAUSE - _MIN_PAUSE)
 
 
 @asynccontextmanager

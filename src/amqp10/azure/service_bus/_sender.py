@@ -17,9 +17,9 @@ from .._client import NamespaceSender
 from ._errors import ServiceBusError, own_errors
 from ._management import EntityManagement, listed
 
-_LARGEST_BATCH: Final = Symbol("com.microsoft:max-message-batch-size")
+_MAX_BATCH_SIZE: Final = Symbol("com.microsoft:max-message-batch-size")
 _SCHEDULED_FOR: Final = Symbol("x-opt-scheduled-enqueue-time")
-_MOST_IN_BATCH: Final = 4500
+_MAX_IN_BATCH: Final = 4500
 
 
 class ServiceBusSender(NamespaceSender):
@@ -99,8 +99,8 @@ class ServiceBusSender(NamespaceSender):
             ValueError: the service takes fewer octets than `max_size`.
             LocalProtocolError: the sender is not attached yet.
         """
-        largest = self._batch_limit(max_size, _LARGEST_BATCH)
-        return MessageBatch(largest, _MOST_IN_BATCH, self.sender.prepared)
+        largest = self._batch_limit(max_size, _MAX_BATCH_SIZE)
+        return MessageBatch(largest, _MAX_IN_BATCH, self.sender.prepared)
 
     @checked
     async def schedule(self, message: object, at: datetime, *, transaction: Transaction | None = None) -> int:

@@ -37,10 +37,10 @@ from .predicates import (
 )
 from .selector.parser import parse
 from .selector.tokens import JMS, SQL, Grammar, SelectorError
-from .selector.values import MOST_STEPS, Candidate
+from .selector.values import MAX_STEPS, Candidate
 
 # "Impose a limit on the complexity of each filter expression" (AMQP filter expressions, section 7.1).
-_MOST_FILTERS = 16
+_MAX_FILTERS = 16
 # Octets of conditions that take as long as one more message: the longest selectors take milliseconds.
 _AS_ONE_MORE: Final = 256
 
@@ -69,8 +69,8 @@ def read_filters(asked: Mapping[Any, Any] | None, connection: int) -> tuple[dict
     """
     if not asked:
         return None, None
-    if len(asked) > _MOST_FILTERS:
-        raise _refusal(f"more than {_MOST_FILTERS} filters")
+    if len(asked) > _MAX_FILTERS:
+        raise _refusal(f"more than {_MAX_FILTERS} filters")
     applied: dict[Any, Any] = {}
     tests: list[Test] = []
     for name, described in asked.items():
@@ -113,7 +113,7 @@ def _all(tests: list[Test]) -> Callable[[QueuedMessage, dict[str, Any]], bool]:
             candidate = known.get("candidate")
             if candidate is None:
                 candidate = known["candidate"] = Candidate(entry)
-            candidate.steps = MOST_STEPS
+            candidate.steps = MAX_STEPS
             return all(test(candidate) is True for test in tests)
         except DecodeError:
             # A message that cannot be read does not pass. It is marked, so that no other filter reads it again.

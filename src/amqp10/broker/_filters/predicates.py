@@ -21,9 +21,9 @@ from .selector.values import Candidate, Value, plain, same
 Test = Callable[[Candidate], object]
 
 # "Impose a limit on the complexity of each filter expression" (AMQP filter expressions, section 7.1).
-_MOST_FIELDS: Final = 64
+_MAX_FIELDS: Final = 64
 # Routing keys of the older dialects have at most 255 octets.
-_LONGEST_KEY: Final = 255
+_MAX_KEY_LENGTH: Final = 255
 
 
 class Malformed(ValueError):
@@ -46,7 +46,7 @@ def topic_binding(value: Any) -> Test:
 
     def test(candidate: Candidate) -> bool:
         subject = candidate.message.subject
-        if subject is None or len(subject) > _LONGEST_KEY:
+        if subject is None or len(subject) > _MAX_KEY_LENGTH:
             return pattern == ["#"]
         return fits(subject.split("."))
 
@@ -54,8 +54,8 @@ def topic_binding(value: Any) -> Test:
 
 
 def _key(value: Any) -> str:
-    if not isinstance(value, str) or len(value) > _LONGEST_KEY:
-        raise Malformed(f"a binding must be a string of at most {_LONGEST_KEY} characters")
+    if not isinstance(value, str) or len(value) > _MAX_KEY_LENGTH:
+        raise Malformed(f"a binding must be a string of at most {_MAX_KEY_LENGTH} characters")
     return value
 
 
@@ -152,8 +152,8 @@ def _map(value: Any) -> dict[str, Any]:
     """
     if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
         raise Malformed("its value must be a map whose keys are names")
-    if len(value) > _MOST_FIELDS:
-        raise Malformed(f"it must have at most {_MOST_FIELDS} fields")
+    if len(value) > _MAX_FIELDS:
+        raise Malformed(f"it must have at most {_MAX_FIELDS} fields")
     for name, wanted in value.items():
         if not isinstance(wanted, _SIMPLE | None):
             raise Malformed(f"the value of {name!r:.60} must have a simple type")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 CAPABILITIES = ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn")
 CREDIT = 100
-MOST = 1000
+MAX_TRANSACTIONS = 1000
 """The most transactions that one peer may have open at a time."""
 
 
@@ -83,8 +83,8 @@ class CoordinatorLink(TransactionOwner, LinkOwner):
     def _declare(self, asked: Declare) -> DeliveryState:
         if asked.global_id is not None:
             return _rejected("amqp:not-implemented", "there are no distributed transactions here")
-        if len(self._peer.transactions) >= MOST:
-            return _rejected("amqp:resource-limit-exceeded", f"{MOST} transactions are open")
+        if len(self._peer.transactions) >= MAX_TRANSACTIONS:
+            return _rejected("amqp:resource-limit-exceeded", f"{MAX_TRANSACTIONS} transactions are open")
         transaction = LocalTransaction(self, self._peer.open_transactions.quarantine)
         self._open[transaction.id] = self._peer.transactions[transaction.id] = transaction
         self._peer.open_transactions.add(transaction)

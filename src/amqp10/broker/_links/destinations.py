@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from .._queues.node import Node
     from .._router import Router
 
-MOST_ALLOWED: Final = 1000
+MAX_ALLOWED: Final = 1000
 """The most addresses that a link remembers as allowed, because the sender chooses them."""
 
 _CC: Final = "x-cc"
 _PROPERTIES: Final = b"\x00\x53\x73"  # the first octets of a message with neither header nor annotations
-MOST_UNSETTLED: Final = 10_000
+MAX_UNSETTLED: Final = 10_000
 """The most deliveries that a sender with receiver-settle-mode "second" may leave unsettled before it gets no credit."""
 
 
@@ -74,7 +74,7 @@ class Destination(Producer):
     @property
     def room(self) -> int:
         """How many messages may still come before the sender settles some; 0 while the broker is blocked."""
-        return 0 if self._peer.blocked is not None else max(0, MOST_UNSETTLED - len(self._link.unsettled))
+        return 0 if self._peer.blocked is not None else max(0, MAX_UNSETTLED - len(self._link.unsettled))
 
     @abstractmethod
     def begin(self) -> None:
@@ -265,7 +265,7 @@ class AnyDestination(Destination):
                 self._rights.check("write", name)
             if prefixed(key) is not None:
                 return  # which queue it means changes when queues come and go
-        if len(self._allowed) >= MOST_ALLOWED:
+        if len(self._allowed) >= MAX_ALLOWED:
             self._allowed.clear()
         self._allowed.add(address)
 

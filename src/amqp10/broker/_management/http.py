@@ -52,7 +52,7 @@ _BINDING: Final = {
     "arguments": Mapping,
 }
 _RELEASE: Final = {"to": str}
-_MOST_LISTED: Final = 100
+_MAX_LISTED: Final = 100
 _LOCATION: Final = re.compile(r"src=([\w.~%-]+);dst([eq])=([\w.~%-]+);key=([\w.~%-]*);args=([\w-]*)", re.ASCII)
 _FAULTS: Final = {"amqp:not-found": 404, "amqp:precondition-failed": 409, "amqp:unauthorized-access": 403}
 
@@ -289,7 +289,7 @@ class Management:
     def _quarantined(self, said: Mapping[str, str]) -> tuple[int, object]:
         after = _number(said.get("after", "0"))
         later = (message for message in self._router.quarantine if message.number > after)
-        return 200, [_told_quarantined(message) for message in itertools.islice(later, _MOST_LISTED)]
+        return 200, [_told_quarantined(message) for message in itertools.islice(later, _MAX_LISTED)]
 
     def _read_quarantined(self, name: str, body: object) -> tuple[int, object]:
         message = self._found_quarantined(name)

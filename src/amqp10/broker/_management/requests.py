@@ -35,7 +35,7 @@ from ...messaging import Error
 from ...types import Symbol, encode
 from .._address import prefixed
 from .._errors import Refused
-from .._limits import LONGEST_KEY, check_count, check_name
+from .._limits import MAX_KEY_LENGTH, check_count, check_name
 from .._queues.arguments import KNOWN, QueueDeclaration, check_lasting
 from .._queues.declared import DeclaredQueue
 from .._queues.queue import Queue
@@ -183,7 +183,7 @@ class Requests:
             raise Refused(rules.reserved, f"names that begin with {RESERVED!r} are reserved")
         check_known(asked.arguments, KNOWN, rules)
         self._topology.check_alternate(asked.arguments.get(DEAD_LETTERS), rules)
-        check_name("a queue's name", name, LONGEST_KEY)
+        check_name("a queue's name", name, MAX_KEY_LENGTH)
         octets = self._check_arguments(asked.arguments)
         exclusive = asked.exclusive and not asked.outlives  # with `outlives` it is exclusive only for a while
         terms = QueueDeclaration(asked.durable, exclusive, asked.auto_delete, dict(asked.arguments))
@@ -279,7 +279,7 @@ class Requests:
         exchanges, account = self._topology.exchanges, self._router.account
         octets = 0
         if asked.name not in exchanges:
-            check_name("an exchange's name", asked.name, LONGEST_KEY)
+            check_name("an exchange's name", asked.name, MAX_KEY_LENGTH)
             octets = self._check_arguments(arguments)
             check_count("exchanges", len(exchanges), self._router.peers.exchanges)
             if account is not None:

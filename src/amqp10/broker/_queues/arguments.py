@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from .._errors import Refused
-from .message import SHORTEST_LIFE
+from .message import MIN_TTL
 
 _OVERFLOWS: Final = ("drop-head", "reject-publish", "reject-publish-dlx")
 KNOWN: Final = frozenset(
@@ -99,7 +99,7 @@ class Arguments:
         least, most = (number(arguments, f"x-delayed-retry-{end}", least=None) or 0 for end in ("min", "max"))
         retry = text(arguments, "x-delayed-retry-type")
         return cls(
-            ttl=None if ttl is None else max(ttl / 1000, SHORTEST_LIFE),
+            ttl=None if ttl is None else max(ttl / 1000, MIN_TTL),
             expires=None if expires is None else expires / 1000,
             most=number(arguments, "x-max-length"),
             most_bytes=number(arguments, "x-max-length-bytes"),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PROPERTY: Final = "_AMQ_DUPL_ID"
 _KINDS: Final = (str, bytes, int, UUID)  # types of ids; not every value can be looked up
-_LONGEST: Final = 255  # longer ids, in octets or characters, are remembered by their hash
+_MAX_ID_LENGTH: Final = 255  # longer ids, in octets or characters, are remembered by their hash
 _OCTETS: Final = PROPERTY.encode()
 
 
@@ -56,7 +56,7 @@ def duplicate_id(entry: QueuedMessage) -> Any:
 
 def remembered(identity: object) -> object:
     """Return an id, or the hash of a long one: ids are remembered longer than messages stay."""
-    if isinstance(identity, str | bytes) and len(identity) > _LONGEST:
+    if isinstance(identity, str | bytes) and len(identity) > _MAX_ID_LENGTH:
         octets = identity if isinstance(identity, bytes) else identity.encode(errors="surrogatepass")
         return type(identity), sha256(octets).digest()
     return identity

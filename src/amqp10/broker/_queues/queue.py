@@ -33,7 +33,7 @@ UNLIMITED = 1 << 60
 # The assumed size of a message before the first one came.
 _FIRST_GUESS = 4096
 # Fewer outcomes are handled one by one.
-_FEW = 3
+_MIN_BULK = 3
 
 Reason = Literal["rejected", "max-delivery-count", "expired", "maxlen"]
 """Why a message becomes a dead letter: its outcome (`settle`), failed attempts (`_exhausted`), time (`_expire`), or too
@@ -535,7 +535,7 @@ class Queue(Node):
 
     def accept(self, entries: Sequence[QueuedMessage], consumer: Consumer) -> None:
         """End deliveries as accepted, which nearly all are; the same as `settle` for each."""
-        if len(entries) < _FEW or self.deleted or self._delayed or consumer.copies:
+        if len(entries) < _MIN_BULK or self.deleted or self._delayed or consumer.copies:
             for entry in entries:
                 self.settle(entry, consumer, ACCEPTED)
             return

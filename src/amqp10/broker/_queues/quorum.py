@@ -31,7 +31,7 @@ ATTEMPTS: Final = 20
 CONSUMER_TIMEOUT: Final = 1800.0
 """Seconds that a consumer may take for a message, by default."""
 
-_SHORTEST: Final = 0.01  # prevents a busy loop of immediate time-outs
+_MIN_TIMEOUT: Final = 0.01  # prevents a busy loop of immediate time-outs
 _ACQUIRED, _FAILED = Symbol("x-acquired-count"), Symbol("x-delivery-count")
 
 
@@ -113,7 +113,7 @@ class QuorumQueue(DeclaredQueue):
         return entry
 
     def _timeout_of(self, consumer: Consumer) -> float:
-        return max(_SHORTEST, self._timeout if consumer.timeout is None else consumer.timeout)
+        return max(_MIN_TIMEOUT, self._timeout if consumer.timeout is None else consumer.timeout)
 
     def settle(self, entry: QueuedMessage, consumer: Consumer, outcome: object) -> None:
         if entry in self._late:

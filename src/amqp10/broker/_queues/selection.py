@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .message import QueuedMessage
 
 
-MOST_LOOKED_AT: Final = 2000
+MAX_LOOKED_AT: Final = 2000
 """Messages that all filters of a queue test in one pass, about 100 ms; 64 octets of a message count as one more."""
 
 
@@ -46,11 +46,11 @@ class Looks:
     """
 
     def __init__(self) -> None:
-        self.left = MOST_LOOKED_AT
+        self.left = MAX_LOOKED_AT
 
     def begin(self) -> None:
         """Begin a pass."""
-        self.left = MOST_LOOKED_AT
+        self.left = MAX_LOOKED_AT
 
     def look_at(self, entry: QueuedMessage, filtering: Filtering) -> None:
         """Count one test of a message."""

@@ -38,7 +38,7 @@ _NOT_OF_STREAMS: Final = (
 _ANNOTATIONS: Final = b"\x00\x53\x72\xc1\x1b\x02\xa3\x0f" + OFFSET.encode() + b"\x81"
 _HEADER: Final = b"\x00\x53\x70"
 _LIST0, _LIST8 = 0x45, 0xC0
-_MOST_OFFSET: Final = 1 << 62
+_MAX_OFFSET: Final = 1 << 62
 """No stream reaches this offset by itself; beyond it new messages would have no room."""
 
 
@@ -306,7 +306,7 @@ def _offset(entry: QueuedMessage) -> int | None:
     None if the broker could not have written the annotation, because of the message's format or a malformed section:
     the annotation may then be the sender's.
     """
-    if 0 <= entry.position < _MOST_OFFSET:
+    if 0 <= entry.position < _MAX_OFFSET:
         return entry.position
     if entry.message_format:
         return None
@@ -314,4 +314,4 @@ def _offset(entry: QueuedMessage) -> int | None:
         offset = read_annotations(entry.payload).get(OFFSET)
     except DecodeError:
         return None
-    return offset if isinstance(offset, int) and 0 <= offset < _MOST_OFFSET else None
+    return offset if isinstance(offset, int) and 0 <= offset < _MAX_OFFSET else None

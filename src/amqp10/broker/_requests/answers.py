@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from ...engine import SenderLink
     from .._peer import Peer
 
-MOST_WAITING: Final = 1000
+MAX_WAITING: Final = 1000
 """Answers that may wait on one link; then requests are refused."""
-MOST_OCTETS: Final = 1_048_576
+MAX_OCTETS: Final = 1_048_576
 """Octets of all answers that may wait on one connection; then requests are refused."""
 
 
@@ -33,7 +33,7 @@ class Answers:
     @property
     def full(self) -> bool:
         """Whether too many answers wait, so that further requests must be refused."""
-        return len(self._waiting) >= MOST_WAITING or self._peer.unread_octets >= MOST_OCTETS
+        return len(self._waiting) >= MAX_WAITING or self._peer.unread_octets >= MAX_OCTETS
 
     def add(self, answer: bytes) -> None:
         """Add an encoded answer; `send` sends it."""

@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 Direction = Literal["in", "out"]
 
-MOST_PARTS = 64 * 1024 * 1024
+MAX_PARTS = 64 * 1024 * 1024
 """Bytes of incomplete messages kept for all suspended links; messages beyond that are sent again from the beginning."""
 
 
-MOST_OF_CONNECTION = 4096
+MAX_OF_CONNECTION = 4096
 """Links that end with their session. If a connection has more of them, none is kept when it detaches."""
 
 
@@ -194,7 +194,7 @@ class ResumableLinks:
             return
         if link.key.direction == "in":
             parts = {each: _came_of(each) for each in deliveries}
-            if self._parts + sum(parts.values()) > MOST_PARTS:
+            if self._parts + sum(parts.values()) > MAX_PARTS:
                 link.deliveries = [each for each in deliveries if not parts[each]]
             else:
                 self._weigh(link, sum(parts.values()))
@@ -205,7 +205,7 @@ class ResumableLinks:
             if len(waiting) > self._most:
                 self.end(next(iter(waiting)))
         self._left(link, "detached")
-        if link.key.connection is not None and len(self._table(link.key)) > MOST_OF_CONNECTION:
+        if link.key.connection is not None and len(self._table(link.key)) > MAX_OF_CONNECTION:
             self.end(link)
 
     def _waits_no_more(self, link: ResumableLink) -> None:

@@ -18,9 +18,9 @@ from .._log import attempt
 if TYPE_CHECKING:
     from .._queues.message import Clock
 
-LONGEST = 300
+MAX_TIMEOUT = 300
 """The most seconds that a session is kept."""
-MOST = 1000
+MAX_SESSIONS = 1000
 """The most sessions kept for one user; beyond that the one that has waited longest ends."""
 
 Key = tuple[str | None, bytes]
@@ -85,7 +85,7 @@ class ResumableSessions:
 
     def _make_room(self, new: Key) -> None:
         waiting = self._waiting.get(new[0], {})
-        if len(waiting) >= MOST and new not in self._kept:
+        if len(waiting) >= MAX_SESSIONS and new not in self._kept:
             kept = self._forget(next(iter(waiting)))
             kept.peer.session_expired(kept.session)
 
@@ -167,7 +167,7 @@ def _drop(keys_by: dict[Any, dict[Key, None]], of: object, key: Key) -> None:
 class PeerSessions(SessionKeeper):
     """The resumable sessions, as the engine of one peer sees them."""
 
-    longest = LONGEST
+    longest = MAX_TIMEOUT
 
     def __init__(self, sessions: ResumableSessions, peer: ResumableSessionOwner) -> None:
         self._sessions = sessions

@@ -32,7 +32,7 @@ _DEATHS: Final = Symbol("x-death")
 _FIRST_DEATH: Final = Symbol("x-first-death-queue")
 _NATIVE: Final = Symbol("x-opt-0-9-1")  # holds the headers of 0-9-1 that do not fit into AMQP 1.0, such as lists
 
-MOST_HOPS: Final = 64
+MAX_HOPS: Final = 64
 """Hops from queue to queue that a message may take by itself. A hop to several queues counts as many for each copy, so
 that the number of copies is bounded, whatever the routes are.
 """
@@ -53,7 +53,7 @@ class DeadLetters:
 
     def take(self, queue: Queue, entry: QueuedMessage, reason: Reason, error: Error | None) -> bool:
         """Copy a message to where dead letters go, with the reason; return False if it ends, as after too many hops."""
-        if entry.hops >= MOST_HOPS and reason != "rejected":
+        if entry.hops >= MAX_HOPS and reason != "rejected":
             return False
         if queue.dead_letter_to is not None:
             return self._publish(queue, entry, reason, error, *queue.dead_letter_to)

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from .._queues.node import Node
     from .exchanges import Exchange
 
-MOST_KNOWN: Final = 10_000
+MAX_KNOWN: Final = 10_000
 """The most ways and routes that are remembered, because senders choose the keys."""
-MOST_DEPENDENCIES: Final = 16
+MAX_DEPENDENCIES: Final = 16
 """The most things noted that a way or route depends on; one that depends on more is forgotten with any change."""
 _ANY: Final = object()
 
@@ -84,13 +84,13 @@ class RememberedRoutes:
 
     def _depend(self, dependent: Way | Address, depends_on: Iterable[Hashable]) -> None:
         things = tuple(depends_on)
-        if len(things) > MOST_DEPENDENCIES:
+        if len(things) > MAX_DEPENDENCIES:
             things = (_ANY,)
         self._depends_on[dependent] = things
         for each in things:
             self._dependents.setdefault(each, {})[dependent] = None
 
     def _make_room(self) -> None:
-        if len(self._depends_on) >= MOST_KNOWN:
+        if len(self._depends_on) >= MAX_KNOWN:
             for each in (self.by_address, self.ways, self._dependents, self._depends_on):
                 each.clear()

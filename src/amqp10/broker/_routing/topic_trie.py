@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Final, Generic, TypeVar
 
-from .._limits import LONGEST_KEY
+from .._limits import MAX_KEY_LENGTH
 
 Bound = TypeVar("Bound", bound=Hashable)
 
-MOST_PLACES: Final = 50_000
+MAX_PLACES: Final = 50_000
 """The most places of the tree that are visited for one routing key: about 10 ms."""
 
 
@@ -20,7 +20,7 @@ class TooManyPlaces(Exception):
     """Matching a routing key against these binding keys would take too long."""
 
     def __init__(self) -> None:
-        super().__init__(f"more than {MOST_PLACES} steps to find what its routing key matches")
+        super().__init__(f"more than {MAX_PLACES} steps to find what its routing key matches")
 
 
 class _Place(Generic[Bound]):
@@ -102,13 +102,13 @@ class TopicTrie(Generic[Bound]):
             TooManyPlaces: there are too many binding keys with wildcards.
         """
         reached = _and_beyond({self._root: None})
-        if len(key) > LONGEST_KEY:
+        if len(key) > MAX_KEY_LENGTH:
             hashed = self._root.hash
             return list(hashed.bound) if hashed is not None else []
         looked_at = 0
         for word in split(key):
             looked_at += len(reached)
-            if looked_at > MOST_PLACES:
+            if looked_at > MAX_PLACES:
                 raise TooManyPlaces
             following: dict[_Place[Bound], None] = {}
             for place in reached:

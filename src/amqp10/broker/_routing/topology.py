@@ -15,7 +15,7 @@ from ...engine import RequestRules
 from ...messaging import Message
 from .._address import split_address
 from .._errors import Refused
-from .._limits import LONGEST_KEY, check_key
+from .._limits import MAX_KEY_LENGTH, check_key
 from .exchanges import KINDS, Binding, DefaultExchange, Exchange, names_of
 from .headers_match import Headers, NoMatch, headers_of
 from .routes import RememberedRoutes, Route
@@ -36,7 +36,7 @@ RESERVED: Final = "amq."
 ALTERNATE: Final = "alternate-exchange"
 USUAL_RULES: Final = RequestRules()
 
-LONGEST_KNOWN: Final = 4 * LONGEST_KEY
+MAX_KNOWN_LENGTH: Final = 4 * MAX_KEY_LENGTH
 """The most characters of an address whose route is remembered."""
 
 
@@ -367,7 +367,7 @@ class Topology:
     def remember(self, address: str, on_demand: bool, route: Route) -> None:
         """Remember the route of messages to that address, unless it depends on headers."""
         # A route to no node is not remembered, because a peer of another dialect may have a node created.
-        if route.nodes and len(address) <= LONGEST_KNOWN:
+        if route.nodes and len(address) <= MAX_KNOWN_LENGTH:
             names = () if route.exchange is not None else {split_address(address)[0], route.nodes[0].name}
             self.remembered.add_address((address, on_demand), route, names)
 
@@ -398,7 +398,7 @@ class Topology:
                     seen.add(destination)
                     waiting.append(destination)
         way = tuple(found)
-        if len(key) <= LONGEST_KEY and not any(each.by_headers for each in waiting):
+        if len(key) <= MAX_KEY_LENGTH and not any(each.by_headers for each in waiting):
             self.remembered.add_way((exchange, key), way, depends_on)
         return way
 

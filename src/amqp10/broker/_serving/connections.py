@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("amqp10.broker")
 
 
-MOST_OUTPUT = 16_777_216
+MAX_OUTPUT = 16_777_216
 """Bytes, besides one message, that may wait for a peer that does not read before it is cut off."""
 
 
@@ -45,7 +45,7 @@ _SHARE_OF_USER = 0.9
 """The part of all connections that one user may have by default."""
 
 
-MOST_NAME = 80
+MAX_NAME = 80
 """The most characters in the log of a name that a peer claimed."""
 
 
@@ -69,7 +69,7 @@ class ConnectionManager:
     ) -> None:
         self.handshakes = Handshakes(most_handshakes(limits.handshakes), limits.handshakes_by_address)
         self._limits = limits
-        self.max_output = MOST_OUTPUT + (terms.max_message_size or 0)
+        self.max_output = MAX_OUTPUT + (terms.max_message_size or 0)
         self._router = router
         self._authenticator = authenticator
         self._terms = terms
@@ -142,7 +142,7 @@ class ConnectionManager:
         """Return the engine of a new peer, which has read the bytes received so far."""
 
         def failed(mechanism: str, claimed: str | None, reason: str | None) -> None:
-            name = "without a name" if claimed is None else f"as {claimed[:MOST_NAME]!a}"
+            name = "without a name" if claimed is None else f"as {claimed[:MAX_NAME]!a}"
             why = "" if reason is None else f": {reason}"
             text = f"{facts.peer} could not log in {name} by {mechanism}{why}"
             notice("login_refused", logging.WARNING, text, peer=str(facts.peer), mechanism=mechanism)

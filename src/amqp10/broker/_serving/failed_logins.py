@@ -21,19 +21,19 @@ FREE: Final = 5
 FREE_OF_ADDRESS: Final = 100
 """Failures of any names after which new connections from an address wait."""
 
-SHORTEST: Final = 0.1
+MIN_WAIT: Final = 0.1
 """Seconds to wait after the first failure beyond these; doubled with each further one."""
 
-LONGEST: Final = 4.0
+MAX_WAIT: Final = 4.0
 """The most seconds to wait: less than a closing connection has for its last frames."""
 
 FORGOTTEN: Final = 300.0
 """Seconds without a failure after which earlier ones are forgotten."""
 
-MOST: Final = 10_000
+MAX_KEYS: Final = 10_000
 """The most keys that are remembered; beyond that the one with the oldest failure is dropped."""
 
-MOST_NAME: Final = 256
+MAX_NAME: Final = 256
 """The most characters of a claimed name that are remembered."""
 
 
@@ -57,14 +57,14 @@ class Failures:
         """Count one more failure."""
         count = self._count(key)
         self._last.pop(key, None)
-        if len(self._last) >= MOST:
+        if len(self._last) >= MAX_KEYS:
             del self._last[next(iter(self._last))]
         self._last[key] = count + 1, self._clock()
 
     def wait(self, key: Hashable) -> float:
         """Return the seconds to wait."""
         count = self._count(key) - self._free
-        return min(LONGEST, SHORTEST * 2.0 ** min(count - 1, 16)) if count > 0 else 0.0
+        return min(MAX_WAIT, MIN_WAIT * 2.0 ** min(count - 1, 16)) if count > 0 else 0.0
 
     def _count(self, key: Hashable) -> int:
         count, last = self._last.get(key, (0, 0.0))
@@ -144,7 +144,7 @@ def _form(name: str) -> str:
         name = prepare(name)
     except ValueError:
         pass  # no user has such a name
-    return name[:MOST_NAME]
+    return name[:MAX_NAME]
 
 
 def _address(peer: str) -> str | None:

@@ -54,9 +54,9 @@ _log = logging.getLogger("amqp10.broker")
 
 # No connection has this number: the no-local filter of a subscription compares with it until its subscriber is back.
 _NOBODY = -1
-_MOST_LOGGED: Final = 10
+_MAX_LOGGED: Final = 10
 """If more rows of one table cannot be restored, only their number is logged."""
-_MOST_NUMBERS: Final = 1 << 62
+_MAX_NUMBERS: Final = 1 << 62
 """Higher row numbers would leave too few for new rows."""
 _FAR: Final = 1e13
 """Seconds from now, in either direction, beyond which times are cut: calculating with larger ones is inexact."""
@@ -97,9 +97,9 @@ class Loading:
     def run(self) -> None:
         store, router, file = self._store, self._router, self._store.file
         highest = file.highest()
-        if highest > _MOST_NUMBERS:
+        if highest > _MAX_NUMBERS:
             raise StoreError(
-                f"{store.path}: row numbers must be {_MOST_NUMBERS} or less, not {highest}: "
+                f"{store.path}: row numbers must be {_MAX_NUMBERS} or less, not {highest}: "
                 "no number is left for new rows"
             )
         store.number(above=highest)
@@ -128,7 +128,7 @@ class Loading:
             self._end(queue, queue.end_exhausted, entry)
         router.subscriptions.restore()
         for table, count in self._refused.items():
-            if count > _MOST_LOGGED:
+            if count > _MAX_LOGGED:
                 _log.error("%s: %d rows of %s in all could not be restored", store.path, count, table)
 
     def _each(self, table: str, rows: Iterable[Row], restore: Callable[[Row], object]) -> None:
@@ -154,7 +154,7 @@ class Loading:
         path, reason = self._store.path, f"{type(error).__name__}: {error}"
         self._refused[table] += 1
         if table == "quarantine":
-            if self._refused[table] <= _MOST_LOGGED:
+            if self._refused[table] <= _MAX_LOGGED:
                 _log.error("%s: number %s in the quarantine cannot be read: %s", path, row[0], reason)
             return
         columns = dict(zip(columns_of(row), row, strict=True))
@@ -179,7 +179,7 @@ class Loading:
         self._router.quarantine.restore(message)
         self._store.quarantine.keep(message, table, encode(columns))
         self._store.changes.unrestored.append((table, row))
-        if self._refused[table] <= _MOST_LOGGED:
+        if self._refused[table] <= _MAX_LOGGED:
             words = "%s: a row of %s, number %r, could not be restored and is in the quarantine as number %d: %s"
             _log.error(words, path, table, row[0], message.number, reason)
 

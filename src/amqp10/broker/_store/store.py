@@ -64,7 +64,7 @@ _log = logging.getLogger("amqp10.broker")
 
 T = TypeVar("T")
 
-MOST_STORED = 900_000_000
+MAX_STORED = 900_000_000
 """The most bytes of a message in a store: SQLite's limit, minus what annotations may add."""
 
 RETRY = 1.0
@@ -72,7 +72,7 @@ RETRY = 1.0
 
 LOOK_AGAIN = 1.0
 """Seconds between two checks of the free space while it is low."""
-ENOUGH_AGAIN = 1.1
+RESUME_FACTOR = 1.1
 """The multiple of `least_room` at which senders may go on, so that they do not stop and go for each message."""
 NEEDED = 0.25
 """The part of `least_room` that must be free on the disk itself: changes go into a log before they go into the file."""
@@ -274,7 +274,7 @@ class Store(Journal, ChangeRecorder):
         room = free if free < least * NEEDED else free + within
         # What is stored is first written to the log, and then into the file.
         self._largest = min(free, (free + within) / 2)
-        if room >= (least if before is None else least * ENOUGH_AGAIN):
+        if room >= (least if before is None else least * RESUME_FACTOR):
             self.short = None
         elif before is None:
             self.short = f"the disk of the store has room for less than {least} octets"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .._users.users import Action
     from .rules import Grant, TokenRules
 
-MOST_AUDIENCES: Final = 1000
+MAX_AUDIENCES: Final = 1000
 """The most tokens that one connection may put at `$cbs`."""
 
 
@@ -81,8 +81,8 @@ class PeerTokens:
         """
         grant = self._rules.check(token, audience)
         key = "/".join(parts(audience))
-        if key not in self._put and len(self._put) >= MOST_AUDIENCES:
-            raise TokenInvalid(f"a connection can have tokens for at most {MOST_AUDIENCES} audiences")
+        if key not in self._put and len(self._put) >= MAX_AUDIENCES:
+            raise TokenInvalid(f"a connection can have tokens for at most {MAX_AUDIENCES} audiences")
         self._put[key] = grant
         self.changed()
 

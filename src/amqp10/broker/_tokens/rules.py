@@ -32,11 +32,11 @@ _ACTIONS: Final[dict[str, frozenset[Action]]] = {
 RIGHT_FOR: Final[dict[Action, SasRight]] = {"write": "Send", "read": "Listen", "configure": "Manage"}
 """The least right that allows an action."""
 _SCOPE: Final = re.compile(r"(?:[\w.-]+\.)?(configure|write|read):([^/\s]+)/([^/\s]+)(?:/\S*)?", re.ASCII)
-_LONGEST: Final = 65_536
+_MAX_TOKEN_LENGTH: Final = 65_536
 """The most characters of a token."""
-_LONGEST_AUDIENCE: Final = 2048
+_MAX_AUDIENCE_LENGTH: Final = 2048
 """The most characters of an audience, which is kept as long as its token."""
-_MOST_SCOPES: Final = 500
+_MAX_SCOPES: Final = 500
 
 
 class TokenInvalid(Exception):
@@ -252,10 +252,10 @@ class TokenRules:
         Raises:
             TokenInvalid: it is not signed with a known key, has expired, or is for another resource.
         """
-        if len(token) > _LONGEST:
-            raise TokenInvalid(f"a token must have at most {_LONGEST} characters")
-        if audience is not None and len(audience) > _LONGEST_AUDIENCE:
-            raise TokenInvalid(f"an audience must have at most {_LONGEST_AUDIENCE} characters")
+        if len(token) > _MAX_TOKEN_LENGTH:
+            raise TokenInvalid(f"a token must have at most {_MAX_TOKEN_LENGTH} characters")
+        if audience is not None and len(audience) > _MAX_AUDIENCE_LENGTH:
+            raise TokenInvalid(f"an audience must have at most {_MAX_AUDIENCE_LENGTH} characters")
         if not _is_unicode(token):
             raise TokenInvalid("a token must not have lone surrogates")
         if token.startswith(SAS_PREFIX):
@@ -338,8 +338,8 @@ class TokenRules:
         words = claims.get("scope", "")
         found = [_scope(word) for word in (words if isinstance(words, list) else str(words).split())]
         scopes = tuple(dict.fromkeys(scope for scope in found if scope is not None))
-        if len(scopes) > _MOST_SCOPES:  # each link and request searches all of them
-            raise TokenInvalid(f"a JSON Web Token must have at most {_MOST_SCOPES} scopes")
+        if len(scopes) > _MAX_SCOPES:  # each link and request searches all of them
+            raise TokenInvalid(f"a JSON Web Token must have at most {_MAX_SCOPES} scopes")
         if audience is not None:  # a token put for an audience counts only for that
             path = _resource(audience)[1:]
             scopes = tuple(replace(scope, path=path) for scope in scopes)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .._queues.message import QueuedMessage
     from .local import LocalTransaction, Work
 
-MOST = 1000
+MAX_BRANCHES = 1000
 """The most branches of one user that may wait."""
 
 User = str | None
@@ -107,7 +107,7 @@ class PreparedBranches:
     def prepare(self, user: User, branch: BranchId, transaction: LocalTransaction) -> bool:
         """Keep a transaction and return True if it can be committed; otherwise roll it back and return False."""
         branches = self._users.setdefault(user, {})
-        good = transaction.obstacle is None and branch not in branches and len(branches) < MOST
+        good = transaction.obstacle is None and branch not in branches and len(branches) < MAX_BRANCHES
         transaction.coordinator.let_go(transaction)
         if not good:
             transaction.roll_back()

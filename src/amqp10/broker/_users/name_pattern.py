@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-MOST_PLACES: Final = 2000
+MAX_PLACES: Final = 2000
 """The most places of a pattern, with counted repeats expanded."""
 
 _REPEAT: Final = re.compile(r"(?:([*+?])|\{(\d*)(,?)(\d*)\})([?+]?)")
@@ -188,8 +188,8 @@ class NamePattern:
         return place
 
     def _add(self, test: Callable[[str], object] | None, *following: int) -> int:
-        if len(self._tests) >= MOST_PLACES:
-            raise ValueError(f"it must have at most {MOST_PLACES} places, with counted repeats written out")
+        if len(self._tests) >= MAX_PLACES:
+            raise ValueError(f"it must have at most {MAX_PLACES} places, with counted repeats written out")
         self._tests.append(test)
         self._next.append(following)
         return len(self._tests) - 1

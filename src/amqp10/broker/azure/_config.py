@@ -18,10 +18,10 @@ from ._service_bus.rules import ActiveRule
 _DURATION: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.ASCII)
 _FOR_EVER: Final = 10_675_199 * 86_400
 """Seconds of the longest duration in .NET, which stands for no end."""
-_LONGEST_LOCK: Final = 300.0
-_SHORTEST_IDLE: Final = 300.0
-_LONGEST_NAME: Final = 260
-_MOST_PARTITIONS: Final = 1024
+_MAX_LOCK: Final = 300.0
+_MIN_IDLE: Final = 300.0
+_MAX_NAME_LENGTH: Final = 260
+_MAX_PARTITIONS: Final = 1024
 _DEFAULT_GROUP: Final = "$Default"
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9_-])?", re.ASCII)
 
@@ -45,9 +45,9 @@ class EntityConfig:
         _check_name(f"the name of a {self._kind}", self.name)
         _check_idle(self.auto_delete_on_idle)
         check_type("lock_duration", self.lock_duration, float)
-        if not 0 < self.lock_duration <= _LONGEST_LOCK:
+        if not 0 < self.lock_duration <= _MAX_LOCK:
             raise ValueError(
-                f"lock_duration must be more than 0 and at most {_LONGEST_LOCK:g} seconds, not {self.lock_duration}"
+                f"lock_duration must be more than 0 and at most {_MAX_LOCK:g} seconds, not {self.lock_duration}"
             )
         _check_count("max_delivery_count", self.max_delivery_count)
         _check_seconds("ttl", self.ttl)
@@ -192,8 +192,8 @@ class EventHubConfig:
         if "/" in self.name:
             raise ValueError(f"the name of an event hub must not have a '/': {self.name!r}")
         check_type("partitions", self.partitions, int)
-        if not 1 <= self.partitions <= _MOST_PARTITIONS:
-            raise ValueError(f"partitions must be 1 to {_MOST_PARTITIONS}, not {self.partitions}")
+        if not 1 <= self.partitions <= _MAX_PARTITIONS:
+            raise ValueError(f"partitions must be 1 to {_MAX_PARTITIONS}, not {self.partitions}")
         _check_list("consumer_groups", self.consumer_groups)
         given = tuple(self.consumer_groups)
         for index, each in enumerate(given):
@@ -555,7 +555,7 @@ def _received(said: dict[str, _Place]) -> dict[str, Any]:
             settings[name] = said[forward].text()
     if "LockDuration" in said:
         settings["lock_duration"] = said["LockDuration"].seconds()
-        if settings["lock_duration"] > _LONGEST_LOCK:
+        if settings["lock_duration"] > _MAX_LOCK:
             raise said["LockDuration"].wrong("must be PT5M or less", said["LockDuration"].value)
     if "MaxDeliveryCount" in said:
         settings["max_delivery_count"] = said["MaxDeliveryCount"].count()
@@ -596,8 +596,8 @@ def _check_seconds(what: str, seconds: float | None) -> None:
 
 def _check_idle(seconds: float | None) -> None:
     check_type("auto_delete_on_idle", seconds, float | None)
-    if seconds is not None and not _SHORTEST_IDLE <= seconds < math.inf:
-        raise ValueError(f"auto_delete_on_idle must be at least {_SHORTEST_IDLE:g} seconds, or None, not {seconds}")
+    if seconds is not None and not _MIN_IDLE <= seconds < math.inf:
+        raise ValueError(f"auto_delete_on_idle must be at least {_MIN_IDLE:g} seconds, or None, not {seconds}")
 
 
 def _check_kind(argument: str, value: object, kind: type) -> None:
@@ -626,6 +626,6 @@ def _check_list(argument: str, value: object, item: str = "{}") -> None:
 
 def _check_name(what: str, name: str) -> None:
     _check_kind(what, name, str)
-    if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name) or "//" in name:
-        rule = f"must be at most {_LONGEST_NAME} letters, digits, '.', '-', '_' or '/', the first a letter or digit"
+    if len(name) > _MAX_NAME_LENGTH or not _NAME.fullmatch(name) or "//" in name:
+        rule = f"must be at most {_MAX_NAME_LENGTH} letters, digits, '.', '-', '_' or '/', the first a letter or digit"
         raise ValueError(f"{what} {rule}, not {without_secrets(name)}")

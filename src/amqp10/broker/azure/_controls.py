@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ._namespace import Namespace
     from ._service_bus.entity import Entity
 
-_MOST_REQUESTS: Final = 50
-_PATIENCE: Final = 10.0
+_MAX_REQUESTS: Final = 50
+_TIMEOUT: Final = 10.0
 """The most administration requests at a time, and the seconds for each."""
 
 
@@ -147,7 +147,7 @@ class AzureControls:
             return found
 
         context = tls.server_context() if isinstance(tls, TLS) else tls
-        async with serving(answer, host, port, most=_MOST_REQUESTS, patience=_PATIENCE, context=context) as found:
+        async with serving(answer, host, port, most=_MAX_REQUESTS, patience=_TIMEOUT, context=context) as found:
             shown = f"[{host}]" if ":" in host else host
             yield f"{'http' if context is None else 'https'}://{shown}:{found}"
 

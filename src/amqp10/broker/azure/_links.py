@@ -20,7 +20,7 @@ from ._namespace import Namespace, path_of
 from ._service_bus.entity import Entity
 from ._service_bus.management import Management
 from ._service_bus.receivers import SESSION_FILTER, EntityReceiver, SessionLink
-from ._service_bus.terms import ARGUMENT_ERROR, LONGEST_ID, NOT_ALLOWED
+from ._service_bus.terms import ARGUMENT_ERROR, MAX_ID_LENGTH, NOT_ALLOWED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -255,8 +255,8 @@ def _session_in(source: Source) -> tuple[bool, str | None]:
         return False, None
     value = filters[SESSION_FILTER]
     session_id = value.value if isinstance(value, Described) else value
-    if session_id is not None and not (isinstance(session_id, str) and len(session_id) <= LONGEST_ID):
-        rule = f"a session id must have at most {LONGEST_ID} characters, and null means the next session"
+    if session_id is not None and not (isinstance(session_id, str) and len(session_id) <= MAX_ID_LENGTH):
+        rule = f"a session id must have at most {MAX_ID_LENGTH} characters, and null means the next session"
         raise Refused("com.microsoft:argument-error", f"{SESSION_FILTER}: {rule}, not {session_id!r:.200}")
     return True, session_id
 

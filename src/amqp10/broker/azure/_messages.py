@@ -21,9 +21,9 @@ _STATES: Final[dict[State, int]] = {"active": 0, "deferred": 1, "scheduled": 2}
 
 BATCH_FORMAT: Final = 0x80013700
 """The message-format of a batch: each data section is a whole message."""
-MOST_IN_BATCH: Final = 4500
+MAX_IN_BATCH: Final = 4500
 """The most messages of a batch, as in Service Bus."""
-MOST_SAID: Final = 65_536
+MAX_ADDED_PROPERTIES: Final = 65_536
 """The most octets of application properties that others than the sender add."""
 ENQUEUED_SEQUENCE: Final = Symbol("x-opt-enqueue-sequence-number")
 SCHEDULED_FOR: Final = Symbol("x-opt-scheduled-enqueue-time")
@@ -40,7 +40,7 @@ _STORED: Final = (
 _MADE: Final = 8
 """How many of `_STORED`, from the first, are arguments of `EntityMessage`; the others are set afterwards."""
 _FAR: Final = 253_402_300_799_000  # the last millisecond of the year 9999
-_LONGEST_TTL: Final = 0xFFFF_FFFF
+_MAX_TTL: Final = 0xFFFF_FFFF
 """The most milliseconds in a header, about 50 days."""
 _HEADER: Final = ULong(0x70)
 _ANNOTATIONS: Final = ULong(0x72)
@@ -187,14 +187,14 @@ class EntityMessage:
 
     def live_at_most(self, seconds: float) -> None:
         """Shorten the ttl to what the entity allows; the header shows the result."""
-        milliseconds = min(round(seconds * 1000), _LONGEST_TTL)
+        milliseconds = min(round(seconds * 1000), _MAX_TTL)
         self.ttl = milliseconds if self.ttl is None else min(self.ttl, milliseconds)
 
     def say(self, properties: dict[str, Any]) -> None:
         """Add application properties, replacing those of the same name, unless they are too large or not encodable."""
 
         try:
-            if len(Message(application_properties=properties).encode()) > MOST_SAID:
+            if len(Message(application_properties=properties).encode()) > MAX_ADDED_PROPERTIES:
                 return
         except EncodeError:
             return
@@ -213,7 +213,7 @@ class EntityMessage:
         except (DecodeError, EncodeError):
             return
         size = self.kept_beside + len(bare)
-        if size <= max(self.size, self.sent + MOST_SAID):
+        if size <= max(self.size, self.sent + MAX_ADDED_PROPERTIES):
             self.bare, self.size = bare, size
             self.session_id, self.message_id = message.group_id, message.message_id
 
@@ -283,7 +283,7 @@ def messages_in(payload: bytes, message_format: int) -> list[EntityMessage]:
     """
     if message_format != BATCH_FORMAT:
         return [EntityMessage.read(payload)]
-    return [EntityMessage.read(each) for each in parts_of_batch(payload, MOST_IN_BATCH)]
+    return [EntityMessage.read(each) for each in parts_of_batch(payload, MAX_IN_BATCH)]
 
 
 def parts_of_batch(payload: bytes, most: int | None = None) -> Sequence[bytes]:

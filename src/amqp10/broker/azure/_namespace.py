@@ -36,8 +36,8 @@ _CLOCK: Final = "clock"
 _URI = re.compile(r"(?:amqps?|sb)://[^/]*", re.IGNORECASE)
 
 
-_MOST_ENTITIES: Final = 10_000
-_MOST_SUBSCRIPTIONS: Final = 2000
+_MAX_ENTITIES: Final = 10_000
+_MAX_SUBSCRIPTIONS: Final = 2000
 
 
 class PeerLinks(Protocol):
@@ -298,8 +298,8 @@ class Namespace:
         """
         if config.name.casefold() in self._declared:
             raise Refused(ALREADY_EXISTS, f"a queue or topic {config.name!r} exists already")
-        if len(self._declared) >= _MOST_ENTITIES:
-            raise Refused("amqp:resource-limit-exceeded", f"a namespace can have at most {_MOST_ENTITIES} entities")
+        if len(self._declared) >= _MAX_ENTITIES:
+            raise Refused("amqp:resource-limit-exceeded", f"a namespace can have at most {_MAX_ENTITIES} entities")
         if isinstance(config, QueueConfig):
             entity = self._declare_received(config.name, config)
         else:
@@ -325,9 +325,9 @@ class Namespace:
         """
         if config.name.casefold() in topic.subscriptions:
             raise Refused(ALREADY_EXISTS, f"{topic.config.name!r} has a subscription {config.name!r} already")
-        if len(topic.subscriptions) >= _MOST_SUBSCRIPTIONS:
+        if len(topic.subscriptions) >= _MAX_SUBSCRIPTIONS:
             raise Refused(
-                "amqp:resource-limit-exceeded", f"a topic can have at most {_MOST_SUBSCRIPTIONS} subscriptions"
+                "amqp:resource-limit-exceeded", f"a topic can have at most {_MAX_SUBSCRIPTIONS} subscriptions"
             )
         entity = self._declare_received(f"{topic.config.name}/Subscriptions/{config.name}", config)
         faults = config.dead_letter_filter_errors

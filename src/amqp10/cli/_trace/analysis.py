@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-PATIENCE: Final = 1.0
+STARVED: Final = 1.0
 """Seconds without credit or window, while a sender may have messages, that count as a problem."""
 
 UNSETTLED: Final = 5.0
@@ -283,7 +283,7 @@ class Analysis:
                     f"the oldest for {self._now - min(old):.1f} s"
                 )
         for what, since in self._starved.items():
-            if self._now - since >= PATIENCE:
+            if self._now - since >= STARVED:
                 self.problems.append(f"{what} from {since:.3f} s to the end")
 
     def _curve(self, key: object, title: str) -> Curve:
@@ -317,7 +317,7 @@ class Analysis:
             self._starved.setdefault(what, frame.time)
             return
         since = self._starved.pop(what, None)
-        if since is not None and frame.time - since >= PATIENCE:
+        if since is not None and frame.time - since >= STARVED:
             frame.problems.append(f"{what} for {frame.time - since:.1f} s")
 
     def _attach(self, frame: Frame, call: Call) -> None:

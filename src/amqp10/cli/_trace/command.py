@@ -24,13 +24,13 @@ from .._options import Peer
 from .analysis import Frame
 from .page import page
 
-MOST_KEPT: Final = 500_000
+MAX_KEPT: Final = 500_000
 """The limit of frames for the page; a trace file has all frames."""
 
-MOST_CHARACTERS: Final = 100_000_000
+MAX_CHARACTERS: Final = 100_000_000
 """The limit of characters of all lines for the page."""
 
-LONGEST_LINE: Final = 20_000
+MAX_LINE_LENGTH: Final = 20_000
 """The limit of characters in a line."""
 
 _BROKEN: Final = (OSError, AmqpError, anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
@@ -60,7 +60,7 @@ class Recording:
         now = round(monotonic() - self._began, 6)
         written = ""
         for line in lines:
-            text = visible(line[2:LONGEST_LINE])
+            text = visible(line[2:MAX_LINE_LENGTH])
             self.keep(Frame(len(self.frames), now, connection, line.startswith(">"), text))
             if self._file is not None:
                 told = {"t": now, "c": connection, "d": line[0], "l": text}
@@ -69,7 +69,7 @@ class Recording:
             self._write(self._file, written)
 
     def keep(self, frame: Frame) -> None:
-        if len(self.frames) < MOST_KEPT and self._characters < MOST_CHARACTERS:
+        if len(self.frames) < MAX_KEPT and self._characters < MAX_CHARACTERS:
             self.frames.append(frame)
             self._characters += len(frame.text)
         else:
@@ -97,7 +97,7 @@ def read_trace(file: IO[str]) -> Recording:
     for number, line in enumerate(file, 1):
         try:
             told = parse_json(line)
-            time, text = float(told["t"]), visible(str(told["l"])[:LONGEST_LINE])
+            time, text = float(told["t"]), visible(str(told["l"])[:MAX_LINE_LENGTH])
             if not isfinite(time):
                 raise ValueError(f"{time} is not a time")
             frame = Frame(len(recording.frames), time, int(told["c"]), told["d"] == ">", text)

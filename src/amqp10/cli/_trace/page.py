@@ -8,7 +8,7 @@ from typing import Final
 
 from .analysis import Analysis, Curve, Frame, analyze, take_apart
 
-MOST_SHOWN: Final = 20_000
+MAX_SHOWN: Final = 20_000
 """The limit of frames on a page; frames with problems go first, then the earliest others."""
 
 WIDTH: Final = 1000
@@ -70,9 +70,9 @@ def page(frames: list[Frame], title: str, left_out: int = 0) -> str:
 
 
 def _choose(frames: list[Frame]) -> list[Frame]:
-    if len(frames) <= MOST_SHOWN:
+    if len(frames) <= MAX_SHOWN:
         return frames
-    room = MOST_SHOWN - sum(bool(frame.problems) for frame in frames)
+    room = MAX_SHOWN - sum(bool(frame.problems) for frame in frames)
     chosen = []
     for frame in frames:
         if frame.problems:
@@ -80,7 +80,7 @@ def _choose(frames: list[Frame]) -> list[Frame]:
         elif room > 0:
             chosen.append(frame)
             room -= 1
-    return chosen[:MOST_SHOWN]
+    return chosen[:MAX_SHOWN]
 
 
 def _summary(frames: list[Frame], analyses: dict[int, Analysis], left_out: int) -> str:

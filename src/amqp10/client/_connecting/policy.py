@@ -40,7 +40,7 @@ _HOPELESS: Final = frozenset(
         "amqp:link:transfer-limit-exceeded",
     }
 )
-MOST_ALTERNATIVES: Final = 64
+MAX_ALTERNATIVES: Final = 64
 """Hosts for failover that are taken of a peer's list."""
 
 TEMPORARY: Final = 4
@@ -111,7 +111,7 @@ def failover_hosts(
     listed = properties.get("failover-server-list")
     found: list[Endpoint] = []
     refused: list[str] = []
-    for each in listed[:MOST_ALTERNATIVES] if isinstance(listed, list | tuple) else ():
+    for each in listed[:MAX_ALTERNATIVES] if isinstance(listed, list | tuple) else ():
         try:
             there = _alternative(each, came_from) if isinstance(each, Mapping) else None
             if there is not None:

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("amqp10.connection")
 
-MOST_REDIRECTS: Final = 10
+MAX_REDIRECTS: Final = 10
 """Redirects in a row that are followed."""
 
 
@@ -277,7 +277,7 @@ class TransportSupervisor:
         return False
 
     def _redirected(self, error: Exception | None) -> Endpoint | None:
-        follow = self.persistent and self.settings.follow_alternatives and self._redirects < MOST_REDIRECTS
+        follow = self.persistent and self.settings.follow_alternatives and self._redirects < MAX_REDIRECTS
         if not follow or self.endpoint is None:
             return None
         return redirect(error, self.endpoint, self.check_destination)

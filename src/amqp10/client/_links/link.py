@@ -25,7 +25,7 @@ from .._core.connection import ConnectionCore, LinkCore, SessionCore
 from .._core.faces import core_of
 from .._core.states import State, Step
 from .._events import ConnectionEvent, because, cause_fields
-from .redirects import MOST_HOPS
+from .redirects import MAX_HOPS
 
 if TYPE_CHECKING:
     from ...engine import Link as EngineLink
@@ -109,7 +109,7 @@ class ClientLink(LinkCore):
         hops = 0
         while not await self._attach_here():
             hops += 1
-            if hops > MOST_HOPS or self.on_session is not None:
+            if hops > MAX_HOPS or self.on_session is not None:
                 raise self.lost()
             self.connection, self.terms = await self.connection.follow_redirect(
                 self.cause, self.terms, self.kind == "sender"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ...net import Endpoint
     from .._core.connection import ConnectionCore
 
-MOST_HOPS = 10
+MAX_HOPS = 10
 """Redirects in a row that a link follows."""
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .._core.transaction_work import TransactionCore
     from .consumer import Consumer
 
-MOST_CREDIT = 0xFFFF_FFFF
+MAX_CREDIT = 0xFFFF_FFFF
 # Seconds without an answer to a drain after which it is asked for again.
 DRAIN_AGAIN = 0.5
 
@@ -28,8 +28,8 @@ def checked_credit(credit: int) -> int:
     Raises:
         ValueError: `credit` is not in 0..4294967295.
     """
-    if not 0 <= operator.index(credit) <= MOST_CREDIT:
-        raise ValueError(f"credit must be in 0..{MOST_CREDIT}, not {credit}")
+    if not 0 <= operator.index(credit) <= MAX_CREDIT:
+        raise ValueError(f"credit must be in 0..{MAX_CREDIT}, not {credit}")
     return credit
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .._settings import Reconnect
 
 
-MOST_FRUITLESS: Final = 3
+MAX_FRUITLESS: Final = 3
 """Limit of failed attachments in a row.
 
 An attachment fails if it resumes nothing, although the peer said that there is more to resume or that it will resume.
@@ -123,7 +123,7 @@ class Restorer(Recovery):
         if not isinstance(error, ConnectionClosed) or is_unrelated_to_resume(error) or not asking:
             return False
         self._closings += 1
-        if is_transient(error) and self._closings <= MOST_FRUITLESS:
+        if is_transient(error) and self._closings <= MAX_FRUITLESS:
             return False
         for link in asking:
             link.may_resume = False
@@ -237,9 +237,9 @@ class Restorer(Recovery):
         self._eldest[link] = same, count
         if isinstance(error, SessionEnded) and count > 1:
             self._suspect(link)
-        if count <= MOST_FRUITLESS:
+        if count <= MAX_FRUITLESS:
             return False
-        note = f"so did {MOST_FRUITLESS} attachments before, each with a message under way that has no outcome"
+        note = f"so did {MAX_FRUITLESS} attachments before, each with a message under way that has no outcome"
         if note not in getattr(error, "__notes__", ()):  # several links end with one session
             error.add_note(note)
         return True
@@ -273,7 +273,7 @@ class Restorer(Recovery):
         if is_transient(error):
             failures = self.attempts_of(session if session is not None else link).failures
             others = session is not None and bool(self._unanswered_attaches(session))
-            return link.awaiting_peer and failures >= MOST_FRUITLESS and not others
+            return link.awaiting_peer and failures >= MAX_FRUITLESS and not others
         if session is not None:
             return link.awaiting_peer
         recent = anyio.current_time() - self.attempts_of(link).restored_at < self.settings.attempt_timeout
@@ -310,7 +310,7 @@ class Restorer(Recovery):
         before, fruitless = self._parts.get(link, (left + 1, 0))
         fruitless = 0 if left < before else fruitless + 1
         self._parts[link] = left, fruitless
-        if fruitless < MOST_FRUITLESS:
+        if fruitless < MAX_FRUITLESS:
             return True
         del self._parts[link]
         return False

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # A header that says nothing (§3.2.1), for a message without any head: some bytes have to go first.
 EMPTY_HEADER: Final = b"\x00\x53\x70\x45"
 SECTION_HEAD: Final = 8  # bytes, of a data section that is not short
-LARGEST_SECTION: Final = 0xFFFF_FFFF
+MAX_SECTION_SIZE: Final = 0xFFFF_FFFF
 
 
 class BodyWriter:
@@ -56,7 +56,7 @@ class BodyWriter:
         self.sent: int = 0
         self._sender = sender
         self._size = size
-        self._one_section = size is not None and size <= LARGEST_SECTION
+        self._one_section = size is not None and size <= MAX_SECTION_SIZE
         self._message_format = 0
         self._settled = settled
         self._transaction = transaction

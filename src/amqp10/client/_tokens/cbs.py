@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SAS_TYPE: Final = "servicebus.windows.net:sastoken"
 JWT_TYPE: Final = "jwt"
-PATIENCE: Final = 20.0
+GRACE_PERIOD: Final = 20.0
 """Seconds after a reconnect in which a token is tried to be had, though the one before has ended."""
 
 
@@ -135,7 +135,7 @@ class CbsKeeper(TokenKeeper):
     def connected(self) -> None:
         self._requester = None  # it was of the connection before
         for grant in self._grants.values():
-            grant.wait_for(PATIENCE)
+            grant.wait_for(GRACE_PERIOD)
 
     async def _keep(self, grant: Grant) -> None:
         """Keep the peer supplied with the token of one audience."""

@@ -23,9 +23,9 @@ SHARE: Final = 0.8
 """The part of a token's life after which the next one is asked for."""
 JITTER: Final = 0.05
 """The part of that which is left to chance, so that many clients do not ask at once."""
-SHORTEST: Final = 1.0
+MIN_INTERVAL: Final = 1.0
 """Seconds between two askings of a source that goes on giving the same token."""
-LONGEST_SLEEP: Final = 60.0
+MAX_SLEEP: Final = 60.0
 """Seconds after which the clock is looked at again."""
 PAUSES: Final = (0.5, 30.0, 2.0, 0.5)
 """The first pause after a failure, the longest, by how much it grows, and what of it is left to chance."""
@@ -105,7 +105,7 @@ class Renewal:
         """Record that the peer has a token."""
         now = self._settings.clock()
         self.until = token.expires_on if token.expires_on is not None else math.inf
-        self._renew_at = now + max(SHORTEST, (self.until - now) * SHARE * (1 - JITTER * random.random()))
+        self._renew_at = now + max(MIN_INTERVAL, (self.until - now) * SHARE * (1 - JITTER * random.random()))
         self._failures, self.token = 0, token
 
     def renewed(self, token: Token) -> None:
@@ -156,6 +156,6 @@ class Renewal:
 
         # A clock that others set, or that goes on while the machine is suspended, is not the event loop's.
         while not lost() and (left := self._renew_at - clock()) > 0:
-            with anyio.move_on_after(min(left, LONGEST_SLEEP)):
+            with anyio.move_on_after(min(left, MAX_SLEEP)):
                 await connection.until(lost)
         return not lost()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from ...engine import Engine
 
-MOST_OCTETS: Final = 1 << 20
-MOST_AHEAD: Final = 1 << 24
+MAX_OCTETS: Final = 1 << 20
+MAX_AHEAD: Final = 1 << 24
 """Octets that may wait, besides the newest message, before this side stops reading.
 
 The limit is high because what makes room may come behind those octets: a peer may publish and consume on one
@@ -30,10 +30,10 @@ class Backlog:
         largest: the most octets that one message may have; None if there is no limit.
 
     Attributes:
-        PATIENCE: seconds without progress after which a peer that is not read and has deliveries to settle is stuck.
+        STUCK_AFTER: seconds without progress after which a peer that is not read and has deliveries to settle is stuck.
     """
 
-    PATIENCE: Final = 30.0
+    STUCK_AFTER: Final = 30.0
     items: int
     octets: int
 
@@ -72,7 +72,7 @@ class Backlog:
             self._moved = True
         if self._over:
             return
-        self._engine.reading = self.weight(self.octets, self.items) - self._newest < MOST_AHEAD
+        self._engine.reading = self.weight(self.octets, self.items) - self._newest < MAX_AHEAD
         if self._ask is not None:
             self._notify(self._ask)
 
@@ -80,13 +80,13 @@ class Backlog:
         if self._asked:
             stop = self.items > 0
         else:
-            stop = self.items >= self._most_items // 4 or self.octets >= MOST_OCTETS // 4
+            stop = self.items >= self._most_items // 4 or self.octets >= MAX_OCTETS // 4
         if stop is not self._asked:
             self._asked = stop
             ask(stop)
 
     def stands(self, now: float, *, owed: bool) -> bool:
-        """Return whether nothing was taken for `PATIENCE` s while unread bytes may hold the settlements that make room.
+        """Return whether nothing was taken for `STUCK_AFTER` s while unread bytes may hold settlements that make room.
 
         Call it now and then, with the engine's clock.
 
@@ -97,7 +97,7 @@ class Backlog:
             self._moved, self._since = False, None
         elif self._since is None:
             self._since = now
-        return self._since is not None and now - self._since >= self.PATIENCE
+        return self._since is not None and now - self._since >= self.STUCK_AFTER
 
     def finish(self) -> None:
         """Read on: this side has announced its end, so what still comes is dropped."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-MOST_PARTIAL: Final = 1 << 26
+MAX_PARTIAL: Final = 1 << 26
 """Octets of incomplete messages that a connection may always hold, its links together."""
-MOST_AT_ONCE: Final = 2
+MAX_AT_ONCE: Final = 2
 """If larger, the limit is this many times the size of the largest message that is taken."""
-LARGEST: Final = 1 << 29
+MAX_MESSAGE: Final = 1 << 29
 """Octets of the largest message that is put together for a link without `max_message_size`.
 
 No peer is told of it; messages that come in one frame, and streams, may be larger.
@@ -24,12 +24,12 @@ def most_in_part(connection: int | None, link: int | None = None) -> int:
         connection: the largest message that it takes on all links; None: each link has a limit of its own.
         link: the largest that the link takes on which some came; None: it did not say.
     """
-    return max(MOST_PARTIAL, MOST_AT_ONCE * (connection or max(link or 0, LARGEST)))
+    return max(MAX_PARTIAL, MAX_AT_ONCE * (connection or max(link or 0, MAX_MESSAGE)))
 
 
 def largest_in_part(limit: int | None) -> int:
     """Return the size of the largest message that is put together for a link; `limit` is its `max_message_size`."""
-    return limit or LARGEST
+    return limit or MAX_MESSAGE
 
 
 def advice(limit: int | None) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 
 from ...engine import Engine
 
-DRIBBLE: Final = 4096
+PARTIAL_FRAME_STEP: Final = 4096
 """Bytes of a frame that count as a sign of life before it is whole: a large one takes its time on a slow line."""
 
 
@@ -29,7 +29,7 @@ class TimedEngine(Engine):
     def _note_input(self, size: int, within_frame: bool) -> None:
         """Record that `size` bytes came. `within_frame`: they neither completed nor began a frame."""
         self._dribbled += size
-        if not within_frame or self._dribbled >= DRIBBLE:
+        if not within_frame or self._dribbled >= PARTIAL_FRAME_STEP:
             self._received = True
             self._dribbled = 0
 

@@ -19,9 +19,9 @@ from .._kit.id_order import IdOrder
 from .codes import ILLEGAL_ARGUMENT, SessionFault
 from .wire.struct import Ranges
 
-MOST_RANGES: Final = 8191
+MAX_RANGES: Final = 8191
 """The number of ranges that a sequence-set has room for."""
-MOST_RANGES_IN_CONTROL: Final = 500
+MAX_RANGES_IN_CONTROL: Final = 500
 """The number of ranges that a control has room for in the smallest frame that a peer may ask for."""
 
 
@@ -105,7 +105,7 @@ class SequenceSet:
         """The number of ranges."""
         return len(self._ranges)
 
-    def wire(self, most: int = MOST_RANGES) -> Ranges:
+    def wire(self, most: int = MAX_RANGES) -> Ranges:
         """Return the first `most` ranges, as a sequence-set."""
         return tuple((first & SERIAL_MASK, last & SERIAL_MASK) for first, last in self._ranges[:most])
 
@@ -115,7 +115,7 @@ T = TypeVar("T")
 
 def chunks(numbers: list[T]) -> list[list[T]]:
     """Split `numbers` into lists that one sequence-set each certainly has room for."""
-    return [numbers[at : at + MOST_RANGES] for at in range(0, len(numbers), MOST_RANGES)]
+    return [numbers[at : at + MAX_RANGES] for at in range(0, len(numbers), MAX_RANGES)]
 
 
 def to_ranges(numbers: Iterable[int]) -> Ranges:

@@ -43,8 +43,8 @@ from .wire.controls import (
 from .wire.frames import (
     CONTROL,
     HEAD_SIZE,
-    MIN_FRAME_SIZE,
-    MOST_EARLY,
+    MAX_EARLY,
+    MIN_MAX_FRAME_SIZE,
     PROTOCOL_HEADER,
     Assembly,
     FrameReader,
@@ -76,12 +76,12 @@ class V010Engine(EngineCore, Machine[ConnectionState]):
         self.capabilities = CAPABILITIES
         self.opened: bool = False
         self.output_size: int = 0
-        self.max_payload: int = MIN_FRAME_SIZE - HEAD_SIZE
+        self.max_payload: int = MIN_MAX_FRAME_SIZE - HEAD_SIZE
         self.output: list[bytes | bytearray] = []
         self.sessions: dict[int, Any] = {}
         self.state = ConnectionState.IDLE
         self._reader = FrameReader(max_size=largest_in_part(terms.max_message_size))
-        self._reader.most_in_part = MOST_EARLY
+        self._reader.most_in_part = MAX_EARLY
         self._events: list[Event] = []
         self._pending_events = 0
         self._dirty: dict[SessionEndpoint, None] = {}

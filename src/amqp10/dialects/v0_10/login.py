@@ -22,7 +22,7 @@ from .wire.controls import (
     ConnectionTune,
     ConnectionTuneOk,
 )
-from .wire.frames import MAX_FRAME_SIZE, MIN_FRAME_SIZE
+from .wire.frames import MAX_FRAME_SIZE, MIN_MAX_FRAME_SIZE
 from .wire.struct import Control
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class ClientLogin:
         self.proved: bool = False
         self.heartbeat: int = 0
         self.channel_max: int = 0
-        self.max_frame_size: int = MIN_FRAME_SIZE
+        self.max_frame_size: int = MIN_MAX_FRAME_SIZE
         self.server_properties: dict[Any, Any] = {}
 
     @property
@@ -113,7 +113,7 @@ class ClientLogin:
             raise RemoteProtocolError("connection.tune out of order", "amqp:illegal-state")
         self._handshake.finish(None)
         self.proved = True
-        theirs = max(MIN_FRAME_SIZE, tune.max_frame_size or MAX_FRAME_SIZE)
+        theirs = max(MIN_MAX_FRAME_SIZE, tune.max_frame_size or MAX_FRAME_SIZE)
         self.max_frame_size = min(theirs, _largest_frame(self._terms))
         channels = tune.channel_max if tune.channel_max is not None else 0xFFFF
         self.channel_max = min(self._terms.channel_max, channels)
@@ -199,7 +199,7 @@ class ServerLogin:
         if not self.proved or self.tuned:
             raise RemoteProtocolError("connection.tune-ok out of order", "amqp:illegal-state")
         size = tune.max_frame_size if tune.max_frame_size is not None else self.max_frame_size
-        if not MIN_FRAME_SIZE <= size <= self.max_frame_size or self._most_channels < tune.channel_max < 0xFFFF:
+        if not MIN_MAX_FRAME_SIZE <= size <= self.max_frame_size or self._most_channels < tune.channel_max < 0xFFFF:
             raise RemoteProtocolError("connection.tune-ok beyond the limits that were offered", "amqp:not-allowed")
         self.tuned = True
         self.channel_max = min(tune.channel_max, self._most_channels)
@@ -222,4 +222,4 @@ class ServerLogin:
 
 def _largest_frame(terms: ConnectionTerms) -> int:
     """Return the size of frame to ask for, octets: what `terms` say, as far as 0-10 can say it (§9.9.1)."""
-    return max(MIN_FRAME_SIZE, min(terms.max_frame_size, MAX_FRAME_SIZE))
+    return max(MIN_MAX_FRAME_SIZE, min(terms.max_frame_size, MAX_FRAME_SIZE))

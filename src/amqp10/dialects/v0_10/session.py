@@ -18,7 +18,7 @@ from ...messaging import Error
 from ...types import SERIAL_MASK
 from .codes import COMMAND_INVALID, DETACH_REASONS, UNKNOWN_IDS, SessionFault, condition
 from .command_ids import (
-    MOST_RANGES_IN_CONTROL,
+    MAX_RANGES_IN_CONTROL,
     CommandOwner,
     PendingCommand,
     ReceivedCommands,
@@ -55,7 +55,7 @@ SYNC_FLAG: Final = 15
 KNOWN_COMPLETED_EVERY: Final = 1024
 """The number of completions after which the peer is asked to confirm them, so that the set stays short."""
 KNOWN_TRANSFERS: Final = 64
-MOST_SYNCS: Final = 10_000
+MAX_SYNCS: Final = 10_000
 """The number of commands that may wait for the completion of those before them."""
 
 
@@ -180,11 +180,11 @@ class SessionEndpoint(Session, Machine[SessionState]):
             inbox.unreported = False
             timely = (
                 inbox.done.last - self._confirmed_at >= KNOWN_COMPLETED_EVERY
-                or inbox.done.parts > MOST_RANGES_IN_CONTROL
+                or inbox.done.parts > MAX_RANGES_IN_CONTROL
             )
             if timely:
                 self._confirmed_at = inbox.done.last
-            self.write_control(SessionCompleted(inbox.done.wire(MOST_RANGES_IN_CONTROL), timely))
+            self.write_control(SessionCompleted(inbox.done.wire(MAX_RANGES_IN_CONTROL), timely))
 
     @abstractmethod
     def flush_dispositions(self) -> None:
@@ -363,7 +363,7 @@ class SessionEndpoint(Session, Machine[SessionState]):
             self.write_control(SessionKnownCompleted(ranges))
 
     def _receive_known_completed(self, control: SessionKnownCompleted) -> None:
-        more = self.inbox.done.parts > MOST_RANGES_IN_CONTROL
+        more = self.inbox.done.parts > MAX_RANGES_IN_CONTROL
         self.inbox.known(control.commands)
         if more:
             self.inbox.unreported = True  # ranges that the last session.completed had no room for
@@ -389,7 +389,7 @@ class SessionEndpoint(Session, Machine[SessionState]):
         self._flush = None
         self.inbox.unreported = self.inbox.unreported or completed
         if confirmed:
-            self.write_control(SessionConfirmed(self.inbox.done.wire(MOST_RANGES_IN_CONTROL)))
+            self.write_control(SessionConfirmed(self.inbox.done.wire(MAX_RANGES_IN_CONTROL)))
 
     def _receive_gap(self, control: SessionGap) -> None:
         for first, last in from_ranges(control.commands, self.inbox.next):
@@ -405,8 +405,8 @@ class SessionEndpoint(Session, Machine[SessionState]):
         Raises:
             SessionFault: too many commands wait like that.
         """
-        if len(self.inbox.syncs) >= MOST_SYNCS:
-            raise SessionFault(506, f"{MOST_SYNCS} syncs are pending")
+        if len(self.inbox.syncs) >= MAX_SYNCS:
+            raise SessionFault(506, f"{MAX_SYNCS} syncs are pending")
         self.inbox.complete_in_turn(number)
         self.engine.flush_later(self)
 

@@ -33,7 +33,7 @@ from .codes import NO_FRAME, Fault, code_of, text_of, text_of_fault, unknown_met
 from .message.from_basic import FromBasic
 from .states import CONNECTION, ConnectionState, Step
 from .wire.frames import FrameReader
-from .wire.framing import BODY, FIRST_FRAMES, HEADER, HEARTBEAT, LEAST_FRAME, METHOD, TRACE
+from .wire.framing import BODY, FIRST_FRAMES, FRAME_MIN_SIZE, HEADER, HEARTBEAT, METHOD, TRACE
 from .wire.method_table import Method
 from .wire.methods import ConnectionClose, ConnectionCloseOk, ConnectionOpen
 from .wire.tables import BadName
@@ -86,7 +86,7 @@ class V09Engine(TimedEngine, Machine[ConnectionState]):
         self.single_active: set[str] = set()  # queues that were declared so: one consumer has all, and others wait
         self.heartbeat: int = 0  # seconds, as agreed
         self.longest_silence = terms.idle_timeout or None  # of the peer, seconds; None for no limit; `agree` changes it
-        self.max_payload: int = LEAST_FRAME - variant.framing.overhead  # the largest payload that the peer takes
+        self.max_payload: int = FRAME_MIN_SIZE - variant.framing.overhead  # the largest payload that the peer takes
         self.output: list[bytes] = []
         self.event_batch: int = 0  # how often `events` was called: outcomes are merged between two calls
         self._events: list[Event] = []

@@ -26,11 +26,11 @@ from ...messaging import Error
 from ...messaging.payloads import LARGE
 from ...types import encode
 from .connection import ConnectionEndpoint
-from .link import LEAST_FRAME
+from .link import MIN_MAX_FRAME_SIZE
 from .owners import EngineCore
 from .sasl_layer import ClientSasl, ServerSasl
 from .states import TRANSPORT, ConnectionState, Step, TransportState
-from .wire.all_fields import MOST_ADDED, with_all_fields
+from .wire.all_fields import MAX_ADDED, with_all_fields
 from .wire.frames import AMQP_HEADER, FRAME_AMQP, FRAME_SASL, HEARTBEAT, SASL_HEADER, FrameReader, encode_frame
 from .wire.performatives import Close, Detach, End
 
@@ -73,7 +73,7 @@ MAX_SASL_FRAME = 65_536
 # How large a frame may be before the peer's open: §2.4.1 says 512, but the properties of real clients need more.
 MAX_FIRST_FRAME = 16_384
 # Seconds between our heartbeats at least, however impatient the peer says it is.
-SHORTEST_PAUSE = 0.005
+MIN_PAUSE = 0.005
 
 
 class V1Engine(EngineCore, Machine[TransportState]):
@@ -303,7 +303,7 @@ class V1Engine(EngineCore, Machine[TransportState]):
 
     @property
     def frame_limit(self) -> int:
-        return self.remote.max_frame_size if self.remote is not None else LEAST_FRAME
+        return self.remote.max_frame_size if self.remote is not None else MIN_MAX_FRAME_SIZE
 
     def write_delayed(self) -> None:
         delayed, self._delayed = self._delayed, []
@@ -358,7 +358,7 @@ class V1Engine(EngineCore, Machine[TransportState]):
             return None
         theirs = self.remote.idle_timeout if self.remote is not None else None
         # A quarter of their time, so as to be on the early side for what we owe (§2.4.5).
-        return self._beat(now, self.terms.idle_timeout, max(theirs / 4, SHORTEST_PAUSE) if theirs else None)
+        return self._beat(now, self.terms.idle_timeout, max(theirs / 4, MIN_PAUSE) if theirs else None)
 
     def _fell_silent(self, limit: float) -> None:
         self.fail(
@@ -405,7 +405,7 @@ class V1Engine(EngineCore, Machine[TransportState]):
 class CompleteEngine(V1Engine):
     """One whose frames have all their fields (`ConnectionTerms.all_fields`)."""
 
-    spare = MOST_ADDED
+    spare = MAX_ADDED
 
     def close(self, error: Error | None = None) -> None:
         if error is not None and error.info is None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # Octets that a map adds to an attach beyond its entries: its own head, and the wider head of the list it is in.
 MAP_HEAD = 16
 # The frame size that every peer takes before its open tells its limit (§2.8.19).
-LEAST_FRAME = 512
+MIN_MAX_FRAME_SIZE = 512
 SENDER_MODES = ("unsettled", "settled", "mixed")
 RECEIVER_MODES = ("first", "second")
 _DETACH_SENT = frozenset({LinkState.DETACH_PIPE, LinkState.DETACH_SENT, LinkState.ENDED, LinkState.OVER})

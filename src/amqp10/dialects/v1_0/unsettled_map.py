@@ -145,7 +145,7 @@ def well_formed(unsettled: Mapping[Any, Any] | None) -> bool:
 # Places in a message
 
 _ENDLESS: Final = 1 << 62
-_LONGEST_HEAD: Final = 600
+_MAX_HEAD_SIZE: Final = 600
 # Octets of a value after its constructor, by the constructor's high half; all others begin with a size (§1.2).
 _FIXED: Final = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
 
@@ -183,7 +183,7 @@ class Place:
         while at < len(payload):
             if not self._left:
                 # The beginning takes a few octets: 64 more show the size, mostly.
-                grown = payload[at : at + min(64, _LONGEST_HEAD - len(self._head))]
+                grown = payload[at : at + min(64, _MAX_HEAD_SIZE - len(self._head))]
                 end = extent(self._head + grown)
                 if end is None:
                     self._head += grown
@@ -215,7 +215,7 @@ def offset_of(payload: bytes, state: object) -> int | None:
         return len(payload)
     at = 0
     for _ in range(int(section)):
-        end = extent(payload[at : at + _LONGEST_HEAD])
+        end = extent(payload[at : at + _MAX_HEAD_SIZE])
         if end is None or at + end > len(payload):
             return None
         at += end
@@ -231,7 +231,7 @@ def extent(head: bytes) -> int | None:
     try:
         return _end(head, 0, described=True)
     except IndexError:
-        return None if len(head) < _LONGEST_HEAD else _ENDLESS
+        return None if len(head) < _MAX_HEAD_SIZE else _ENDLESS
     except ValueError:
         return _ENDLESS
 

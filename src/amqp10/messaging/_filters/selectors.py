@@ -18,8 +18,8 @@ from .filters import Filter
 
 # Quoted text, which hides parameters, or a parameter.
 _PARAMETER: Final = re.compile(r"'[^']*'|\"[^\"]*\"|\[[^\]]*\]|:([A-Za-z_]\w*)")
-_LEAST_LONG: Final = -(2**63)
-_MOST_LONG: Final = 2**63 - 1
+_MIN_LONG: Final = -(2**63)
+_MAX_LONG: Final = 2**63 - 1
 
 
 def selector_literal(value: Any) -> str:
@@ -37,7 +37,7 @@ def selector_literal(value: Any) -> str:
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     if isinstance(value, int):
-        if not _LEAST_LONG <= value <= _MOST_LONG:
+        if not _MIN_LONG <= value <= _MAX_LONG:
             raise ValueError(f"{value} does not fit the 64 bits of an exact number")
         return _signed(f"{int(value)}")
     if isinstance(value, float):

@@ -35,7 +35,7 @@ from sniffio import current_async_library, current_async_library_cvar
 if TYPE_CHECKING:
     import asyncio
 
-_MOST_BUFFERS: Final = 1024
+_MAX_BUFFERS: Final = 1024
 """The most buffers in one system call; Linux allows 1024."""
 
 
@@ -193,7 +193,7 @@ class SocketStream(anyio.abc.SocketStream):
         def _write(self, buffers: Sequence[bytes | memoryview]) -> int:
             if len(buffers) == 1:
                 return self._socket.send(buffers[0])
-            return self._socket.sendmsg(islice(buffers, _MOST_BUFFERS))
+            return self._socket.sendmsg(islice(buffers, _MAX_BUFFERS))
 
     else:  # Windows
 

@@ -27,7 +27,7 @@ MESSAGE_SIZE: Final = 32_768
 READ_SIZE: Final = 65_536
 """The bytes to read from the transport at a time."""
 
-MOST_EVENTS: Final = 256
+MAX_EVENTS: Final = 256
 """The frames to read before other tasks get a turn.
 
 Empty frames are much work for their size, and 32,768 of them fit into one read.
@@ -109,7 +109,7 @@ class WebSocketStream(ByteStream, Layer):
         """Handle some of wsproto's events in order, so that bytes before an error count."""
         parts = []
         count = 0
-        for event in islice(self._connection.events(), MOST_EVENTS):
+        for event in islice(self._connection.events(), MAX_EVENTS):
             count += 1
             if isinstance(event, BytesMessage):
                 parts.append(event.data)
@@ -124,7 +124,7 @@ class WebSocketStream(ByteStream, Layer):
                     self._fail(event.code, f"the peer broke the WebSocket protocol: {event.reason}")
             if self._ended:
                 break
-        self._more = count == MOST_EVENTS and not self._ended
+        self._more = count == MAX_EVENTS and not self._ended
         self._incoming += b"".join(parts)
 
     def _end(self, event: CloseConnection) -> None:

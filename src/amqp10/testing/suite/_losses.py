@@ -14,7 +14,7 @@ from ...messaging import Message
 from .._proxy import FaultProxy
 from ._contract import Contract
 
-SOON: Final = Reconnect(initial_delay=0.01, max_delay=0.05)
+QUICK_RECONNECT: Final = Reconnect(initial_delay=0.01, max_delay=0.05)
 
 
 class Losses(Contract):
@@ -46,7 +46,7 @@ class Losses(Contract):
     async def test_restored(self) -> None:
         """Check that with `reconnect` links are restored, all messages arrive, and unsettled messages come again."""
         async with self.server() as url, FaultProxy(url) as proxy:
-            async with self.connected(proxy.url, reconnect=SOON) as connection:
+            async with self.connected(proxy.url, reconnect=QUICK_RECONNECT) as connection:
                 async with (
                     connection.sender(self.q) as sender,
                     connection.receiver(self.q, credit=10) as receiver,
@@ -72,7 +72,7 @@ class Losses(Contract):
     async def test_resume(self) -> None:
         """Check that a delivery can be settled after a loss in a dialect that resumes, and comes again in any other."""
         async with self.server() as url, FaultProxy(url) as proxy:
-            async with self.connected(proxy.url, reconnect=SOON, container_id="me") as connection:
+            async with self.connected(proxy.url, reconnect=QUICK_RECONNECT, container_id="me") as connection:
                 async with (
                     connection.sender(self.q) as sender,
                     connection.receiver(self.q, credit=1) as receiver,

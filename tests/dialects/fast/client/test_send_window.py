@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from amqp10.dialects.fast.client.send_window import MOST
+from amqp10.dialects.fast.client.send_window import MAX_UNREPLIED
 from amqp10.dialects.fast.wire.commands import ChannelCommit, HandleClose, HandleSend, MessageHead
 from amqp10.dialects.fast.wire.frames import encode_command
 from amqp10.engine import (
@@ -69,7 +69,7 @@ def test_a_client_waits(settled: bool) -> None:
     """Nobody takes what it sends: it stops well before the server would, and goes on when some is taken."""
     pair, sending, receiving = opened()
     count = fill(pair, sending, settled=settled)
-    assert MOST < count * 1_000_000 < MOST + 2_000_000
+    assert MAX_UNREPLIED < count * 1_000_000 < MAX_UNREPLIED + 2_000_000
     assert is_reading(pair)
     pair.take("client")
     receiving.flow(count)
@@ -90,7 +90,7 @@ def test_all_senders_of_a_connection_together() -> None:
         link.send(Message(b"x" * 30_000).encode(), settled=True)
     pair.run()
     sent = fill(pair, sending)
-    assert MOST < sent * 1_000_000 + 60 * 30_000 < MOST + 2_000_000
+    assert MAX_UNREPLIED < sent * 1_000_000 + 60 * 30_000 < MAX_UNREPLIED + 2_000_000
     assert [link.credit for link, _ in links] == [0] * 60
     for _ in range(5):
         receiving.flow(100)
@@ -123,7 +123,7 @@ def test_replies_are_asked_for_now_and_then() -> None:
 def test_a_message_larger_than_all_that() -> None:
     """Goes when there is room for any."""
     pair, sending, receiving = opened()
-    delivery = sending.send(Message(b"x" * 3 * MOST).encode())
+    delivery = sending.send(Message(b"x" * 3 * MAX_UNREPLIED).encode())
     pair.run()
     assert (sending.credit, is_reading(pair)) == (0, True)
     receiving.flow(1)
@@ -307,7 +307,7 @@ def test_a_commit_counts() -> None:
     coordinator = talk.session.attach_sender(LinkTerms("t", Source(), Coordinator()))
     declared = coordinator.send(Message(AmqpValue(Declare())).encode()).remote_state
     assert isinstance(declared, Declared)
-    for _ in range(MOST // 9000 + 1):
+    for _ in range(MAX_UNREPLIED // 9000 + 1):
         sender.send(Message(b"x" * 9000).encode(), state=TransactionalState(declared.txn_id))
     assert sender.credit > 0
     discharge = coordinator.send(Message(AmqpValue(Discharge(declared.txn_id, False))).encode())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from amqp10.dialects._kit.lazy_deliveries import LazyRun
 from amqp10.dialects.v0_9.message.from_basic import FromBasic
 from amqp10.dialects.v0_9.message.streams import OFFSET
-from amqp10.dialects.v0_9.wire.bulk import FEWEST
+from amqp10.dialects.v0_9.wire.bulk import MIN_RUN
 from amqp10.dialects.v0_9.wire.methods import (
     BasicCancel,
     BasicCancelOk,
@@ -55,7 +55,7 @@ Like = tuple[int, bool, str, int, int]
 """How many messages; redelivered; their routing key; their properties; octets of each body."""
 
 likes = st.tuples(
-    st.integers(1, 3) | st.integers(FEWEST, FEWEST + 4),
+    st.integers(1, 3) | st.integers(MIN_RUN, MIN_RUN + 4),
     st.booleans(),
     st.sampled_from(("q", "other", "")),
     st.integers(0, MALFORMED - 1) | st.integers(0, MALFORMED),
@@ -190,7 +190,7 @@ def test_all_octets(
 @pytest.mark.slow
 def test_each_octet_of_a_run(which: int) -> None:
     """A run in which any octet of one message is another: what there is of it counts, up to there."""
-    runs: list[Like] = [(1, False, "q", which, 5), (FEWEST + 1, False, "q", which, 5)]
+    runs: list[Like] = [(1, False, "q", which, 5), (MIN_RUN + 1, False, "q", which, 5)]
     octets = stream(V0_9_1, runs)
     length = len(stream(V0_9_1, [(2, False, "q", which, 5)])) - len(stream(V0_9_1, [(1, False, "q", which, 5)]))
     begin = octets.index(b"\1\0\1", len(stream(V0_9_1, runs[:1]))) + 4 * length
@@ -217,11 +217,11 @@ def test_what_follows_a_close(dialect: tuple[Dialect, Variant]) -> None:
 @pytest.mark.slow
 def test_cut_at_each_octet(dialect: tuple[Dialect, Variant]) -> None:
     """A run that comes in two reads, whatever the first one ends with."""
-    octets = stream(dialect[1], [(2, False, "q", 3, 5), (FEWEST, False, "q", 3, 5)])
+    octets = stream(dialect[1], [(2, False, "q", 3, 5), (MIN_RUN, False, "q", 3, 5)])
     whole = agree(dialect, octets, len(octets), 100, "mixed", False)
     for portion in range(len(octets) // 2, len(octets)):
         agree(dialect, octets, portion, 100, "mixed", portion % 2 == 0)
-    assert len(whole) > FEWEST
+    assert len(whole) > MIN_RUN
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_cut_at_each_octet(dialect: tuple[Dialect, Variant]) -> None:
         ([(30, False, "q", OWN, 5)], [29]),
         ([(30, False, "q", TURNS, 5)], [29]),
         ([(5, False, "q", TURNS, 5), (30, False, "q", OWN, 5)], [4, 30]),
-        ([(1, False, "q", 0, 5), (FEWEST + 2, False, "q", 3, 5)], [FEWEST + 2]),
+        ([(1, False, "q", 0, 5), (MIN_RUN + 2, False, "q", 3, 5)], [MIN_RUN + 2]),
         ([(1, False, "q", 0, 5), (1, False, "q", 1, 7), (1, False, "q", 2, 300)], [1, 1]),
         ([(2, False, "q", 0, 5), (2, True, "q", 0, 5), (2, True, "q", 4, 5)], [1]),
     ],
@@ -252,7 +252,7 @@ def test_many_at_a_time(runs: list[Like], taken: list[int]) -> None:
     assert len(link.unsettled) == sum(count for count, *_ in runs)
 
 
-@pytest.mark.parametrize("count", [1, 2, FEWEST, 2 * FEWEST])
+@pytest.mark.parametrize("count", [1, 2, MIN_RUN, 2 * MIN_RUN])
 def test_the_place_after_a_run(count: int) -> None:
     """The next consumer of a stream begins behind the last message of a run: none comes again, none is left out."""
     engine, link = receiver(*DIALECTS[0], count, "mixed")

@@ -13,7 +13,7 @@ import pytest
 
 from amqp10.dialects.v0_9.message.streams import OFFSET
 from amqp10.dialects.v0_9.wire import bulk
-from amqp10.dialects.v0_9.wire.bulk import FEWEST, ContentRun
+from amqp10.dialects.v0_9.wire.bulk import MIN_RUN, ContentRun
 from amqp10.dialects.v0_9.wire.methods import BasicDeliver
 from amqp10.dialects.v0_9.wire.properties import BasicProperties
 from amqp10.dialects.v0_9.wire.variant import V0_9_1
@@ -42,7 +42,7 @@ MIXES: dict[str, Mix] = {
     "one after a hundred": lambda number, count: number % 101 == 100,
     "all but the first": lambda number, count: number == 0,
     "all but the second": lambda number, count: number == 1,
-    "all but the eighth": lambda number, count: number == FEWEST - 1,
+    "all but the eighth": lambda number, count: number == MIN_RUN - 1,
     "all but the last": lambda number, count: number == count - 1,
 }
 

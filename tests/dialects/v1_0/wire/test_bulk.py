@@ -141,21 +141,21 @@ FLAGS = b"".join(transfer(n, 0, n.to_bytes(4, "big"), n < 2, 0, 5, False) for n 
     st.tuples(st.sampled_from([0, 3, 20, 100]), st.sampled_from([0, 20])),
     st.sampled_from([0, 0, 100]),
     st.booleans(),
-    st.sampled_from([2, 3, bulk.FEWEST]),
+    st.sampled_from([2, 3, bulk.MIN_RUN]),
 )
 @example(MANY, 30, (100, 0), 0, False, 2)
-@example(MANY, 1000, (20, 0), 0, False, bulk.FEWEST)
-@example(TURNS, 30, (100, 20), 0, False, bulk.FEWEST)
-@example(TURNS, 1000, (20, 3), 0, True, bulk.FEWEST)
-@example(TURNS + transfer(40, 0, b"\0\0\0\4", False, 0, 5, False), 1000, (100, 100), 0, False, bulk.FEWEST)
-@example(FLAGS, 1000, (100, 0), 0, False, bulk.FEWEST)
+@example(MANY, 1000, (20, 0), 0, False, bulk.MIN_RUN)
+@example(TURNS, 30, (100, 20), 0, False, bulk.MIN_RUN)
+@example(TURNS, 1000, (20, 3), 0, True, bulk.MIN_RUN)
+@example(TURNS + transfer(40, 0, b"\0\0\0\4", False, 0, 5, False), 1000, (100, 100), 0, False, bulk.MIN_RUN)
+@example(FLAGS, 1000, (100, 0), 0, False, bulk.MIN_RUN)
 def test_many_at_a_time_or_octet_by_octet(
     data: bytes, window: int, credit: tuple[int, int], limit: int, drain: bool, fewest: int
 ) -> None:
     """Frames are read alike in one piece, octet by octet, and without the layouts of known frames."""
     terms = (window, credit, limit, drain)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bulk, "FEWEST", fewest)
+        patch.setattr(bulk, "MIN_RUN", fewest)
         found = became(data, len(data), *terms)
         assert found == became(data, 1, *terms)
         patch.setattr(_frames, "layout_of", lambda *_: None)
@@ -191,7 +191,7 @@ def test_runs_of_one_size(
     runs = []
     with pytest.MonkeyPatch.context() as patch:
         for fewest in (2, 1000):
-            patch.setattr(bulk, "FEWEST", fewest)
+            patch.setattr(bulk, "MIN_RUN", fewest)
             runs.append(bulk.read_run(given, 0, 3, layout, most, 600))
     assert runs[0] == runs[1]
 

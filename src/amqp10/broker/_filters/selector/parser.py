@@ -41,11 +41,11 @@ from .values import (
 )
 
 # In characters: enough for lists of hundreds of strings.
-_LONGEST = 16_384
+_MAX_LENGTH = 16_384
 # How deep parentheses may be nested: each level takes some stack frames, while parsing and in each evaluation.
-_DEEPEST = 40
+_MAX_DEPTH = 40
 # Names and values; each takes some steps in each evaluation. A list of strings after IN counts once.
-_MOST_VALUES = 4000
+_MAX_VALUES = 4000
 
 Kind = Literal["condition", "number", "string", "binary", "field"]
 
@@ -66,8 +66,8 @@ def parse(text: str, grammar: Grammar) -> Value:
         SelectorError: `text` is not a condition, is longer than 16,384 characters, has more than 4000 names and values,
             or is nested deeper than 40 parentheses.
     """
-    if len(text) > _LONGEST:
-        raise SelectorError(f"a {grammar.name} of more than {_LONGEST} characters")
+    if len(text) > _MAX_LENGTH:
+        raise SelectorError(f"a {grammar.name} of more than {_MAX_LENGTH} characters")
     return Parser(text, grammar).whole()
 
 
@@ -99,8 +99,8 @@ class Parser:
         token = self._token
         if token.kind == "(":  # of conditions, lists, functions and EXISTS: whatever is within calls this anew
             self._depth += 1
-            if self._depth > _DEEPEST:
-                raise self.wrong(f"parentheses are nested more than {_DEEPEST} deep")
+            if self._depth > _MAX_DEPTH:
+                raise self.wrong(f"parentheses are nested more than {_MAX_DEPTH} deep")
         elif token.kind == ")":
             self._depth -= 1
         if token.kind != "end":
@@ -305,8 +305,8 @@ class Parser:
 
     def _primary(self) -> Node:
         self._values += 1
-        if self._values > _MOST_VALUES:
-            raise self.wrong(f"more than {_MOST_VALUES} names and values")
+        if self._values > _MAX_VALUES:
+            raise self.wrong(f"more than {_MAX_VALUES} names and values")
         token = self._take()
         at = token.at
         if token.kind == "(":

@@ -16,7 +16,7 @@ from .fields import jms_field, section_field
 from .values import Value
 
 # Exact numbers of Jakarta Messaging have the range of a Java long. The sign is not part of the literal, hence one more.
-_MOST = 2**63
+_MAX_MAGNITUDE = 2**63
 
 
 class SelectorError(ValueError):
@@ -151,8 +151,8 @@ def _token(group: str, word: str, at: int, text: str, grammar: Grammar) -> Token
     try:
         number = int(word.rstrip("lL"), base)
     except ValueError:
-        number = _MOST + 1
-    if number > _MOST:
+        number = _MAX_MAGNITUDE + 1
+    if number > _MAX_MAGNITUDE:
         what = "this is no octal number" if base == 8 else "this number does not fit 64 bits"
         raise wrong(grammar, text, at, what)
     return Token("number", number, at)

@@ -35,7 +35,7 @@ from ....types import (
 if TYPE_CHECKING:
     from ..._queues.message import QueuedMessage
 
-MOST_STEPS: Final = 2_000_000
+MAX_STEPS: Final = 2_000_000
 """The steps that all filters of one link may take in one message for LIKE and for comparing long values: a few
 milliseconds.
 """
@@ -45,7 +45,7 @@ class Candidate:
     """A message as filters see it; only sections that they ask for are decoded.
 
     Attributes:
-        steps: the steps that are left of `MOST_STEPS`.
+        steps: the steps that are left of `MAX_STEPS`.
     """
 
     __slots__ = ("entry", "message", "steps")
@@ -55,7 +55,7 @@ class Candidate:
 
     def __init__(self, entry: QueuedMessage) -> None:
         self.entry = entry
-        self.steps: int = MOST_STEPS
+        self.steps: int = MAX_STEPS
         # A message of a format other than 0 has no sections that could be read (§2.7.5).
         self.message = Message.decode(entry.payload) if entry.message_format == 0 else Message()
 
@@ -88,11 +88,11 @@ _CONVERSIONS: Final[dict[type, Callable[[Any], Any]]] = {
 Value = Callable[["Candidate"], Any]
 
 # Limits of LIKE in characters; its time grows with their product.
-LONGEST_PATTERN: Final = 1000
-LONGEST_TEXT: Final = 65_536
+MAX_PATTERN_LENGTH: Final = 1000
+MAX_TEXT_LENGTH: Final = 65_536
 
-LEAST: Final = -(1 << 63)
-MOST: Final = (1 << 64) - 1
+MIN_INTEGER: Final = -(1 << 63)
+MAX_INTEGER: Final = (1 << 64) - 1
 """The range of whole numbers in messages. Arithmetic beyond it continues with real numbers."""
 
 SHORT: Final = 64
@@ -310,7 +310,7 @@ def likeness(one: Value, pattern: str, escape: str | None) -> Value:
         if type(value) is not str:
             return False
         steps = len(value) * weight
-        if len(value) > LONGEST_TEXT or steps > candidate.steps:
+        if len(value) > MAX_TEXT_LENGTH or steps > candidate.steps:
             return None
         candidate.steps -= steps
         return fits(value)
@@ -344,8 +344,8 @@ def like(pattern: str, escape: str | None) -> Callable[[str], bool]:
     Raises:
         ValueError: the pattern is too long, or ends with the escape character.
     """
-    if len(pattern) > LONGEST_PATTERN:
-        raise ValueError(f"a pattern of more than {LONGEST_PATTERN} characters")
+    if len(pattern) > MAX_PATTERN_LENGTH:
+        raise ValueError(f"a pattern of more than {MAX_PATTERN_LENGTH} characters")
     parts: list[list[str]] = [[]]
     characters = iter(pattern)
     for character in characters:
@@ -409,7 +409,7 @@ def arithmetic(first: Value, rest: Sequence[tuple[str, Value]]) -> Value:
                 result = operation(result, operand)
             except (ArithmeticError, ValueError):
                 return None
-            if type(result) is int and not LEAST <= result <= MOST:
+            if type(result) is int and not MIN_INTEGER <= result <= MAX_INTEGER:
                 result = float(result)  # otherwise a few products would give numbers of thousands of digits
         return result
 

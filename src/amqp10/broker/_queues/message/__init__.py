@@ -1,9 +1,9 @@
 """A message at rest in a queue, and what the broker learns about it without decoding it."""
 
 from .entry import EMPTY_MESSAGE as EMPTY_MESSAGE
-from .entry import SHORTEST_LIFE as SHORTEST_LIFE
+from .entry import MIN_TTL as MIN_TTL
 from .entry import Clock as Clock
 from .entry import QueuedMessage as QueuedMessage
 from .entry import message_of as message_of
 
-__all__ = ["EMPTY_MESSAGE", "SHORTEST_LIFE", "Clock", "QueuedMessage", "message_of"]
+__all__ = ["EMPTY_MESSAGE", "MIN_TTL", "Clock", "QueuedMessage", "message_of"]

@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 Clock = Callable[[], float]
 
-SHORTEST_LIFE: Final = 0.01
+MIN_TTL: Final = 0.01
 """The seconds that a ttl of 0 gives a message: enough for a consumer that waits for it."""
 
 EMPTY_MESSAGE: Final = b"\x00\x53\x75\xa0\x00"
 """It is used in place of a message that cannot be read, by code that looks at sections."""
 
-_LONGEST_TTL: Final = 0xFFFF_FFFF  # in milliseconds
+_MAX_TTL: Final = 0xFFFF_FFFF  # in milliseconds
 
 # The delivery annotation of a message that was rejected (§3.2.2).
 _REJECTED = Symbol("rejected")
@@ -268,7 +268,7 @@ class QueuedMessage:
         "the transmitted message's header SHOULD contain a ttl that is computed as the difference" (§3.2.1).
         """
         assert self.expires is not None
-        return min(max(0, -(-round((self.expires - now) * 1_000_000) // 1000)), _LONGEST_TTL)
+        return min(max(0, -(-round((self.expires - now) * 1_000_000) // 1000)), _MAX_TTL)
 
     def count_failure(self) -> None:
         """Count a failed attempt."""
@@ -322,7 +322,7 @@ def _end_of_life(ttl: int, now: float) -> float:
 
     "a message expiration time will be computed based on the time of arrival at an intermediary" (§3.2.1).
     """
-    return now + max(ttl / 1000, SHORTEST_LIFE)
+    return now + max(ttl / 1000, MIN_TTL)
 
 
 def _sooner(one: float | None, other: float) -> float:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .._service_bus.rules import ActiveRule
     from .._service_bus.topic import Subscription
 
-_MOST_LISTED: Final = 100
+_MAX_LISTED: Final = 100
 _STATUS: Final = {ALREADY_EXISTS: 409, NOT_FOUND: 404, NOT_ALLOWED: 400}
 _OLDER: Final = "2017-04"
 _ATOM: Final = {"Content-Type": "application/atom+xml;type=entry;charset=utf-8"}
@@ -271,7 +271,7 @@ class _Asked:
         Raises:
             ValueError: the query is malformed.
         """
-        skip, top = self._number("$skip", 0), min(self._number("$top", _MOST_LISTED), _MOST_LISTED)
+        skip, top = self._number("$skip", 0), min(self._number("$top", _MAX_LISTED), _MAX_LISTED)
         more = skip + top < len(found) and top > 0
         following = f"{self.url}?$skip={skip + top}&$top={top}" if more else None
         return found[skip : skip + top], following

@@ -25,14 +25,14 @@ _COUNTS: Final = "{http://schemas.microsoft.com/netservices/2011/06/servicebus}"
 _INSTANCE: Final = "{http://www.w3.org/2001/XMLSchema-instance}"
 _TYPE: Final = _INSTANCE + "type"
 _SCHEMA: Final = "http://www.w3.org/2001/XMLSchema"
-_DEEPEST: Final = 16
-_MOST_ELEMENTS: Final = 5000
+_MAX_DEPTH: Final = 16
+_MAX_ELEMENTS: Final = 5000
 _MEGABYTE: Final = 1_048_576
 _USUAL_MEGABYTES: Final = 1024
-_LONGEST_SAID: Final = 1024
-_LONGEST_LOCK: Final = 300.0
+_MAX_TEXT_LENGTH: Final = 1024
+_MAX_LOCK: Final = 300.0
 _FOR_EVER: Final = "P10675199DT2H48M5.4775807S"
-_LONGEST_WINDOW: Final = 604_800.0
+_MAX_DUPLICATE_WINDOW: Final = 604_800.0
 _LAST: Final = 253_402_300_799.0
 _STATUSES: Final = get_args(Status)
 
@@ -55,8 +55,8 @@ def read_xml(body: bytes) -> Element:
     def begin(name: str, attributes: dict[str, str]) -> None:
         nonlocal depth, elements
         depth, elements = depth + 1, elements + 1
-        if depth > _DEEPEST or elements > _MOST_ELEMENTS:
-            raise ValueError(f"the XML must have at most {_MOST_ELEMENTS} elements, nested at most {_DEEPEST} deep")
+        if depth > _MAX_DEPTH or elements > _MAX_ELEMENTS:
+            raise ValueError(f"the XML must have at most {_MAX_ELEMENTS} elements, nested at most {_MAX_DEPTH} deep")
         builder.start(_full(name), {_full(each): value for each, value in attributes.items()})
 
     def end(name: str) -> None:
@@ -119,8 +119,8 @@ class Said:
         """
         element = self.elements.get(name)
         text = (element.text or "").strip() if element is not None else ""
-        if len(text) > _LONGEST_SAID:
-            raise ValueError(f"{name} must have at most {_LONGEST_SAID} characters, not {len(text)}")
+        if len(text) > _MAX_TEXT_LENGTH:
+            raise ValueError(f"{name} must have at most {_MAX_TEXT_LENGTH} characters, not {len(text)}")
         return text
 
     def flag(self, name: str) -> bool:
@@ -170,7 +170,7 @@ _NEWER: Final = "MaxMessageSizeInKilobytes"
 """A setting that the version of 2017 does not have."""
 _WINDOW: Final = "DuplicateDetectionHistoryTimeWindow"
 _KEYS: Final = "AuthorizationRules"
-_MOST_KEYS: Final = 12
+_MAX_KEYS: Final = 12
 _TIMESPAN: Final = Symbol("com.microsoft:timespan")
 """Describes a duration, in ticks of 0.1 microseconds, as SDKs send it in properties of messages."""
 _TICKS: Final = 10_000_000
@@ -190,8 +190,8 @@ def kept(said: Said) -> dict[str, str]:
         found[_WINDOW] = said.text(_WINDOW)
     rules = said.elements.get(_KEYS)
     if rules is not None and len(rules):
-        if len(rules) > _MOST_KEYS:
-            raise ValueError(f"{_KEYS} must be at most {_MOST_KEYS}, not {len(rules)}")
+        if len(rules) > _MAX_KEYS:
+            raise ValueError(f"{_KEYS} must be at most {_MAX_KEYS}, not {len(rules)}")
         found[_KEYS] = "".join(_written(rules, ""))
     return found
 
@@ -228,7 +228,7 @@ def config_of(config: Config, said: Said, host: str) -> Config:
     if not isinstance(config, TopicConfig):
         if "LockDuration" in said:
             changes["lock_duration"] = said.seconds("LockDuration") or math.inf
-            if changes["lock_duration"] > _LONGEST_LOCK:
+            if changes["lock_duration"] > _MAX_LOCK:
                 raise ValueError(f"LockDuration must be PT5M or less, not {said.text('LockDuration')}")
         if "MaxDeliveryCount" in said:
             changes["max_delivery_count"] = said.number("MaxDeliveryCount")
@@ -248,7 +248,7 @@ def config_of(config: Config, said: Said, host: str) -> Config:
         )
         if _WINDOW in said:
             window = said.seconds(_WINDOW) or _LAST
-            if window > _LONGEST_WINDOW:
+            if window > _MAX_DUPLICATE_WINDOW:
                 text = said.text(_WINDOW)
                 raise ValueError(f"DuplicateDetectionHistoryTimeWindow must be P7D or less, not {text}")
         changes["duplicate_window"] = (window or 600.0) if detects else None

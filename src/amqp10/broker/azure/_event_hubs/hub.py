@@ -36,11 +36,11 @@ ARGUMENT_ERROR: Final = "com.microsoft:argument-error"
 LINK_STOLEN: Final = "amqp:link:stolen"
 NOT_ALLOWED: Final = "amqp:not-allowed"
 
-LARGEST: Final = 1_048_576
+MAX_SIZE: Final = 1_048_576
 """The most octets of an event, and of a batch."""
-MOST_IN_BATCH: Final = 50_000
+MAX_IN_BATCH: Final = 50_000
 """The most events of a batch; the samples of SDKs fill one with 43,690. Other peers wait about a second meanwhile."""
-MOST_READERS: Final = 5
+MAX_READERS: Final = 5
 """The most readers of a partition, in one consumer group, that have no owner level."""
 OFFSET_STEP: Final = 64
 """The distance between offsets, so that a program that takes an offset for a sequence number fails."""
@@ -52,7 +52,7 @@ _OFFSET: Final = Symbol("x-opt-offset")
 _ENQUEUED: Final = Symbol("x-opt-enqueued-time")
 _KEY: Final = Symbol("x-opt-partition-key")
 _PUBLISHER: Final = Symbol("x-opt-publisher")
-_LONGEST_KEY: Final = 128
+_MAX_KEY_LENGTH: Final = 128
 _CREATED, _END, _EVENT = "created", "#", "m"
 """The keys of records: the creation of a hub; the end of a partition; the first letter for an event."""
 
@@ -88,7 +88,7 @@ class Hub(AzureNode):
         sent: when each connection last sent something, by the numbers of those that are entered here.
     """
 
-    largest: int = LARGEST
+    largest: int = MAX_SIZE
 
     def __init__(self, config: EventHubConfig, clock: Callable[[], float], router: Router) -> None:
         super().__init__(config.name, limits=router.limits, touch=router.touch)
@@ -162,8 +162,8 @@ class Hub(AzureNode):
             self.check_busy()
         except Refused as refusal:
             raise NotTaken(str(refusal), str(refusal.error.condition)) from None
-        if entry.size > LARGEST:
-            reason = f"an event or a batch must have at most {LARGEST} octets, not {entry.size}"
+        if entry.size > MAX_SIZE:
+            reason = f"an event or a batch must have at most {MAX_SIZE} octets, not {entry.size}"
             raise NotTaken(reason, "amqp:link:message-size-exceeded")
         try:
             if entry.message_format == 0:
@@ -173,7 +173,7 @@ class Hub(AzureNode):
             if entry.message_format != BATCH_FORMAT:
                 return [self._event(entry.payload, None, entry)], _key_in(checked(entry.payload)[1])
             key = _key_in(Message.decode(entry.payload))
-            return [self._event(part, key, entry) for part in parts_of_batch(entry.payload, MOST_IN_BATCH)], key
+            return [self._event(part, key, entry) for part in parts_of_batch(entry.payload, MAX_IN_BATCH)], key
         except DecodeError as error:
             raise NotTaken(str(error), "amqp:decode-error") from None
 
@@ -229,7 +229,7 @@ class Publisher(AzureNode):
         publisher: the name of the publisher.
     """
 
-    largest: int = LARGEST
+    largest: int = MAX_SIZE
 
     def __init__(
         self, hub: Hub, publisher: str, address: str, router: Router, forget: Callable[[Publisher], None]
@@ -298,7 +298,7 @@ class Partition(AzureNode, Stream):
         readers: its readers, by consumer group.
     """
 
-    largest: int = LARGEST
+    largest: int = MAX_SIZE
     least = 0
     journal: QueueJournal | None
 
@@ -410,9 +410,9 @@ class Partition(AzureNode, Stream):
                     f"a reader of {self.name!r} has the owner level {holder.epoch}: one without a level is kept out"
                 )
                 raise Refused(LINK_STOLEN, f"{reason}; use a higher level, or close that reader")
-            if len(readers) >= MOST_READERS:
+            if len(readers) >= MAX_READERS:
                 names = ", ".join(each.name for each in readers)
-                reason = f"{self.name!r} has {MOST_READERS} readers of the consumer group {reader.group!r} already"
+                reason = f"{self.name!r} has {MAX_READERS} readers of the consumer group {reader.group!r} already"
                 raise Refused("amqp:resource-limit-exceeded", f"{reason}: {names}")
         elif holder is not None and holder.epoch is not None and holder.epoch > reader.epoch:
             reason = f"the reader {holder.name} of {self.name!r} has the higher owner level {holder.epoch}"
@@ -474,6 +474,6 @@ def _key_in(event: Message) -> str | None:
     key = event.message_annotations.get(_KEY)
     if key is None or key == "":
         return None
-    if not isinstance(key, str) or len(key) > _LONGEST_KEY:
-        raise DecodeError(f"{_KEY} must be a string of at most {_LONGEST_KEY} characters, not {key!r:.200}")
+    if not isinstance(key, str) or len(key) > _MAX_KEY_LENGTH:
+        raise DecodeError(f"{_KEY} must be a string of at most {_MAX_KEY_LENGTH} characters, not {key!r:.200}")
     return str(key)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _EPOCH: Final = Symbol("com.microsoft:epoch")
 _NAME: Final = Symbol("com.microsoft:receiver-name")
 _RUNTIME_METRIC: Final = Symbol("com.microsoft:enable-receiver-runtime-metric")
-_LONGEST_NAME: Final = 64
-_MOST_EPOCH: Final = (1 << 63) - 1
+_MAX_NAME_LENGTH: Final = 64
+_MAX_EPOCH: Final = (1 << 63) - 1
 
 _LAST_SEQUENCE: Final = Symbol("last_enqueued_sequence_number")
 _LAST_OFFSET: Final = Symbol("last_enqueued_offset")
@@ -148,11 +148,11 @@ def _epoch_in(remote: LinkTerms) -> int | None:
     epoch = remote.properties.get(_EPOCH)
     if epoch is None:
         return None
-    if not isinstance(epoch, int) or isinstance(epoch, bool) or not 0 <= epoch <= _MOST_EPOCH:
+    if not isinstance(epoch, int) or isinstance(epoch, bool) or not 0 <= epoch <= _MAX_EPOCH:
         raise Refused(ARGUMENT_ERROR, f"{_EPOCH} must be a number of 0 or more, not {epoch!r:.60}")
     return int(epoch)
 
 
 def _name_in(remote: LinkTerms) -> str:
     name = remote.properties.get(_NAME)
-    return repr(name[:_LONGEST_NAME]) if isinstance(name, str) else "without a name"
+    return repr(name[:_MAX_NAME_LENGTH]) if isinstance(name, str) else "without a name"

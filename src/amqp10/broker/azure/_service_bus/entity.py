@@ -27,7 +27,7 @@ from .seen_ids import SEEN, SeenIds
 from .terms import (
     ARGUMENT_ERROR,
     ENTITY_DISABLED,
-    LONGEST_ID,
+    MAX_ID_LENGTH,
     MESSAGE_LOCK_LOST,
     MESSAGE_NOT_FOUND,
     NO_MATCHING_SUBSCRIPTION,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ..._queues.node import Limits
 
 UNLIMITED: Final = 1 << 60
-LONGEST_REASON: Final = 4096
+MAX_REASON_LENGTH: Final = 4096
 """The most characters of a dead letter's reason, and of its description."""
 _COUNT, _MESSAGE, _SESSION = "#", "m", "s"
 """The first letters of keys of records: the number of messages so far, a message, a session; see also `SEEN`."""
@@ -284,8 +284,8 @@ class Entity(AzureNode):
         """
         ids = {"group-id (session id)": message.session_id, "message-id": message.message_id}
         for what, said in ids.items():
-            if isinstance(said, str) and len(said) > LONGEST_ID:
-                reason = f"a {what} must have at most {LONGEST_ID} characters, not {len(said)}: {said!r:.60}..."
+            if isinstance(said, str) and len(said) > MAX_ID_LENGTH:
+                reason = f"a {what} must have at most {MAX_ID_LENGTH} characters, not {len(said)}: {said!r:.60}..."
                 raise NotTaken(reason, ARGUMENT_ERROR)
         if self.terms.requires_session and message.session_id is None:
             raise NotTaken(
@@ -702,7 +702,7 @@ class Entity(AzureNode):
     ) -> None:
         """Move a message to the dead letters, without counting a delivery; reason or description None: not given."""
         message = self._changed(token, properties)
-        self._bury(message, reason and reason[:LONGEST_REASON], description and description[:LONGEST_REASON])
+        self._bury(message, reason and reason[:MAX_REASON_LENGTH], description and description[:MAX_REASON_LENGTH])
 
     def _changed(self, token: UUID, properties: Mapping[Any, Any]) -> EntityMessage:
         """Return a locked message, unlocked and with the properties that its receiver adds."""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .._messages import EntityMessage
     from .entity import Entity
 
-_MOST_HOPS: Final = 4
+_MAX_HOPS: Final = 4
 """The most forwardings of a message by itself."""
 
 
@@ -18,8 +18,8 @@ def forward(entity: Entity, target: Entity) -> None:
     """Let an entity forward each message to another one from now on."""
 
     def pass_on(source: Entity, message: EntityMessage) -> None:
-        if message.hops >= _MOST_HOPS:
-            reason = f"The message was forwarded {_MOST_HOPS} times."
+        if message.hops >= _MAX_HOPS:
+            reason = f"The message was forwarded {_MAX_HOPS} times."
             source.undeliverable(message, "MaxTransferHopCountExceeded", reason)
             return
         twin = message.twin()

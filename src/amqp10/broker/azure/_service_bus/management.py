@@ -59,13 +59,13 @@ _STATUS: Final = {
     "com.microsoft:operation-cancelled": 500,
     "com.microsoft:container-close": 503,
 }
-MOST_AT_ONCE: Final = 1000
+MAX_AT_ONCE: Final = 1000
 """The most messages that one request peeks, schedules, receives or settles."""
-MOST_REMOVED: Final = 4000
+MAX_REMOVED: Final = 4000
 """The most messages that one request removes, as in the premium tier."""
-MOST_OCTETS: Final = 1_048_576
+MAX_OCTETS: Final = 1_048_576
 """The most octets of the messages in one answer, unless a single message is larger."""
-MOST_STATE: Final = 262_144
+MAX_STATE: Final = 262_144
 """The most octets of a session's state."""
 _NO_TIME: Final = 253_402_300_799.0
 """The last second of the year 9999, which means any time."""
@@ -183,10 +183,10 @@ def _peek(node: Management, asked: dict[Any, Any]) -> Answer:
     first, count = _number(asked, "from-sequence-number"), _number(asked, "message-count", least=1)
     found: list[dict[str, bytes]] = []
     octets = 0
-    for message in node.entity.peek(first, min(count, MOST_AT_ONCE), _session_id(asked, required=False)):
+    for message in node.entity.peek(first, min(count, MAX_AT_ONCE), _session_id(asked, required=False)):
         payload = message.outgoing()
         octets += len(payload)
-        if found and octets > MOST_OCTETS:
+        if found and octets > MAX_OCTETS:
             break  # a client that wants more asks again, from behind the last one
         found.append({"message": payload})
     return {"messages": found} if found else None
@@ -218,7 +218,7 @@ def _cancel(node: Management, asked: dict[Any, Any]) -> Answer:
 
 
 def _remove_batch(node: Management, asked: dict[Any, Any]) -> Answer:
-    count = _number(asked, "message-count", least=1, most=MOST_REMOVED)
+    count = _number(asked, "message-count", least=1, most=MAX_REMOVED)
     before, session_id = _moment(asked, "enqueued-time-utc"), _session_id(asked, required=False)
     return {"message-count": Int(node.entity.remove_batch(count, before, session_id))}
 
@@ -282,8 +282,8 @@ def _set_session_state(node: Management, asked: dict[Any, Any]) -> Answer:
     state = asked.get("session-state")
     if not isinstance(state, bytes | None):
         raise Refused(ARGUMENT_ERROR, f"'session-state' must be binary or null, not {type(state).__name__}")
-    if state is not None and len(state) > MOST_STATE:
-        raise Refused(ARGUMENT_OUT_OF_RANGE, f"a state must have at most {MOST_STATE} octets, not {len(state)}")
+    if state is not None and len(state) > MAX_STATE:
+        raise Refused(ARGUMENT_OUT_OF_RANGE, f"a state must have at most {MAX_STATE} octets, not {len(state)}")
     node.entity.set_session_state(_session_id(asked), state)
     return {}
 
@@ -313,7 +313,7 @@ def _remove_rule(node: Management, asked: dict[Any, Any]) -> Answer:
 
 def _enumerate_rules(node: Management, asked: dict[Any, Any]) -> Answer:
     skip, top = _number(asked, "skip", least=0), _number(asked, "top", least=0)
-    found = _rules_of(node).described(skip, min(top, MOST_AT_ONCE))
+    found = _rules_of(node).described(skip, min(top, MAX_AT_ONCE))
     return {"rules": [{"rule-description": each} for each in found]} if found else None
 
 
@@ -397,8 +397,8 @@ def _list(asked: dict[Any, Any], name: str) -> list[Any]:
     value = asked.get(name)
     if not isinstance(value, list):
         raise Refused(ARGUMENT_ERROR, f"{name!r} must be an array, not {value!r:.60}")
-    if not 1 <= len(value) <= MOST_AT_ONCE:
-        raise Refused(ARGUMENT_OUT_OF_RANGE, f"{name!r} must have 1 to {MOST_AT_ONCE} elements, not {len(value)}")
+    if not 1 <= len(value) <= MAX_AT_ONCE:
+        raise Refused(ARGUMENT_OUT_OF_RANGE, f"{name!r} must have 1 to {MAX_AT_ONCE} elements, not {len(value)}")
     return list(value)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 DEAD_LETTER: Final = "com.microsoft:dead-letter"
 """The condition of a dead letter that gives no other reason."""
 REASON, DESCRIPTION = "DeadLetterReason", "DeadLetterErrorDescription"
-MOST_CHANGES: Final = 100
+MAX_CHANGES: Final = 100
 """The most properties that one outcome changes, because it may be the outcome of many messages."""
 
 
@@ -42,8 +42,8 @@ def checked_outcome(state: object) -> Outcome:
     if isinstance(state, Rejected):
         for name in (REASON, DESCRIPTION):
             check_reason(name, changes.pop(name, None))
-    if len(changes) > MOST_CHANGES:
-        raise Refused(ARGUMENT_ERROR, f"at most {MOST_CHANGES} properties can be changed, not {len(changes)}")
+    if len(changes) > MAX_CHANGES:
+        raise Refused(ARGUMENT_ERROR, f"at most {MAX_CHANGES} properties can be changed, not {len(changes)}")
     return state
 
 

@@ -15,7 +15,7 @@ from .sql import candidate_of, changes_of, condition_of
 if TYPE_CHECKING:
     from .._messages import EntityMessage
 
-_LONGEST_NAME: Final = 50
+_MAX_NAME_LENGTH: Final = 50
 # Descriptors on the wire: those of rules and actions, and those of filters, have consecutive numbers.
 _RULE, _NO_ACTION, _ACTION = (ULong(0x0000_0137_0000_0004 + number) for number in range(3))
 _SQL, _TRUE, _FALSE, _CORRELATION = (ULong(0x13_7000_0006 + number) for number in range(4))
@@ -39,8 +39,10 @@ class ActiveRule:
     __slots__ = ("_changes", "created", "matches", "rule")
 
     def __init__(self, rule: Rule, created: float = 0) -> None:
-        if not 1 <= len(rule.name) <= _LONGEST_NAME:
-            raise ValueError(f"the name of a rule must have 1 to {_LONGEST_NAME} characters, unlike {rule.name!r:.200}")
+        if not 1 <= len(rule.name) <= _MAX_NAME_LENGTH:
+            raise ValueError(
+                f"the name of a rule must have 1 to {_MAX_NAME_LENGTH} characters, unlike {rule.name!r:.200}"
+            )
         self.rule: Rule = rule
         self.created: float = created
         self.matches: Callable[[Candidate], bool] = _predicate(rule.filter)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 SEEN: Final = "i"
 """The first letter of the key of an id's record."""
-MOST_IDS: Final = 100_000
+MAX_IDS: Final = 100_000
 """The most ids that an entity remembers, however long its window is."""
 
 
@@ -53,7 +53,7 @@ class SeenIds:
         remaining[identity] = until = now + window
         if self._records is not None:
             self._records.put(_key_of(identity), lambda: encode([_said(identity), until]))
-        if len(remaining) > MOST_IDS:
+        if len(remaining) > MAX_IDS:
             self._forget_oldest()
         return False
 

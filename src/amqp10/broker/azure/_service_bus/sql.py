@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from ....messaging import Message
     from .._messages import EntityMessage
 
-_LONGEST: Final = 1024
+_MAX_LENGTH: Final = 1024
 """The most characters of a condition, or of an action."""
-_MOST_STATEMENTS: Final = 32
+_MAX_STATEMENTS: Final = 32
 Change = Callable[[Candidate], Callable[["Message"], None]]
 """Computes, from a message as it came, the change to make."""
 
@@ -150,8 +150,8 @@ def changes_of(text: str, parameters: Mapping[str, Any]) -> list[Change]:
     changes: list[Change] = []
     parser = Parser(text, replace(_GRAMMAR, parameters=parameters))
     while not parser.over:
-        if len(changes) == _MOST_STATEMENTS:
-            raise parser.wrong(f"more than {_MOST_STATEMENTS} statements")
+        if len(changes) == _MAX_STATEMENTS:
+            raise parser.wrong(f"more than {_MAX_STATEMENTS} statements")
         changes.append(_statement(parser))
         if not parser.over:
             parser.expect(";")
@@ -161,8 +161,8 @@ def changes_of(text: str, parameters: Mapping[str, Any]) -> list[Change]:
 
 
 def _check_length(text: str) -> None:
-    if len(text) > _LONGEST:
-        raise SelectorError(f"{_GRAMMAR.name} of more than {_LONGEST} characters")
+    if len(text) > _MAX_LENGTH:
+        raise SelectorError(f"{_GRAMMAR.name} of more than {_MAX_LENGTH} characters")
 
 
 def _statement(parser: Parser) -> Change:

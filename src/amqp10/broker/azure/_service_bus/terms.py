@@ -15,7 +15,7 @@ TIMEOUT: Final = "com.microsoft:timeout"
 NO_MATCHING_SUBSCRIPTION: Final = "com.microsoft:no-matching-subscription"
 NOT_ALLOWED: Final = "amqp:not-allowed"
 
-LONGEST_ID: Final = 128
+MAX_ID_LENGTH: Final = 128
 """The most characters of a message-id, and of a session's id."""
 
 Status = Literal["Active", "Disabled", "SendDisabled", "ReceiveDisabled"]

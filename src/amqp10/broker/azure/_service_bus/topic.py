@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ALREADY_EXISTS: Final = "com.microsoft:entity-already-exists"
 NOT_FOUND: Final = "com.microsoft:messaging-entity-not-found"
-_MOST_RULES: Final = 2000
+_MAX_RULES: Final = 2000
 
 
 class Subscription:
@@ -103,8 +103,8 @@ class Subscription:
         """
         if rule.name.casefold() in self._rules:
             raise Refused(ALREADY_EXISTS, f"{self.entity.name!r} already has a rule {rule.name!r}")
-        if len(self._rules) >= _MOST_RULES:
-            raise Refused("amqp:resource-limit-exceeded", f"a subscription can have at most {_MOST_RULES} rules")
+        if len(self._rules) >= _MAX_RULES:
+            raise Refused("amqp:resource-limit-exceeded", f"a subscription can have at most {_MAX_RULES} rules")
         self._rules[rule.name.casefold()] = ActiveRule(rule, self._clock())
         self.changed()
 

@@ -34,7 +34,7 @@ from ..wire.commands import (
     HandleReady,
     HandleReply,
 )
-from ..wire.frames import INITIATION, LEAST_FRAME_MAX
+from ..wire.frames import INITIATION, MIN_FRAME_MAX
 from ..wire.options import read_names, to_table
 from ..wire.values import MAX_SHORTSTR
 from .channel import ClientChannel
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from .transactions import ClientTransaction
 
 OPEN_TAG: Final = 1
-MOST_UNREAD: Final = 1 << 22
+MAX_UNREAD: Final = 1 << 22
 """Octets of streamed bodies that may wait to be read by the owner; beyond that the engine stops reading."""
 
 
@@ -121,8 +121,8 @@ class ClientEngine(ConnectionCore):
     def _receive_tune(self, command: ConnectionTune, content: bytes) -> None:
         self.expect(ConnectionState.LOGIN, command)
         self._login.finish(command.options)
-        if command.frame_max and command.frame_max < LEAST_FRAME_MAX:
-            raise RemoteProtocolError(f"frame-max must be {LEAST_FRAME_MAX} or more, not {command.frame_max}")
+        if command.frame_max and command.frame_max < MIN_FRAME_MAX:
+            raise RemoteProtocolError(f"frame-max must be {MIN_FRAME_MAX} or more, not {command.frame_max}")
         self.emit(Authenticated(self._login.mechanism, None))
         self.advance(Step.RECEIVE_TUNE)
         self._server = command
@@ -131,7 +131,7 @@ class ClientEngine(ConnectionCore):
 
     def _send_open(self, server: ConnectionTune) -> None:
         ours = self.terms
-        frame_max = min(server.frame_max or 0xFFFF_FFFF, max(LEAST_FRAME_MAX, ours.max_frame_size))
+        frame_max = min(server.frame_max or 0xFFFF_FFFF, max(MIN_FRAME_MAX, ours.max_frame_size))
         heartbeat = min(server.heartbeat, self.own_heartbeat)
         self._channel_max = min(server.channel_max or 0xFFFF, ours.channel_max or 0xFFFF)
         self.handle_max = server.handle_max or 0xFFFF
@@ -227,7 +227,7 @@ class ClientEngine(ConnectionCore):
     def unread(self, octets: int) -> None:
         """Count octets of streamed bodies that wait to be read by the owner; stop reading when there are too many."""
         self._unread += octets
-        self.reading = self._unread < MOST_UNREAD
+        self.reading = self._unread < MAX_UNREAD
 
     # What comes
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .channel import ClientChannel
     from .owners import ConnectionCore
 
-MOST_LOOKED_AT: Final = 16
+MAX_LOOKED_AT: Final = 16
 """Queues whose handles are kept open for the next question."""
 
 
@@ -56,7 +56,7 @@ class QueueBrowsers(dict[tuple[str, str], "QueueBrowser"]):
         look = self.pop(key, None) or QueueBrowser(self._engine, self._channel, self, *key)
         self[key] = look
         look.ask(pending)
-        for old in [old for old, each in self.items() if each.idle][:-MOST_LOOKED_AT]:
+        for old in [old for old, each in self.items() if each.idle][:-MAX_LOOKED_AT]:
             self.pop(old).close()
 
 

@@ -13,9 +13,9 @@ from typing import Final
 
 from ..._kit.backlog import Backlog
 
-MOST: Final = 1 << 23
+MAX_UNREPLIED: Final = 1 << 23
 """Octets that may be sent without a reply; one message may exceed this."""
-MOST_UNASKED: Final = MOST // 4
+MAX_UNASKED: Final = MAX_UNREPLIED // 4
 """Octets without a request for a reply, after which even a message sent settled asks for one."""
 
 
@@ -35,7 +35,7 @@ class SendWindow:
     @property
     def full(self) -> bool:
         """Return whether senders must wait before they send more."""
-        return self._octets >= MOST
+        return self._octets >= MAX_UNREPLIED
 
     def wait(self, work: Callable[[], None]) -> None:
         """Call `work` when there is room."""
@@ -71,7 +71,7 @@ class SenderShare:
         self._unasked += weight
         self._ahead._octets += weight
         self._ahead._unasked += weight
-        if not asks and self._ahead._unasked < MOST_UNASKED:
+        if not asks and self._ahead._unasked < MAX_UNASKED:
             return 0
         covered, self._unasked = self._unasked, 0
         self._ahead._unasked -= covered

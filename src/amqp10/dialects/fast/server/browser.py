@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from ....messaging import DeliveryState
     from .owners import HandleCore
 
-MOST_FOUND: Final = 1000
-MOST_OCTETS: Final = 1 << 22
+MAX_FOUND: Final = 1000
+MAX_OCTETS: Final = 1 << 22
 """Messages, and octets of them, that are kept for one browser until it asks on."""
 
 
-_MOST_NUMBER: Final = 0xFFFF_FFFF
+_MAX_NUMBER: Final = 0xFFFF_FFFF
 
 
 class ServerBrowser(ServerSender):
@@ -59,7 +59,7 @@ class ServerBrowser(ServerSender):
 
     def list_after(self, after: int) -> None:
         """List the messages whose numbers are above `after`."""
-        if self._last > _MOST_NUMBER - MOST_FOUND:
+        if self._last > _MAX_NUMBER - MAX_FOUND:
             reason = "this browser has seen as many messages as can be numbered: look anew"
             self._handle.close(Error(Symbol("amqp:resource-limit-exceeded"), reason))
             return
@@ -67,7 +67,7 @@ class ServerBrowser(ServerSender):
             self._octets -= len(self._found.pop(number)[0])
         self._after = after
         self.drain = True
-        self.credit = max(0, MOST_FOUND - len(self._found))
+        self.credit = max(0, MAX_FOUND - len(self._found))
         if self.credit:
             self.engine.report_credit(self)
         else:
@@ -95,7 +95,7 @@ class ServerBrowser(ServerSender):
         self.credit -= 1
         self._found[self._last] = payload, message_format
         self._octets += len(payload)
-        if self._octets > MOST_OCTETS:
+        if self._octets > MAX_OCTETS:
             self.credit = 0
         delivery = self.delivery_type(self, self._last.to_bytes(8, "big"), payload, True, message_format)
         delivery.delivery_id = self._last

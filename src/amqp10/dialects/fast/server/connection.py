@@ -39,7 +39,7 @@ from ..wire.commands import (
     HandleSend,
     HandleUnget,
 )
-from ..wire.frames import INITIATION, LEAST_FRAME_MAX
+from ..wire.frames import INITIATION, MIN_FRAME_MAX
 from ..wire.options import read_names, to_table
 from .owners import ConnectionCore
 from .session import ServerSession
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ....sasl import Authenticator
     from .handle import ServerHandle
 
-MOST_HANDLES: Final = 4096
+MAX_HANDLES: Final = 4096
 """The highest handle number that a client may choose."""
 
 
@@ -100,9 +100,9 @@ class ServerEngine(ConnectionCore):
             options["additional"] = answer.additional
         self.write(
             ConnectionTune(
-                frame_max=max(LEAST_FRAME_MAX, self.terms.max_frame_size),
+                frame_max=max(MIN_FRAME_MAX, self.terms.max_frame_size),
                 channel_max=self.terms.channel_max,
-                handle_max=MOST_HANDLES,
+                handle_max=MAX_HANDLES,
                 heartbeat=self.own_heartbeat,
                 options=options,
             )
@@ -111,10 +111,10 @@ class ServerEngine(ConnectionCore):
 
     def _receive_tune(self, command: ConnectionTune, content: bytes) -> None:
         self.expect(ConnectionState.TUNE, command)
-        most = max(LEAST_FRAME_MAX, self.terms.max_frame_size)
-        if not LEAST_FRAME_MAX <= command.frame_max <= most:
+        most = max(MIN_FRAME_MAX, self.terms.max_frame_size)
+        if not MIN_FRAME_MAX <= command.frame_max <= most:
             raise RemoteProtocolError(
-                f"frame-max must be {LEAST_FRAME_MAX} to {most}, not {command.frame_max}", "amqp:not-allowed"
+                f"frame-max must be {MIN_FRAME_MAX} to {most}, not {command.frame_max}", "amqp:not-allowed"
             )
         if self.own_heartbeat and command.heartbeat > self.own_heartbeat:
             raise RemoteProtocolError(
@@ -122,7 +122,7 @@ class ServerEngine(ConnectionCore):
             )
         for name, asked, offered in (
             ("channel-max", command.channel_max, self.terms.channel_max or 0xFFFF),
-            ("handle-max", command.handle_max, MOST_HANDLES),
+            ("handle-max", command.handle_max, MAX_HANDLES),
         ):
             if asked > offered:
                 raise RemoteProtocolError(f"{name} must be {offered} or less, not {asked}", "amqp:not-allowed")
@@ -198,8 +198,8 @@ class ServerEngine(ConnectionCore):
             raise RemoteProtocolError(
                 f"handle-open for channel {command.channel_id}, which is not open", "amqp:not-allowed"
             )
-        if not 1 <= number <= MOST_HANDLES:
-            raise RemoteProtocolError(f"handle {number}, where handles are 1 to {MOST_HANDLES}", "amqp:not-allowed")
+        if not 1 <= number <= MAX_HANDLES:
+            raise RemoteProtocolError(f"handle {number}, where handles are 1 to {MAX_HANDLES}", "amqp:not-allowed")
         if number in self.handles:
             raise RemoteProtocolError(f"handle {number} is open already", "amqp:not-allowed")
         if not session.closing:
@@ -238,13 +238,13 @@ class ServerEngine(ConnectionCore):
         if self.opened and self.backlog.stands(now, owed=self._owed()):
             self._give_up()
         deadline = super().tick(now)
-        return min(deadline or math.inf, now + self.backlog.PATIENCE / 3) if self.opened else deadline
+        return min(deadline or math.inf, now + self.backlog.STUCK_AFTER / 3) if self.opened else deadline
 
     def _give_up(self) -> None:
         """Close the connection: held messages find no room, and commands that would make room may be behind them."""
         backlog = self.backlog
         reason = (
-            f"no credit for {backlog.PATIENCE:g} s for "
+            f"no credit for {backlog.STUCK_AFTER:g} s for "
             f"{backlog.items} messages of {backlog.octets} octets, which are dropped: "
             "what would free credit may be behind them; publish and consume on different connections"
         )

@@ -17,7 +17,7 @@ from ....engine import LinkTerms
 from ....errors import RemoteProtocolError
 from ....messaging import Error
 from ....types import Symbol, UInt
-from ..._kit.partial import MOST_PARTIAL, NO_ROOM, largest_in_part
+from ..._kit.partial import MAX_PARTIAL, NO_ROOM, largest_in_part
 from ..codes import BAD_CONTENTS, OK, BadContents, code_of
 from ..message.destinations import PEER, QUEUE, TOPIC, link_properties, source_of, target_of, temporary_source
 from ..message.from_head import payload_of
@@ -49,7 +49,7 @@ from .sender import ServerSender, UnsubscribeLink
 if TYPE_CHECKING:
     from .owners import SessionCore
 
-MOST_WAITING: Final = 1000
+MAX_WAITING: Final = 1000
 """Commands of one handle that may wait for the answer to an earlier command."""
 _IN_TURN: Final = (HandleConsume, HandleCancel, HandleFlow, HandleUnget, HandleQuery, HandleBrowse)
 
@@ -156,8 +156,8 @@ class ServerHandle(HandleCore, Machine[HandleState]):
             return
         elif self._waits and (isinstance(command, _IN_TURN) or self._uncreated):
             self._backlog.append((command, content))
-            if len(self._backlog) > MOST_WAITING:
-                self.refuse("amqp:resource-limit-exceeded", f"{MOST_WAITING} commands wait for the answer to one")
+            if len(self._backlog) > MAX_WAITING:
+                self.refuse("amqp:resource-limit-exceeded", f"{MAX_WAITING} commands wait for the answer to one")
         else:
             self._actions[type(command)](self, command, content)
 
@@ -225,7 +225,7 @@ class ServerHandle(HandleCore, Machine[HandleState]):
     def _keep(self, assembly: Assembly | None) -> None:
         """Keep `assembly` as the incomplete message of this handle; None if no message is incomplete.
 
-        Incomplete messages of one connection may have `MOST_PARTIAL` octets together; a single one may have more.
+        Incomplete messages of one connection may have `MAX_PARTIAL` octets together; a single one may have more.
 
         Raises:
             RemoteProtocolError: together they have more, or those of all connections have no room.
@@ -238,9 +238,9 @@ class ServerHandle(HandleCore, Machine[HandleState]):
         self._weight = weight
         if not fits:
             raise RemoteProtocolError(NO_ROOM, "amqp:resource-limit-exceeded")
-        if assembly is not None and others and self.engine.partial > MOST_PARTIAL:
+        if assembly is not None and others and self.engine.partial > MAX_PARTIAL:
             raise RemoteProtocolError(
-                f"more than {MOST_PARTIAL} octets of incomplete messages", "amqp:resource-limit-exceeded"
+                f"more than {MAX_PARTIAL} octets of incomplete messages", "amqp:resource-limit-exceeded"
             )
 
     def _check_size(self, head: MessageHead) -> None:

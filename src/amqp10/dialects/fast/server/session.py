@@ -25,7 +25,7 @@ from ..wire.commands import (
 from .handle import ServerHandle
 from .owners import SessionCore
 from .transactions import ServerCoordinator
-from .work import MOST_MESSAGES, MOST_OCTETS, ChannelWork, too_much
+from .work import MAX_MESSAGES, MAX_OCTETS, ChannelWork, too_much
 
 if TYPE_CHECKING:
     from .owners import ConnectionCore
@@ -143,7 +143,7 @@ class ServerSession(SessionCore):
         self.work.sent.append((link, payload, message_format))
         self.work.octets += len(payload)
         self.engine.uncommitted += len(payload)
-        if self.engine.uncommitted > MOST_OCTETS or len(self.work.sent) > MOST_MESSAGES:
+        if self.engine.uncommitted > MAX_OCTETS or len(self.work.sent) > MAX_MESSAGES:
             self.end(too_much())
 
     def _take_work(self) -> ChannelWork:

@@ -8,8 +8,8 @@ from typing import Final, Protocol
 from ....messaging import DeliveryState, Error
 from ....types import Symbol
 
-MOST_OCTETS: Final = 1 << 26
-MOST_MESSAGES: Final = 100_000
+MAX_OCTETS: Final = 1 << 26
+MAX_MESSAGES: Final = 100_000
 """Octets that the transactions of a connection may have together, and messages that one transaction may have."""
 
 
@@ -48,5 +48,5 @@ def too_much() -> Error:
     """Return the error for transactions that are too large."""
     return Error(
         Symbol("amqp:resource-limit-exceeded"),
-        f"more than {MOST_OCTETS} octets or {MOST_MESSAGES} messages in uncommitted transactions",
+        f"more than {MAX_OCTETS} octets or {MAX_MESSAGES} messages in uncommitted transactions",
     )

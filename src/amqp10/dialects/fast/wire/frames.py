@@ -17,7 +17,7 @@ END: Final = 0xCE
 ESCAPE: Final = 0xFFFF
 PRE_TUNE_MAX: Final = 4096
 """The largest command before both sides have told their limits."""
-LEAST_FRAME_MAX: Final = 1024
+MIN_FRAME_MAX: Final = 1024
 
 
 def encode_command(command: Command, content: bytes = b"") -> bytes:

@@ -7,7 +7,7 @@ from typing import Final
 
 from ....errors import RemoteProtocolError
 
-MOST_NUMBERS: Final = 100_000
+MAX_NUMBERS: Final = 100_000
 _ITEM: Final = re.compile(rb"(\d{1,10})(?:-(\d{1,10}))?")
 
 
@@ -15,7 +15,7 @@ def read_numbers(listed: bytes) -> list[int]:
     """Return the message numbers in a list.
 
     Raises:
-        RemoteProtocolError: the list is malformed, or has more than `MOST_NUMBERS` numbers.
+        RemoteProtocolError: the list is malformed, or has more than `MAX_NUMBERS` numbers.
     """
     numbers: list[int] = []
     for item in listed.replace(b".", b",").split(b",") if listed else []:
@@ -24,7 +24,7 @@ def read_numbers(listed: bytes) -> list[int]:
             raise RemoteProtocolError(f"{item[:40]!r} in a list of message numbers", "amqp:decode-error")
         first = int(match[1])
         last = int(match[2] or first)
-        if last - first + len(numbers) >= MOST_NUMBERS or last < first:
+        if last - first + len(numbers) >= MAX_NUMBERS or last < first:
             raise RemoteProtocolError(f"a list of message numbers from {first} to {last}", "amqp:decode-error")
         numbers += range(first, last + 1)
     return numbers

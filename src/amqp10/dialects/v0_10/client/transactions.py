@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from .owners import SessionCore
 
 TIMEOUT: Final = 60
-"""Seconds until the server ends a branch whose client is gone; see `SLOWEST`."""
-SLOWEST: Final = 100_000
+"""Seconds until the server ends a branch whose client is gone; see `BYTES_PER_SECOND`."""
+BYTES_PER_SECOND: Final = 100_000
 """Octets sent in a branch that extend its timeout by one second."""
 XA_STATES: Final = (
     "ok",
@@ -140,7 +140,7 @@ class ClientCoordinator(LinkEndpoint, LocalCoordinator):
         transactions.started[branch] = None
         self.session.invoke(DtxStart(branch.xid))
         if transactions.sentinel is not None:
-            self.session.invoke(DtxSetTimeout(branch.xid, TIMEOUT + branch.size // SLOWEST))
+            self.session.invoke(DtxSetTimeout(branch.xid, TIMEOUT + branch.size // BYTES_PER_SECOND))
         branch.do()
         self.session.flush_dispositions()
         end = _EndResult()

@@ -42,7 +42,7 @@ from .header_values import (
     to_header,
 )
 
-MOST_TTL: Final = 0xFFFF_FFFF
+MAX_TTL: Final = 0xFFFF_FFFF
 """Milliseconds from now to the latest expiration that Broker-J gets: 10.1.0 shuts down over a later one, which does not
 fit the ttl of AMQP 1.0.
 """
@@ -212,7 +212,7 @@ class _Writer:
         for name, moment in (("timestamp", message.creation_time), ("expiration", message.absolute_expiry_time)):
             if moment is not None:
                 when = milliseconds(moment)
-                far = self.to_qpid and name == "expiration" and when - time.time() * 1000 > MOST_TTL
+                far = self.to_qpid and name == "expiration" and when - time.time() * 1000 > MAX_TTL
                 if not far:
                     setattr(delivery, name, when)
                 if far or when < SINCE_1973:

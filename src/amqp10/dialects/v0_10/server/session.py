@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 SESSION_BUSY = 1
 TRANSPORT_BUSY = 2
 NOT_ATTACHED = 3
-MOST_SUBSCRIPTIONS = 1024
+MAX_SUBSCRIPTIONS = 1024
 """The number of subscriptions that one session may have."""
 
 
@@ -313,8 +313,8 @@ class ServerSession(SessionCore):
     def _subscribe(self, number: int, command: MessageSubscribe) -> None:
         if not command.destination:
             raise SessionFault(531, "a subscription must have a destination")
-        if len(self._senders) >= MOST_SUBSCRIPTIONS:
-            raise SessionFault(506, f"{MOST_SUBSCRIPTIONS} subscriptions are open")
+        if len(self._senders) >= MAX_SUBSCRIPTIONS:
+            raise SessionFault(506, f"{MAX_SUBSCRIPTIONS} subscriptions are open")
         if command.destination in self._senders:
             raise SessionFault(530, f"the destination {command.destination!r} is in use")
         arguments = command.arguments or {}

@@ -13,7 +13,7 @@ from ....errors import RemoteProtocolError
 
 PROTOCOL_HEADER: Final = b"AMQP\x01\x01\x00\x0a"
 HEAD_SIZE: Final = 12
-MIN_FRAME_SIZE: Final = 4096
+MIN_MAX_FRAME_SIZE: Final = 4096
 MAX_FRAME_SIZE: Final = 65_535
 
 # Segment types
@@ -31,11 +31,11 @@ WHOLE: Final = 15
 
 MAX_FRONT: Final = 1 << 24
 """The size, in octets, up to which a control, or a command and its header segment, may come in many frames."""
-MOST_EARLY: Final = 1 << 16
+MAX_EARLY: Final = 1 << 16
 """Octets of incomplete assemblies that may be held before the login is over."""
-MOST_OPEN: Final = 1024
+MAX_OPEN: Final = 1024
 """The number of incomplete assemblies, one per channel and track, that may be held."""
-MOST_AT_ONCE: Final = 4
+MAX_AT_ONCE: Final = 4
 """The size of all incomplete assemblies together is limited to this multiple of the largest message taken."""
 FRAME_WEIGHT: Final = 64
 """The overhead, in octets, of holding a frame."""
@@ -194,8 +194,8 @@ class FrameReader:
         if flags & FIRST_SEGMENT and flags & FIRST_FRAME:
             if part is not None or kind > COMMAND:
                 raise RemoteProtocolError("an assembly begins within another, or with content")
-            if len(self._open) >= MOST_OPEN:
-                raise RemoteProtocolError(f"more than {MOST_OPEN} incomplete commands", "amqp:resource-limit-exceeded")
+            if len(self._open) >= MAX_OPEN:
+                raise RemoteProtocolError(f"more than {MAX_OPEN} incomplete commands", "amqp:resource-limit-exceeded")
             part = self._open[key] = _Part(channel)
         elif part is None:
             raise RemoteProtocolError("a frame that continues nothing")
@@ -233,7 +233,7 @@ class FrameReader:
         if self.max_size is None:
             return
         part.given = part.size > self.max_size
-        if self.partial > MOST_AT_ONCE * max(self.max_size, MAX_FRONT):
+        if self.partial > MAX_AT_ONCE * max(self.max_size, MAX_FRONT):
             raise RemoteProtocolError("too many bytes of incomplete commands", "amqp:resource-limit-exceeded")
 
     def _wait(self, missing: int) -> None:

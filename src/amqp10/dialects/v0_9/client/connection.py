@@ -31,7 +31,7 @@ from ..codes import Fault, as_error
 from ..connection import OWN_PRODUCT, agreed, capabilities_of
 from ..engine import V09Engine
 from ..requests import UpdateSecret
-from ..wire.framing import LEAST_FRAME
+from ..wire.framing import FRAME_MIN_SIZE
 from ..wire.method_table import Method
 from ..wire.methods import (
     BasicGet,
@@ -166,9 +166,9 @@ class ClientConnection(ConnectionCore):
         engine, terms = self.engine, self.engine.terms
         self._handshake.finish(None)
         engine.emit(Authenticated(self._handshake.mechanism, None))
-        frame_max = agreed(method.frame_max, max(LEAST_FRAME, terms.max_frame_size))
-        if frame_max < LEAST_FRAME:
-            raise Fault(501, f"frame-max must be {LEAST_FRAME} or more, not {frame_max}")
+        frame_max = agreed(method.frame_max, max(FRAME_MIN_SIZE, terms.max_frame_size))
+        if frame_max < FRAME_MIN_SIZE:
+            raise Fault(501, f"frame-max must be {FRAME_MIN_SIZE} or more, not {frame_max}")
         self._channel_max = agreed(method.channel_max, terms.channel_max or 1)
         wanted = math.ceil(terms.idle_timeout / 2) if terms.idle_timeout else 0
         engine.agree(frame_max, min(agreed(method.heartbeat, wanted), 0xFFFF))

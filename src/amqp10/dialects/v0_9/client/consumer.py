@@ -9,7 +9,7 @@ from ...._machine import Step as AnyStep
 from ..codes import Fault
 from ..states import CONSUMER, ConsumerState, Step
 
-MOST_NAME: Final = 200
+MAX_NAME: Final = 200
 """The greatest number of octets of a link's name in the tags of its consumers."""
 
 
@@ -30,7 +30,7 @@ class Consumer(Machine[ConsumerState]):
         self.tag: str = ""
         self.after: int = 0
         self.changing: bool = False
-        self._name = name.encode()[:MOST_NAME].decode(errors="ignore")
+        self._name = name.encode()[:MAX_NAME].decode(errors="ignore")
         self._count = 0
 
     def start(self, after: int) -> None:

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from .owners import SessionCore
 
 DELIVER, GET_OK = b"\0\x3c\0\x3c", b"\0\x3c\0\x47"
-MOST_PREFETCH = 0xFFFF
+MAX_PREFETCH = 0xFFFF
 ANY_SIZE = 0xFFFF_FFFF  # of a frame
 # The least prefetch of a consumer for whose place others wait: a new one, for another prefetch, would lose the place.
 PLACE_PREFETCH = 1000
@@ -183,14 +183,14 @@ class ClientReceiver(ClientLink, LazyReceiver, WholeMessageReceiver):
     def _set_prefetch(self, prefetch: int) -> None:
         least = PLACE_PREFETCH if self._has_a_place else 1
         before = self._prefetch if self.refills else 1
-        self._prefetch = min(max(prefetch, before, least, self._least), MOST_PREFETCH)
+        self._prefetch = min(max(prefetch, before, least, self._least), MAX_PREFETCH)
         self.channel.write(BasicQos(prefetch_count=self._prefetch))
 
     def _widen(self, wanted: int) -> None:
         """Make room for more unacked deliveries: by a wider prefetch, or by another consumer that has one."""
         if self.session.connection.prefetch_by_consumer:
             self._cancel()
-        elif self._prefetch < MOST_PREFETCH:
+        elif self._prefetch < MAX_PREFETCH:
             self._set_prefetch(self._out + wanted)
 
     def _cancel(self) -> None:
@@ -432,7 +432,7 @@ class ClientReceiver(ClientLink, LazyReceiver, WholeMessageReceiver):
         """Carry out a request that concerns this link."""
         request = pending.request
         if isinstance(request, LimitUnsettled):
-            self._least = min(max(request.count, 0), MOST_PREFETCH)
+            self._least = min(max(request.count, 0), MAX_PREFETCH)
             if self._consumer.state is ConsumerState.CONSUMING and self._prefetch < self._least:
                 self._widen(self._least)
             self._answer_request(pending)

@@ -26,8 +26,8 @@ from .places import (
     ID_HEADERS,
     LATIN1,
     LATIN1_HEADERS,
-    MOST_ENTRIES,
-    MOST_REMEMBERED,
+    MAX_ENTRIES,
+    MAX_REMEMBERED,
     NATIVE_ANNOTATION,
     NUMBERS,
     PROPERTIES,
@@ -46,7 +46,7 @@ from .places import (
     read_sizes,
 )
 
-MOST_SECTIONS: Final = 1024  # that a body may have beyond one for each `SECTION` of its octets
+MAX_SECTIONS: Final = 1024  # that a body may have beyond one for each `SECTION` of its octets
 SECTION: Final = 16
 _BINDING_URL: Final = re.compile(r"(?:direct|topic|fanout|headers)://(.*?)//(?:\?routingkey='(.*)')?", re.DOTALL)
 _SIMPLE: Final = (bool, int, float, str, bytes, datetime, type(None))
@@ -115,12 +115,12 @@ class FromBasic:
         known = route + properties
         found = self._known.get(known)
         if found is None:
-            if len(self._known) >= MOST_ENTRIES:
+            if len(self._known) >= MAX_ENTRIES:
                 self._known.clear()
             exchange, key = read_route(route)
             decoded = BasicProperties.decode(properties, self.tables)
             found = incoming_head(decoded, exchange, key, bool(route[0] & 1), self.tables, clock=self.clock)
-            if len(known) <= MOST_REMEMBERED and (self.clock is None or decoded.expiration is None):
+            if len(known) <= MAX_REMEMBERED and (self.clock is None or decoded.expiration is None):
                 self._known[known] = found
         return found
 
@@ -144,7 +144,7 @@ def _parts(body: bytes, sizes: bool | Sizes) -> list[bytes]:
     """Return the data sections of `body`, cut by `sizes`; a single one if `sizes` do not fit the body."""
     runs = ((len(body), 1),) if isinstance(sizes, bool) else sizes
     count = sum(count for _, count in runs)
-    if sum(size * count for size, count in runs) != len(body) or count > MOST_SECTIONS + len(body) // SECTION:
+    if sum(size * count for size, count in runs) != len(body) or count > MAX_SECTIONS + len(body) // SECTION:
         runs = ((len(body), 1),)
     found: list[bytes] = []
     at = 0

@@ -75,9 +75,9 @@ TEXTS: Final = (
     *("type", "user_id", "app_id", "cluster_id"),
 )
 _SIZES: Final = re.compile(r"[0-9]{1,10}(\*[0-9]{1,7})?(,[0-9]{1,10}(\*[0-9]{1,7})?)*", re.ASCII)
-MOST_ENTRIES: Final = 256  # heads that are remembered: programs send the same few again and again
-MOST_REMEMBERED: Final = 2048  # octets of a head that is remembered
-MOST_SIZES: Final = 4096  # characters that the sizes of sections may take
+MAX_ENTRIES: Final = 256  # heads that are remembered: programs send the same few again and again
+MAX_REMEMBERED: Final = 2048  # octets of a head that is remembered
+MAX_SIZES: Final = 4096  # characters that the sizes of sections may take
 
 
 def near_value(value: Any, tables: Tables) -> Any:
@@ -108,12 +108,12 @@ def write_sizes(parts: Iterable[bytes]) -> str | None:
     """Return the sizes of sections as text, "3,0*2,5" for 3, 0, 0 and 5; None if they are too many different ones."""
     runs = ((size, len(list(run))) for size, run in groupby(map(len, parts)))
     text = ",".join(f"{size}*{count}" if count > 1 else str(size) for size, count in runs)
-    return text if len(text) <= MOST_SIZES else None
+    return text if len(text) <= MAX_SIZES else None
 
 
 def read_sizes(text: Any) -> Sizes | None:
     """Return the sizes that a text of `write_sizes` says; None for any other value."""
-    if not isinstance(text, str) or len(text) > MOST_SIZES or _SIZES.fullmatch(text) is None:
+    if not isinstance(text, str) or len(text) > MAX_SIZES or _SIZES.fullmatch(text) is None:
         return None
     runs = (run.partition("*") for run in text.split(","))
     return tuple((int(size), int(count or 1)) for size, _, count in runs)

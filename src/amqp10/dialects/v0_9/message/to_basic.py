@@ -27,8 +27,8 @@ from .places import (
     FIELD_HEADERS,
     LATIN1,
     LATIN1_HEADERS,
-    MOST_ENTRIES,
-    MOST_REMEMBERED,
+    MAX_ENTRIES,
+    MAX_REMEMBERED,
     NATIVE_ANNOTATION,
     NUMBERS,
     PROPERTIES,
@@ -131,13 +131,13 @@ class ToBasic:
         head = payload[:at]
         route = self._known.get(head)
         if route is None:
-            if len(self._known) >= MOST_ENTRIES:
+            if len(self._known) >= MAX_ENTRIES:
                 self._known.clear()
             try:
                 route = self._route(Message.decode(payload), False)
             except DecodeError:
                 return self._map_rare(payload)
-            if not route.time_dependent and len(head) <= MOST_REMEMBERED:
+            if not route.time_dependent and len(head) <= MAX_REMEMBERED:
                 self._known[head] = route
         return route, payload[at + (5 if payload[at + 3] == 0xA0 else 8) :]
 

@@ -15,7 +15,7 @@ from ..codes import Fault
 from ..connection import OWN_PRODUCT, agreed, capabilities_of
 from ..engine import V09Engine
 from ..states import Step
-from ..wire.framing import LEAST_FRAME, METHOD
+from ..wire.framing import FRAME_MIN_SIZE, METHOD
 from ..wire.method_table import Method
 from ..wire.methods import (
     ChannelOpen,
@@ -128,7 +128,7 @@ class ServerConnection(ConnectionCore):
     def _tune(self) -> None:
         engine, terms = self.engine, self.engine.terms
         engine.emit(Authenticated(self._handshake.mechanism, engine.identity))
-        self._frame_max = max(LEAST_FRAME, terms.max_frame_size)
+        self._frame_max = max(FRAME_MIN_SIZE, terms.max_frame_size)
         self._channel_max = terms.channel_max or 1
         engine.heartbeat = min(math.ceil(terms.idle_timeout / 2), 0xFFFF) if terms.idle_timeout else 0
         self.write(ConnectionTune(self._channel_max, self._frame_max, engine.heartbeat))
@@ -136,8 +136,8 @@ class ServerConnection(ConnectionCore):
     def receive_tune_ok(self, method: ConnectionTuneOk) -> None:
         engine = self.engine
         frame_max = method.frame_max or self._frame_max
-        if not LEAST_FRAME <= frame_max <= self._frame_max:
-            raise Fault(530, f"frame-max must be in {LEAST_FRAME}..{self._frame_max}, not {frame_max}", method.code)
+        if not FRAME_MIN_SIZE <= frame_max <= self._frame_max:
+            raise Fault(530, f"frame-max must be in {FRAME_MIN_SIZE}..{self._frame_max}, not {frame_max}", method.code)
         if method.channel_max > self._channel_max:
             text = f"a channel-max of {method.channel_max}, and {self._channel_max} was offered"
             raise Fault(530, text, method.code)

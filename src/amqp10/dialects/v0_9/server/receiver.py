@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from ..wire.draft import Content
     from .owners import SessionCore
 
-MOST_ADDRESSES = 1000
+MAX_ADDRESSES = 1000
 """Exchanges and routing keys whose addresses a channel remembers."""
 
 _HAS_EXPIRATION: Final = 1  # in the first octet of the flags
-_LONGEST: Final = 315_360_000_000  # ms, RabbitMQ's: ten years
+_MAX_EXPIRATION: Final = 315_360_000_000  # ms, RabbitMQ's: ten years
 
 
 class ServerReceiver(ServerLink, WholeMessageReceiver):
@@ -127,7 +127,7 @@ class ServerReceiver(ServerLink, WholeMessageReceiver):
         """
         expiration = BasicProperties.decode(properties, self.engine.variant.tables).expiration
         found = read_expiration(expiration) if expiration is not None else 0
-        if found is None or found > _LONGEST:
+        if found is None or found > _MAX_EXPIRATION:
             raise Fault(406, f"invalid expiration {expiration!r:.80}", BasicPublish.code, soft=True)
         self._checked = properties
 
@@ -169,7 +169,7 @@ class ServerReceiver(ServerLink, WholeMessageReceiver):
         return bytes(decoded.encode(tables))
 
     def _address(self, route: bytes) -> str:
-        if len(self._addresses) >= MOST_ADDRESSES:
+        if len(self._addresses) >= MAX_ADDRESSES:
             self._addresses.clear()
         exchange, key = read_route(route)
         address = self._addresses[route] = route_address(exchange, key)

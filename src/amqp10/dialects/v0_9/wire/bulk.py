@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DeliveryColumns = tuple[tuple[bytes, ...], tuple[bytes, ...], tuple[bytes, ...], tuple[bytes, ...]]
 """Columns of a run of messages: the octets of their delivery numbers, their routes, their properties, their bodies."""
 
-FEWEST: Final = 8
+MIN_RUN: Final = 8
 """The number of messages of one size from which on it is worth reading them all at once."""
 
 _END: Final = 0xCE
@@ -82,10 +82,10 @@ class DeliveryScanner:
                     length = end + 1 - at
                     widths = route_at - 8 - at, body_at - route_at, body_size
                     count = min(most, (end_of_data - at) // length)
-                    if count >= FEWEST and _seem_even(data, at, length, *widths[:2]):
-                        numbers, bodies = _read_even(data, at, FEWEST if found else count, length, widths)
+                    if count >= MIN_RUN and _seem_even(data, at, length, *widths[:2]):
+                        numbers, bodies = _read_even(data, at, MIN_RUN if found else count, length, widths)
                         count = len(numbers)
-                        if count >= FEWEST:
+                        if count >= MIN_RUN:
                             if found:
                                 break  # they are what is read next
                             return (numbers, (route,) * count, (properties,) * count, bodies), at + count * length
@@ -103,7 +103,7 @@ class DeliveryScanner:
 def _seem_even(data: bytes, at: int, length: int, before: int, between: int) -> bool:
     """Return whether a try seems worthwhile: the second message repeats the first's middle, the last its beginning."""
     middle = at + before + 8
-    second, last = middle + length, at + (FEWEST - 1) * length
+    second, last = middle + length, at + (MIN_RUN - 1) * length
     return data.startswith(data[middle : middle + between], second) and data.startswith(data[at : at + before], last)
 
 
@@ -125,7 +125,7 @@ def _read_even(
     numbers: tuple[bytes, ...] = ()
     bodies: tuple[bytes, ...] = ()
     while (here := len(numbers)) < count:
-        part = view[at + here * length : at + min(count, max(FEWEST, 2 * here)) * length]
+        part = view[at + here * length : at + min(count, max(MIN_RUN, 2 * here)) * length]
         starts, more_numbers, middles, more_bodies, ends = zip(*iter_unpack(layout, part), strict=True)
         alike = [*map(like.__eq__, zip(starts, middles, ends, strict=True))]
         all_alike = False not in alike

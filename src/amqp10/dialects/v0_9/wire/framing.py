@@ -22,7 +22,7 @@ TRACE: Final = 7
 HEARTBEAT: Final = 8
 
 END: Final = b"\xce"
-LEAST_FRAME: Final = 4096
+FRAME_MIN_SIZE: Final = 4096
 FIRST_FRAMES: Final = 16_384
 """The largest frame that is taken before the login is over: 4096 by the specification, but tokens may be larger."""
 

@@ -44,7 +44,7 @@ Writer = Callable[[bytearray, Any], None]
 
 MAX_DEPTH: Final = 32
 _LAST: Final = 253_402_300_799  # the last second that a datetime can say
-_MOST_MS: Final = 0x7FFF_FFFF_FFFF_FFFF
+_MAX_MS: Final = 0x7FFF_FFFF_FFFF_FFFF
 _NAME: Final = re.compile(r"[A-Za-z$#][A-Za-z0-9$#_]{0,127}\Z")
 
 
@@ -128,7 +128,7 @@ def seconds(value: datetime | Timestamp) -> int:
 
 def moment(whole: int) -> datetime | Timestamp:
     """Return the moment that is `whole` seconds after the beginning of 1970."""
-    return EPOCH + timedelta(seconds=whole) if whole <= _LAST else Timestamp(min(whole * 1000, _MOST_MS))
+    return EPOCH + timedelta(seconds=whole) if whole <= _LAST else Timestamp(min(whole * 1000, _MAX_MS))
 
 
 def _write_decimal(out: bytearray, value: Decimal) -> None:
@@ -231,7 +231,7 @@ class Tables:
         if not self._in_milliseconds or number < SINCE_1973:
             return moment(number)
         if number > _LAST * 1000:
-            return Timestamp(min(number, _MOST_MS))
+            return Timestamp(min(number, _MAX_MS))
         return EPOCH + timedelta(milliseconds=number)
 
     def nearest(self, value: datetime | Timestamp) -> datetime | Timestamp:

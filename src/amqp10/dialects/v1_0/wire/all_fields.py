@@ -10,7 +10,7 @@ from typing import Final
 
 from .performatives import Attach, Begin, Close, Detach, Disposition, End, Flow, Open, Transfer
 
-MOST_ADDED: Final = 24
+MAX_ADDED: Final = 24
 """Octets by which a frame grows: the nulls, and the longer head of its list."""
 
 _COUNTS: Final = {

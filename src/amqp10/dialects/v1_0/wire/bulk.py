@@ -29,7 +29,7 @@ KEY: Final = 8
 Layouts = dict[bytes, "TransferLayout | int"]
 """Layouts by their first bytes, `KEY` of them; where these are not enough, they map to how many are."""
 
-FEWEST: Final = 24
+MIN_RUN: Final = 24
 """The number of frames of one size from which on it pays to compare all of them at once, octet by octet."""
 
 
@@ -49,7 +49,7 @@ def read_run(
     found: list[Alike] = []
     if at <= last:
         size = unpack(data, at)[0]
-        many = length <= size <= largest and min(most, (end_of_data - at) // size) >= FEWEST
+        many = length <= size <= largest and min(most, (end_of_data - at) // size) >= MIN_RUN
         if many and _same(data, at, size, before):
             tag = length - 8 - len(before) - len(between) - len(after)
             found, at = _read_even(data, at, size, most, (before, 4, between, tag, after))
@@ -127,7 +127,7 @@ def _same(data: bytes, at: int, size: int, before: bytes) -> bool:
     Else all frames that there are would be compared for a run of two: links that send by turns may have one size.
     """
     head = data[at : at + 4] + before
-    return data.startswith(head, at + size) and data.startswith(head, at + (FEWEST - 1) * size)
+    return data.startswith(head, at + size) and data.startswith(head, at + (MIN_RUN - 1) * size)
 
 
 def _read_even(
@@ -141,7 +141,7 @@ def _read_even(
         column = data[first : first + count * size - size + 1 : size]
         if column != octet * count:
             count -= len(column.lstrip(octet))
-            if count < FEWEST:
+            if count < MIN_RUN:
                 return [], at
     end = at + count * size
     return list(unpack_all(memoryview(data)[at:end])), end

@@ -71,8 +71,8 @@ _read_header = _HEADER.unpack_from
 _TRANSFER: Final = b"\x00\x53\x14"
 _DISPOSITION: Final = b"\x00\x53\x15"
 _FLOW: Final = b"\x00\x53\x13"
-_MOST_LAYOUTS: Final = 2048
-_MOST_PIECES: Final = 32  # pieces of one frame; if it comes in more, they are joined
+_MAX_LAYOUTS: Final = 2048
+_MAX_PIECES: Final = 32  # pieces of one frame; if it comes in more, they are joined
 _SCRAP: Final = 4096  # up to this many bytes of a large frame are copied, not kept with the buffer around them
 
 
@@ -134,7 +134,7 @@ class FrameReader:
             return
         self._more.append(bytes(data))
         self._missing -= len(data)
-        if self._missing <= 0 and (not self._piecemeal or len(self._more) >= _MOST_PIECES):
+        if self._missing <= 0 and (not self._piecemeal or len(self._more) >= _MAX_PIECES):
             # The copy pays only now: a frame that comes in small portions is joined once, not once per portion.
             self._data = b"".join((self._data[self._at :], *self._more))
             self._at = 0
@@ -291,7 +291,7 @@ class FrameReader:
         layout = layout_of(data, body, transfer, payload)
         if layout is not None:
             layouts = self._layouts
-            if len(layouts) >= _MOST_LAYOUTS:
+            if len(layouts) >= _MAX_LAYOUTS:
                 layouts.clear()
             handle = handle_of(data, body)
             key = data[body : body + KEY]

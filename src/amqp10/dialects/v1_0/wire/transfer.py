@@ -267,7 +267,7 @@ _STATES: Final[dict[type[Any], bytes]] = {
     Released: b"\x00\x53\x26\x45",
 }
 _disposition = Struct(">I2sHBBBBBBBBI").pack
-_MOST_DISPOSITIONS: Final = 16
+_MAX_DISPOSITIONS: Final = 16
 _TRUTHS: Final = (b"\x41", b"\x42")
 _WIDE: Final = b"\x70"
 """The constructor of a uint of four octets."""
@@ -325,7 +325,7 @@ _NUMBERS: Final = {0x52: (2, "B"), 0x70: (5, "I")}
 _CONSTANTS: Final = frozenset((0x40, 0x41, 0x42, 0x43))
 """Constructors that are a value by themselves: null, true, false, 0."""
 _LIST8: Final = 0xC0
-_MOST_OF_FLOW: Final = 64
+_MAX_OF_FLOW: Final = 64
 """Octets that a flow of numbers and flags has at most: 3 + 9 for descriptor and list, 8 times 5, and 3."""
 
 
@@ -345,7 +345,7 @@ class KnownFlows:
     def learn(self, read: Flow, data: bytes, body: int, end: int) -> None:
         """Keep the layout of one that the generic decoder has read out of these octets, the second time."""
         size = end - body
-        if read.properties is None and size < _MOST_OF_FLOW:
+        if read.properties is None and size < _MAX_OF_FLOW:
             if self._met >> size & 1 and (layout := flow_layout_of(read, data, body, end)) is not None:
                 self._known[size] = layout
             self._met |= 1 << size
@@ -418,7 +418,7 @@ class KnownDispositions:
         at = _first_of_range(data, body)
         usual = data[at - 2 : at - 1] in _TRUTHS and data[at - 1 : at] == _WIDE and type(read.state) in _STATES
         if data[body : body + 3] == b"\x00\x53\x15" and usual:
-            if len(self._known) >= _MOST_DISPOSITIONS:
+            if len(self._known) >= _MAX_DISPOSITIONS:
                 self._known.clear()
             head, after = data[body:at], data[at + 4 : end]
             if read.last is None:
