@@ -12,7 +12,7 @@ import pytest
 from amqp10 import Connection, Message
 from amqp10.broker import Broker
 from amqp10.client.internals import receiver_delivery
-from amqp10.messaging._payload import LARGE, Pieces
+from amqp10.messaging._payload import LARGE, SplitPayload
 from amqp10.net._streams.socket import SocketStream, WatchedSocketStream
 
 pytestmark = pytest.mark.anyio
@@ -89,7 +89,7 @@ async def test_receiving(monkeypatch: pytest.MonkeyPatch) -> None:
             receiver.add_credit(1)
             delivery = await receiver.receive()
             pieces = receiver_delivery(delivery).pieces
-            assert isinstance(pieces, Pieces)
+            assert isinstance(pieces, SplitPayload)
             came = {id(data) for data in read}
             copied = [each for each in pieces.buffers if id(getattr(each, "obj", None)) not in came]
             assert sum(map(len, copied)) <= LARGE  # the last frame, which is small

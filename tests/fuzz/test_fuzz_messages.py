@@ -88,12 +88,12 @@ def whole(payload: bytes) -> list[Any]:
     return [message.body, *(getattr(message, name) for name in MessageFields.__annotations__)]
 
 
-def by_fields(section: FieldsSection, payload: bytes, place: _section_index.Place) -> dict[str, Any]:
+def by_fields(section: FieldsSection, payload: bytes, place: _section_index.SectionSpan) -> dict[str, Any]:
     """Read header or properties as the fields of a message."""
     return section.read_values(payload, place, room_for(payload))
 
 
-def by_object(section: FieldsSection, payload: bytes, place: _section_index.Place) -> dict[str, Any]:
+def by_object(section: FieldsSection, payload: bytes, place: _section_index.SectionSpan) -> dict[str, Any]:
     """Read the same by way of `Header` and `Properties`."""
     found = section.read(payload, place, room_for(payload))
     values = {name: getattr(found, name) for name in section.defaults}

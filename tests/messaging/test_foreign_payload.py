@@ -10,7 +10,7 @@ import pytest
 from amqp10.engine import IncomingDelivery
 from amqp10.errors import DecodeError
 from amqp10.messaging import Message
-from amqp10.messaging._payload import Pieces, Unmapped
+from amqp10.messaging._payload import ForeignPayload, SplitPayload
 
 HEAD = Message(subject="s", application_properties={"k": 1}).encode_head()
 
@@ -27,13 +27,13 @@ class Mapping:
         return self.head + route + properties
 
     def message(self, body: bytes = b"body") -> Message:
-        return Message.decode(Unmapped((self, b"", b"", body)))
+        return Message.decode(ForeignPayload((self, b"", b"", body)))
 
 
 @pytest.mark.parametrize("body", [b"", b"body", bytes(300)])
 def test_the_same_message(body: bytes) -> None:
     """It has the fields and the body of the same message in sections, equals it, and is encoded to the same."""
-    payload = Unmapped((Mapping(), b"", b"", body))
+    payload = ForeignPayload((Mapping(), b"", b"", body))
     plain = Message(body, subject="s", application_properties={"k": 1})
     assert bytes(payload) == plain.encode()
     message = Message.decode(payload)
@@ -59,7 +59,7 @@ def test_mapped_once_when_asked_for() -> None:
 def test_its_delivery() -> None:
     """The payload of a delivery is the sections; what it is shown as maps nothing."""
     mapping = Mapping()
-    delivery = IncomingDelivery(None, 1, b"1", Unmapped((mapping, b"", b"", b"body")), False)  # type: ignore[arg-type]
+    delivery = IncomingDelivery(None, 1, b"1", ForeignPayload((mapping, b"", b"", b"body")), False)  # type: ignore[arg-type]
     assert len(delivery.pieces) == len(b"body")
     assert mapping.count == 0
     assert delivery.payload == HEAD + Message(b"body").encode()
@@ -87,7 +87,7 @@ def test_no_body_any_more(body: bytes) -> None:
     """A body that is taken away leaves the same octets, whatever the payload came as; a body there never was, none."""
     whole = Message(body, subject="s", application_properties={"k": 1}).encode()
     view = memoryview(whole)
-    for payload in (Unmapped((Mapping(), b"", b"", body)), Pieces([view[:50], view[50:]])):
+    for payload in (ForeignPayload((Mapping(), b"", b"", body)), SplitPayload([view[:50], view[50:]])):
         message, plain = Message.decode(payload), Message.decode(whole)
         assert message.replace(body=None).encode() == plain.replace(body=None).encode()
         assert (

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from amqp10.errors import DecodeError
 from amqp10.messaging import AmqpSequence, Data, Message
-from amqp10.messaging._payload import Pieces
+from amqp10.messaging._payload import SplitPayload
 from amqp10.testing._message_strategies import exact_message, messages
 from amqp10.types import Array, Symbol
 
@@ -50,7 +50,7 @@ def test_one_piece_or_several(message: Message, cuts: list[int], changed: list[t
     whole = bytes(payload)
     places = [0, *sorted(cut % len(whole) for cut in cuts), len(whole)]
     view = memoryview(whole)
-    pieces = Pieces([view[begin:end] for begin, end in pairwise(places)])
+    pieces = SplitPayload([view[begin:end] for begin, end in pairwise(places)])
     assert len(pieces) == len(whole)
     assert bytes(pieces) == whole
     assert looked_at(pieces) == looked_at(whole)
@@ -63,7 +63,7 @@ def test_the_body_is_copied_once(fields: Any) -> None:
     size = 1 << 22
     payload = Message(bytes(size), **fields).encode()
     view = memoryview(payload)
-    pieces = Pieces([view[at : at + (1 << 18)] for at in range(0, len(payload), 1 << 18)])
+    pieces = SplitPayload([view[at : at + (1 << 18)] for at in range(0, len(payload), 1 << 18)])
     tracemalloc.start()
     try:
         message = Message.decode(pieces)
@@ -81,7 +81,7 @@ def test_what_is_joined_is_let_go(body: Any) -> None:
     payload = Message(body).encode()
     read = bytes(1 << 19) + payload
     unheld = sys.getrefcount(read)
-    pieces = Pieces([memoryview(read)[1 << 19 : -100], memoryview(read)[-100:]])
+    pieces = SplitPayload([memoryview(read)[1 << 19 : -100], memoryview(read)[-100:]])
     assert sys.getrefcount(read) > unheld
     message = Message.decode(pieces)
     assert sys.getrefcount(read) == unheld

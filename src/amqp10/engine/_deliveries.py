@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..messaging import DeliveryState
-    from ..messaging.payloads import Pieces, Unmapped
+    from ..messaging.payloads import ForeignPayload, SplitPayload
     from ._parents import IncomingLink, OutgoingLink
 
 
@@ -123,7 +123,12 @@ class IncomingDelivery:
     stream: IncomingStream
 
     def __init__(
-        self, link: IncomingLink, delivery_id: int, tag: bytes, payload: bytes | Pieces | Unmapped, settled: bool
+        self,
+        link: IncomingLink,
+        delivery_id: int,
+        tag: bytes,
+        payload: bytes | SplitPayload | ForeignPayload,
+        settled: bool,
     ) -> None:
         self.link: IncomingLink = link
         self.delivery_id: int | None = delivery_id
@@ -155,7 +160,7 @@ def deliveries(
     link: IncomingLink,
     numbers: Iterable[int],
     tags: Iterable[bytes],
-    payloads: Iterable[bytes | Unmapped],
+    payloads: Iterable[bytes | ForeignPayload],
     settled: bool,
 ) -> list[IncomingDelivery]:
     """Make a delivery of `kind` for each payload, without a call for each. benchmarks/budget.py, "receive"."""

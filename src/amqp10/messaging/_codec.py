@@ -18,7 +18,7 @@ from ._section_index import (
     DELIVERY_ANNOTATIONS,
     MESSAGE_ANNOTATIONS,
     NAMES,
-    Place,
+    SectionSpan,
     section_at,
 )
 
@@ -112,7 +112,7 @@ def write_data(out: bytearray, data: bytes | bytearray | memoryview) -> None:
     WRITERS[type(data)](out, data)
 
 
-def read_body(payload: bytes, code: int, place: Place, room: list[int] | None = None) -> Any:
+def read_body(payload: bytes, code: int, place: SectionSpan, room: list[int] | None = None) -> Any:
     """Decode the body at `place`: bytes for one data section, the plain value of an amqp-value section.
 
     All sections of the message share `room`.

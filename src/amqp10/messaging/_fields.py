@@ -65,7 +65,14 @@ from ..types.codec import (
     write_uint,
     write_ulong,
 )
-from ._section_index import APPLICATION_PROPERTIES, DELIVERY_ANNOTATIONS, FOOTER, MESSAGE_ANNOTATIONS, NAMES, Place
+from ._section_index import (
+    APPLICATION_PROPERTIES,
+    DELIVERY_ANNOTATIONS,
+    FOOTER,
+    MESSAGE_ANNOTATIONS,
+    NAMES,
+    SectionSpan,
+)
 from ._sections import Header, Properties
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -236,7 +243,7 @@ class FieldsSection:
         else:
             del out[start:]
 
-    def read(self, payload: bytes, place: Place, room: list[int] | None = None) -> Any:
+    def read(self, payload: bytes, place: SectionSpan, room: list[int] | None = None) -> Any:
         """Decode the section at `place` as `Header` or `Properties`; all sections of a message share `room`.
 
         Raises:
@@ -251,7 +258,7 @@ class FieldsSection:
                 raise DecodeError(f"{name}: a {type(value).__name__} cannot be a message-id")
         return section
 
-    def read_values(self, payload: bytes, place: Place, room: list[int]) -> dict[str, Any]:
+    def read_values(self, payload: bytes, place: SectionSpan, room: list[int]) -> dict[str, Any]:
         """Decode the section at `place` to the fields of a message, by name.
 
         Raises:
@@ -359,7 +366,7 @@ class MapSection:
                 within = path_to_fault(value) if self._read_values is None else ""
                 raise EncodeError(f"{self.name}[{key!r:.80}]{within}: {e}") from None
 
-    def read(self, payload: bytes, place: Place, room: list[int] | None = None) -> dict[Any, Any]:
+    def read(self, payload: bytes, place: SectionSpan, room: list[int] | None = None) -> dict[Any, Any]:
         """Decode the entries of the section at `place`; all sections of a message share `room`.
 
         Raises:

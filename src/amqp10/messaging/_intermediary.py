@@ -17,7 +17,7 @@ from ._section_index import (
     HEADER,
     MESSAGE_ANNOTATIONS,
     PROPERTIES,
-    Place,
+    SectionSpan,
     descriptor_at,
     misplaced,
     section_at,
@@ -124,7 +124,7 @@ def patch_header(payload: bytes, **changes: Unpack[HeadChanges]) -> bytes:
     return b"".join((out, memoryview(payload)[rest:]))
 
 
-def _octets(payload: bytes, place: Place) -> bytes:
+def _octets(payload: bytes, place: SectionSpan) -> bytes:
     return payload[place[0] : place[2]]
 
 
@@ -133,9 +133,9 @@ _HEADER_NAMES: Final = frozenset(HEADER_FIELDS.defaults)
 _NOTHING: Final[Mapping[Any, Any]] = {}
 
 
-def _front(payload: bytes, last: int) -> tuple[dict[int, Place], int]:
+def _front(payload: bytes, last: int) -> tuple[dict[int, SectionSpan], int]:
     """Return the places of the sections up to the code `last`, and where they end."""
-    places: dict[int, Place] = {}
+    places: dict[int, SectionSpan] = {}
     at = before = 0
     while at < len(payload):
         code, value_at = descriptor_at(payload, at)

@@ -21,8 +21,8 @@ from ._body import AmqpValue, Data
 from ._codec import DATA_HEADS, read_body, wide_data_head, write_body, write_head, write_map
 from ._compiled import fast
 from ._fields import HEADER_FIELDS, MAPS, PROPERTIES_FIELDS, PROPERTY_WRITERS, FieldsSection
-from ._payload import Pieces, Unmapped
-from ._section_index import BODY, DATA, FOOTER, HEADER, MESSAGE_ANNOTATIONS, NAMES, PROPERTIES, Place, scan
+from ._payload import ForeignPayload, SplitPayload
+from ._section_index import BODY, DATA, FOOTER, HEADER, MESSAGE_ANNOTATIONS, NAMES, PROPERTIES, SectionSpan, scan
 
 MessageId = int | UUID | bytes | str
 SomeMessage = TypeVar("SomeMessage", bound="Message")
@@ -71,7 +71,7 @@ _WIDE_DATA: Final = wide_data_head(0)[:4]
 _read_wide: Final = Struct(">4sI").unpack_from
 _LEVELS: Final = DEFAULT_LIMITS.max_depth
 _ELEMENTS: Final = DEFAULT_LIMITS.max_elements
-_NO_PLACES: Final[dict[int, Place]] = {}
+_NO_PLACES: Final[dict[int, SectionSpan]] = {}
 
 
 def _field(name: str, section: FieldsSection, doc: str) -> Any:
@@ -138,10 +138,10 @@ class Message:
     _apart: bool  # True or unset: the body was known at once, and is not in `_source`
     _body: Any
     _fields: dict[str, Any]  # values set or read
-    _places: dict[int, Place] | None  # of the payload's sections, once scanned
+    _places: dict[int, SectionSpan] | None  # of the payload's sections, once scanned
     _parsed: dict[int, dict[str, Any]]  # the fields of header and properties as they were read
     _room: list[int]  # shared by all sections, once the payload was scanned: see `room_for`
-    _source: bytes | Unmapped | None  # of a decoded message: the payload, or its parts
+    _source: bytes | ForeignPayload | None  # of a decoded message: the payload, or its parts
 
     def __init__(self, body: Any = None, **fields: Unpack[MessageFields]) -> None:
         if fields and not fields.keys() <= _NAMES:
@@ -199,7 +199,7 @@ class Message:
         body = self._body
         if body is not _UNREAD:
             return body
-        payload: Any = self._source  # never `Unmapped`, whose body is known
+        payload: Any = self._source  # never `ForeignPayload`, whose body is known
         # A common message is one short data section and nothing else. benchmarks/budget.py, "receive": a third.
         size = len(payload) - 5
         if 0 <= size < 256 and payload.startswith(DATA_HEADS[size]):
@@ -212,7 +212,7 @@ class Message:
         self._body = value
 
     @classmethod
-    def decode(cls, payload: bytes | Pieces | Unmapped) -> Self:
+    def decode(cls, payload: bytes | SplitPayload | ForeignPayload) -> Self:
         """Make a message from an encoded payload of message-format 0 (§3.2.16), without decoding any section.
 
         Reading the first field raises `DecodeError` if sections are missing or out of order, reading any field if its
@@ -224,7 +224,7 @@ class Message:
     def _payload(self) -> bytes | None:
         """The payload to decode, without a body that is already known; None if nothing is left."""
         source = self._source
-        if type(source) is Unmapped:
+        if type(source) is ForeignPayload:
             self._source = source = source.head() or None
         return source  # type: ignore[return-value]
 
@@ -250,7 +250,7 @@ class Message:
                 if name not in self._fields:
                     self._read_map(name)
 
-    def _scanned(self) -> dict[int, Place]:
+    def _scanned(self) -> dict[int, SectionSpan]:
         """Return the places of the payload's sections; {} for a message that was not decoded."""
         places = self._places if self._source is not None else _NO_PLACES
         if places is None:
@@ -276,10 +276,10 @@ class Message:
         self._list_section(section, place)
         return self._fields[name]
 
-    def _list_section(self, section: FieldsSection, place: Place) -> None:
+    def _list_section(self, section: FieldsSection, place: SectionSpan) -> None:
         """Read all fields of the header or the properties; keep values that were set."""
         if section.code not in self._parsed:
-            payload: Any = self._source  # not `Unmapped`, since it was scanned
+            payload: Any = self._source  # not `ForeignPayload`, since it was scanned
             values = self._parsed[section.code] = section.read_values(payload, place, self._room)
             self._fields = values | self._fields
 
@@ -476,19 +476,19 @@ class Message:
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-def decoded(kind: type[SomeMessage], payload: bytes | Pieces | Unmapped) -> SomeMessage:
+def decoded(kind: type[SomeMessage], payload: bytes | SplitPayload | ForeignPayload) -> SomeMessage:
     """Decode like `kind.decode`, with one call less, because every received message takes this path."""
     message = kind.__new__(kind)
     message._body = _UNREAD
     if type(payload) is bytes:
         message._source = payload
-    elif type(payload) is Pieces and (apart := payload.body_apart()) is not None:
+    elif type(payload) is SplitPayload and (apart := payload.body_apart()) is not None:
         message._source, message._body, message._apart = apart[0] or None, apart[1], True
-    elif type(payload) is Unmapped:
+    elif type(payload) is ForeignPayload:
         message._source, message._body, message._apart = payload, payload[3], True
     else:
         message._source = whole = bytes(payload)
-        if type(payload) is Pieces:
+        if type(payload) is SplitPayload:
             payload.buffers = [whole]  # frees the read buffers
     message._fields = {}
     message._places = None
@@ -517,7 +517,7 @@ def may_hold(message: Message, octets: bytes) -> tuple[bool, bool]:
     annotations = places.get(MESSAGE_ANNOTATIONS)
     if annotations is None:
         return HEADER in places, False
-    payload: Any = message._source  # not `Unmapped`, since it was scanned
+    payload: Any = message._source  # not `ForeignPayload`, since it was scanned
     return HEADER in places, payload.find(octets, annotations[0], annotations[2]) >= 0
 
 

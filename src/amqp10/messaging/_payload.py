@@ -23,7 +23,7 @@ _WIDE_DATA: Final = wide_data_head(0)[:4]
 _MAX_HEAD: Final = 4096  # bytes of sections before the body to search
 
 
-class Pieces:
+class SplitPayload:
     """A payload in several buffers; `bytes(pieces)` joins them.
 
     Attributes:
@@ -68,7 +68,7 @@ class Pieces:
         return start[:at], body
 
 
-class Unmapped(tuple["Callable[[bytes, bytes], bytes]", bytes, bytes, bytes]):
+class ForeignPayload(tuple["Callable[[bytes, bytes], bytes]", bytes, bytes, bytes]):
     """A message of another dialect: the function for the sections before the body, its arguments, and the body.
 
     The body is one data section, and the last. The class is a tuple, so that many are made without a call for each.

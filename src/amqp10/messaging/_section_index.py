@@ -64,7 +64,7 @@ _FIXED: Final = {
 }
 
 # The place of a section: where it begins, where its value begins (at the constructor), and where it ends.
-Place = tuple[int, int, int]
+SectionSpan = tuple[int, int, int]
 
 
 def section_at(payload: bytes, at: int) -> tuple[int, int, int]:
@@ -129,7 +129,7 @@ def _wide_descriptor(payload: bytes, at: int) -> tuple[int, int]:
     return code, value_at
 
 
-def scan(payload: bytes) -> dict[int, Place]:
+def scan(payload: bytes) -> dict[int, SectionSpan]:
     """Return the place of each section by descriptor code; several data or amqp-sequence sections share one place.
 
     Raises:
@@ -137,11 +137,11 @@ def scan(payload: bytes) -> dict[int, Place]:
             or no section at all.
     """
     if fast is not None and type(payload) is bytes:
-        regular: dict[int, Place] | None = fast.scan(payload)
+        regular: dict[int, SectionSpan] | None = fast.scan(payload)
         if regular is not None:
             return regular
     # A usual message is scanned without a call for each section. benchmarks/budget.py, "decode_orders".
-    places: dict[int, Place] = {}
+    places: dict[int, SectionSpan] = {}
     at = last = 0
     size = len(payload)
     try:
@@ -166,9 +166,9 @@ def scan(payload: bytes) -> dict[int, Place]:
     return places if 0 < at == size else _scan_any(payload)
 
 
-def _scan_any(payload: bytes) -> dict[int, Place]:
+def _scan_any(payload: bytes) -> dict[int, SectionSpan]:
     """Scan any message."""
-    places: dict[int, Place] = {}
+    places: dict[int, SectionSpan] = {}
     at = last = 0
     while at < len(payload):
         code, value_at, end = section_at(payload, at)

@@ -14,7 +14,7 @@ from ..errors import DecodeError
 from ._fields import MAPS
 from ._message import Message
 from ._outcomes import Received
-from ._section_index import AMQP_SEQUENCE, AMQP_VALUE, DATA, FOOTER, NAMES, Place, descriptor_at, misplaced
+from ._section_index import AMQP_SEQUENCE, AMQP_VALUE, DATA, FOOTER, NAMES, SectionSpan, descriptor_at, misplaced
 
 MAX_HELD: Final = 1 << 20
 """The limit, in bytes, of what is held until a head, footer, or body of one value is whole."""
@@ -167,7 +167,7 @@ class StreamDecoder:
 
     # Sections
 
-    def _place(self) -> Place | None:
+    def _place(self) -> SectionSpan | None:
         """Return the code of the next section and the bounds of its value; None until they are known.
 
         The end may lie beyond the arrived bytes. An amqp-value or amqp-sequence is not scanned.
@@ -196,7 +196,7 @@ class StreamDecoder:
         except KeyError:
             raise DecodeError(f"the section {NAMES[code]} holds a value of type 0x{data[value_at]:02x}") from None
 
-    def _begin(self, place: Place) -> None:
+    def _begin(self, place: SectionSpan) -> None:
         self._last = place[0]
         self._number += 1
         self._section = self._base + self._at

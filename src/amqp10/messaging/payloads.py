@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ._payload import LARGE as LARGE
-from ._payload import Pieces as Pieces
-from ._payload import Unmapped as Unmapped
+from ._payload import ForeignPayload as ForeignPayload
+from ._payload import SplitPayload as SplitPayload
 
 __all__ = (
     "LARGE",
-    "Pieces",
-    "Unmapped",
+    "ForeignPayload",
+    "SplitPayload",
 )

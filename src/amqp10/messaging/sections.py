@@ -25,7 +25,7 @@ from ._section_index import FOOTER as FOOTER
 from ._section_index import HEADER as HEADER
 from ._section_index import MESSAGE_ANNOTATIONS as MESSAGE_ANNOTATIONS
 from ._section_index import PROPERTIES as PROPERTIES
-from ._section_index import Place as Place
+from ._section_index import SectionSpan as SectionSpan
 from ._section_index import descriptor_at as descriptor_at
 from ._section_index import scan as scan
 from ._section_index import section_at as section_at
@@ -45,7 +45,7 @@ __all__ = (
     "MESSAGE_ANNOTATIONS",
     "PROPERTIES",
     "PROPERTIES_FIELDS",
-    "Place",
+    "SectionSpan",
     "descriptor_at",
     "may_hold",
     "read_body",

@@ -15,7 +15,7 @@ from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._queues.node import Limits
 from amqp10.broker._queues.selection import Filtering
 from amqp10.broker._queues.stream import Retention, Stream
-from amqp10.broker._queues.stream_offsets import Place
+from amqp10.broker._queues.stream_offsets import StreamPosition
 from amqp10.broker._router import Router
 from amqp10.messaging import ACCEPTED, RELEASED, Message, Rejected, read_annotations
 from amqp10.types import Symbol, ULong
@@ -25,7 +25,7 @@ from ..conftest import Clock, Giver, Life, Taker, attach, entry, fill, more
 pytestmark = pytest.mark.capability("streams")
 
 OFFSET = Symbol("x-stream-offset")
-FIRST = Place("first")
+FIRST = StreamPosition("first")
 Make = Callable[..., Stream]
 
 
@@ -40,7 +40,7 @@ def make(clock: Clock) -> Make:
     return make
 
 
-def reader(place: Place = FIRST, credit: int = 1000, **settings: Any) -> Taker:
+def reader(place: StreamPosition = FIRST, credit: int = 1000, **settings: Any) -> Taker:
     taker = Taker(credit, copies=True, **settings)
     taker.place = place
     return taker
@@ -57,7 +57,7 @@ class TestReading:
         stream = make()
         fill(stream, 10, 11, 12)
         stream.run()
-        one, two = reader(credit=2), reader(Place(offset=1))
+        one, two = reader(credit=2), reader(StreamPosition(offset=1))
         attach(stream, one, two)
         assert (one.numbers, two.numbers) == ([10, 11], [11, 12])
         for outcome in (ACCEPTED, RELEASED, Rejected()):
@@ -72,17 +72,17 @@ class TestReading:
         ("place", "numbers"),
         [
             (FIRST, [0, 1, 2, 3]),
-            (Place("last"), [2, 3]),
-            (Place("next"), []),
-            (Place(offset=3), [3]),
-            (Place(offset=6), []),
-            (Place("moment", moment=0), [0, 1, 2, 3]),
-            (Place("moment", moment=1005), [2, 3]),
-            (Place("moment", moment=1010), [2, 3]),
-            (Place("moment", moment=1010.5), []),
+            (StreamPosition("last"), [2, 3]),
+            (StreamPosition("next"), []),
+            (StreamPosition(offset=3), [3]),
+            (StreamPosition(offset=6), []),
+            (StreamPosition("moment", moment=0), [0, 1, 2, 3]),
+            (StreamPosition("moment", moment=1005), [2, 3]),
+            (StreamPosition("moment", moment=1010), [2, 3]),
+            (StreamPosition("moment", moment=1010.5), []),
         ],
     )
-    def test_where_it_begins(self, make: Make, clock: Clock, place: Place, numbers: list[int]) -> None:
+    def test_where_it_begins(self, make: Make, clock: Clock, place: StreamPosition, numbers: list[int]) -> None:
         """At a word, an offset, a moment; what is taken in one pass is one chunk."""
         stream = make()
         for now, pair in ((1000, (0, 1)), (1010, (2, 3))):
@@ -104,7 +104,7 @@ class TestReading:
     def test_an_offset_to_come(self, make: Make) -> None:
         """Who names it gets nothing before it."""
         stream = make()
-        taker = reader(Place(offset=2))
+        taker = reader(StreamPosition(offset=2))
         attach(stream, taker)
         fill(stream, 0, 1, 2, 3)
         stream.run()
@@ -359,7 +359,7 @@ class TestStore:
             stream.run()
         life.store.commit()
         stream = self.there(begin())
-        last, middle = reader(Place("last")), reader(Place("moment", moment=moments[1]))
+        last, middle = reader(StreamPosition("last")), reader(StreamPosition("moment", moment=moments[1]))
         attach(stream, last, middle)
         assert (last.numbers, middle.numbers) == ([5], [2, 3, 4, 5])
 

@@ -10,7 +10,7 @@ import pytest
 from amqp10.broker._errors import Refused
 from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._queues.selection import Filtering
-from amqp10.broker._queues.stream_offsets import Place, read_stream_filters, seconds
+from amqp10.broker._queues.stream_offsets import StreamPosition, read_stream_filters, seconds
 from amqp10.messaging import Message, Selector, StreamFilter, StreamMatchUnfiltered, StreamOffset
 from amqp10.types import Described, Symbol, Timestamp, ULong
 
@@ -22,24 +22,24 @@ def asked(*filters: Any) -> dict[Any, Any]:
 @pytest.mark.parametrize(
     ("said", "place"),
     [
-        ("first", Place("first")),
-        ("last", Place("last")),
-        ("next", Place("next")),
-        (7, Place(offset=7)),
-        (ULong(7), Place(offset=7)),
-        (datetime.fromtimestamp(5, UTC), Place("moment", moment=5)),
-        (Timestamp(-5000), Place("moment", moment=-5)),
+        ("first", StreamPosition("first")),
+        ("last", StreamPosition("last")),
+        ("next", StreamPosition("next")),
+        (7, StreamPosition(offset=7)),
+        (ULong(7), StreamPosition(offset=7)),
+        (datetime.fromtimestamp(5, UTC), StreamPosition("moment", moment=5)),
+        (Timestamp(-5000), StreamPosition("moment", moment=-5)),
     ],
 )
-def test_places(said: object, place: Place) -> None:
+def test_places(said: object, place: StreamPosition) -> None:
     """Words, offsets and moments."""
-    assert Place.read(said) == place
+    assert StreamPosition.read(said) == place
 
 
 def test_how_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
     """An interval counts back from now."""
     monkeypatch.setattr("time.time", lambda: 1_000_000.0)
-    assert Place.read("2h") == Place("moment", moment=1_000_000.0 - 7200)
+    assert StreamPosition.read("2h") == StreamPosition("moment", moment=1_000_000.0 - 7200)
     assert [seconds(each) for each in ("1Y", "1M", "7D", "3m", "9s")] == [31_536_000, 2_592_000, 604_800, 180, 9]
 
 
@@ -85,4 +85,4 @@ def test_values_that_are_none(value: object) -> None:
 
 def test_nothing_asked() -> None:
     """From now on, and every message."""
-    assert read_stream_filters(None, None, None) == (Place("next"), None, None)
+    assert read_stream_filters(None, None, None) == (StreamPosition("next"), None, None)

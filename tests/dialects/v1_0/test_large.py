@@ -16,7 +16,7 @@ from amqp10.dialects.v1_0.wire.performatives import Transfer
 from amqp10.engine import ConnectionTerms
 from amqp10.errors import DecodeError, RemoteProtocolError
 from amqp10.messaging import Message
-from amqp10.messaging._payload import LARGE, Pieces
+from amqp10.messaging._payload import LARGE, SplitPayload
 from amqp10.testing import EnginePair
 
 from .wire.test_bulk import became, streams
@@ -79,7 +79,7 @@ def test_a_frame_that_dribbles_in_is_joined() -> None:
         frame = reader.next()
     assert frame is not None
     assert isinstance(frame[2], Transfer)
-    assert isinstance(frame[3], Pieces)
+    assert isinstance(frame[3], SplitPayload)
     assert len(frame[3].buffers) == 1
     assert bytes(frame[3]) == payload
 

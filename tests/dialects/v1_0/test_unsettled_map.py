@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp10.dialects.v1_0.unsettled_map import ABSENT, Place, Step, cut, extent, offset_of, place_of, sender_step
+from amqp10.dialects.v1_0.unsettled_map import (
+    ABSENT,
+    ReceivedPosition,
+    Step,
+    cut,
+    extent,
+    offset_of,
+    place_of,
+    sender_step,
+)
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Modified, Received, Rejected, TransactionalState
 from amqp10.testing.strategies import messages
 from amqp10.types import encode
@@ -54,7 +63,7 @@ def test_places(message: Message, data: st.DataObject) -> None:
     payload = message.encode()
     end = data.draw(st.integers(0, len(payload)))
     cuts = sorted(data.draw(st.lists(st.integers(0, end), max_size=6)))
-    place = Place()
+    place = ReceivedPosition()
     for start, stop in zip([0, *cuts], [*cuts, end], strict=True):
         place.feed(payload[start:stop])
     assert place.received == place_of(payload[:end]).received

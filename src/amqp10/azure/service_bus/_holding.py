@@ -11,7 +11,7 @@ from ...messaging import Outcome, Rejected
 from ._errors import MessageLockLost
 from ._locks import renewed
 from ._management import EntityManagement
-from ._received import Place, ServiceBusDelivery, dead_letter, settle_all
+from ._received import ReceiverContext, ServiceBusDelivery, dead_letter, settle_all
 
 _TIMEOUT = 60.0
 """Seconds that the service may take to answer."""
@@ -39,18 +39,18 @@ class HeldMessages:
         session_id: str | None = None,
     ) -> None:
         self._node = EntityManagement(connection, address, _TIMEOUT, restores=restores)
-        self._place = Place(link, clock, connection.close_timeout, session_id)
+        self._context = ReceiverContext(link, clock, connection.close_timeout, session_id)
 
     @property
     def of_session(self) -> bool:
         """Whether the lock of a session covers the messages."""
-        return self._place.session_id is not None
+        return self._context.session_id is not None
 
     def hold(self, delivery: Delivery) -> ServiceBusDelivery | None:
         """Return a delivery with its lock; None: it has no lock, like those of an event hub."""
         if len(delivery.tag) != 16:
             return None
-        held = ServiceBusDelivery(delivery.message, self._place, self._node, UUID(bytes_le=delivery.tag), delivery)
+        held = ServiceBusDelivery(delivery.message, self._context, self._node, UUID(bytes_le=delivery.tag), delivery)
         if self.of_session:
             return held
         try:
@@ -64,7 +64,7 @@ class HeldMessages:
             until = delivery.locked_until
         except DecodeError:
             until = None
-        clock = self._place.clock
+        clock = self._context.clock
         return await renewed(delivery.renew_lock, until, clock, MessageLockLost, settled=lambda: delivery.settled)
 
     async def settle(self, outcomes: Iterable[tuple[ServiceBusDelivery, Outcome]]) -> list[Exception | None]:

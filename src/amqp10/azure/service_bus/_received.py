@@ -157,15 +157,30 @@ class ServiceBusDelivery(ReceivedMessage):
         settled: whether an outcome was given, or none is needed.
     """
 
-    __slots__ = ("_delivery", "_node", "_outcome", "_place", "_processing", "_until", "_work", "lock_token", "settled")
+    __slots__ = (
+        "_context",
+        "_delivery",
+        "_node",
+        "_outcome",
+        "_processing",
+        "_until",
+        "_work",
+        "lock_token",
+        "settled",
+    )
 
     def __init__(
-        self, message: Message, place: Place, node: EntityManagement, token: UUID | None, delivery: Delivery | None
+        self,
+        message: Message,
+        context: ReceiverContext,
+        node: EntityManagement,
+        token: UUID | None,
+        delivery: Delivery | None,
     ) -> None:
         super().__init__(message)
         self.lock_token: UUID | None = token
         self.settled: bool = token is None
-        self._place = place
+        self._context = context
         self._node = node
         self._delivery = delivery
         self._until: datetime | None = None
@@ -193,7 +208,7 @@ class ServiceBusDelivery(ReceivedMessage):
         """
         token = self._token()
         answer = await self._node.ask(
-            "renew-lock", {"lock-tokens": Array("uuid", [token])}, link=self._place.link, repeat=True
+            "renew-lock", {"lock-tokens": Array("uuid", [token])}, link=self._context.link, repeat=True
         )
         ends = answer.get("expirations")
         until = moment(ends[0]) if isinstance(ends, list) and ends else None
@@ -218,11 +233,11 @@ class ServiceBusDelivery(ReceivedMessage):
         """
         check_range("max_time", max_time if max_time is not None else 0, 0)
         self._token()
-        clock = self._place.clock
+        clock = self._context.clock
         return kept(self.renew_lock, self.locked_until, clock, MessageLockLost, max_time, settled=lambda: self.settled)
 
     def _token(self) -> UUID:
-        if self._place.session_id is not None:
+        if self._context.session_id is not None:
             raise LocalProtocolError("in a session the lock belongs to the session: use session.keep_locked()")
         return self._locked()
 
@@ -391,17 +406,17 @@ class ServiceBusDelivery(ReceivedMessage):
 
     def _check_session(self, error: Exception) -> None:
         """Raise `SessionLockLost` if the message is of a session, whose lock ended with the link."""
-        if self._place.session_id is not None:
+        if self._context.session_id is not None:
             raise SessionLockLost(description="the link of the session is lost, and its lock with it") from error
 
     async def _settle_apart(self, outcome: Outcome, *, uncertain: bool, transaction: Transaction | None = None) -> None:
         """Settle through the management node."""
         asked = {**_disposition(outcome), "lock-tokens": Array("uuid", [self.lock_token])}
-        if self._place.session_id is not None:
-            asked["session-id"] = self._place.session_id
+        if self._context.session_id is not None:
+            asked["session-id"] = self._context.session_id
         self._work, self.settled = transaction, True
         try:
-            await self._node.ask("update-disposition", asked, link=self._place.link, transaction=transaction)
+            await self._node.ask("update-disposition", asked, link=self._context.link, transaction=transaction)
         except MessageLockLost as error:
             if not uncertain:
                 raise
@@ -426,8 +441,8 @@ class ServiceBusDelivery(ReceivedMessage):
         except DecodeError as error:
             await self._quietly(self.dead_letter("amqp:decode-error", str(error)))
             raise
-        if self._place.processing is not None:
-            self._processing = self._place.processing([self.message])
+        if self._context.processing is not None:
+            self._processing = self._context.processing([self.message])
             self._processing.__enter__()
         return self.message
 
@@ -472,7 +487,7 @@ class ServiceBusDelivery(ReceivedMessage):
 
     async def _quietly(self, settling: Awaitable[None], *, shield: bool = False) -> None:
         """Settle while another exception is raised; if that fails, the lock will expire."""
-        with anyio.move_on_after(self._place.close_timeout, shield=shield):
+        with anyio.move_on_after(self._context.close_timeout, shield=shield):
             try:
                 await settling
             except (AmqpError, TimeoutError, anyio.ClosedResourceError):
@@ -513,8 +528,8 @@ async def complete_all(deliveries: Iterable[ServiceBusDelivery]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """The place where messages were received, as far as their settlement needs it.
+class ReceiverContext:
+    """Where messages were received, as far as their settlement needs it.
 
     Attributes:
         link: the name of the receiver's link.

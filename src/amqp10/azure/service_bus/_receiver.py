@@ -23,7 +23,7 @@ from .._moments import moment
 from ._errors import ServiceBusError, SessionLockLost, own_errors, refusal
 from ._locks import kept
 from ._management import EntityManagement, listed
-from ._received import Place, ReceivedMessage, ServiceBusDelivery, complete_all
+from ._received import ReceivedMessage, ReceiverContext, ServiceBusDelivery, complete_all
 
 Mode = Literal["peek-lock", "receive-and-delete"]
 SESSION_FILTER: Final = Symbol("com.microsoft:session-filter")
@@ -56,7 +56,9 @@ class ServiceBusReceiver:
         self._prefetch = prefetch
         self._clock = clock
         self._asked = 0  # without `prefetch`: messages that the service may still send, or that wait here
-        self._place = Place(receiver.name, clock, receiver.connection.close_timeout, processing=receiver.processing)
+        self._context = ReceiverContext(
+            receiver.name, clock, receiver.connection.close_timeout, processing=receiver.processing
+        )
 
     async def __aenter__(self) -> Self:
         """Attach the link.
@@ -138,7 +140,7 @@ class ServiceBusReceiver:
         self._asked -= len(batch)
         if self._asked:
             # Lock no message that nobody waits for, and lose none of those taken to a cancellation.
-            with anyio.move_on_after(self._place.close_timeout, shield=True):
+            with anyio.move_on_after(self._context.close_timeout, shield=True):
                 try:
                     await self._stop_asking()
                     more = await receiver.receive_batch(size, max_wait=0) if receiver.buffered else []
@@ -161,7 +163,7 @@ class ServiceBusReceiver:
 
     def _received(self, delivery: Delivery) -> ServiceBusDelivery:
         token = UUID(bytes_le=delivery.tag) if self.mode == "peek-lock" and len(delivery.tag) == 16 else None
-        return ServiceBusDelivery(delivery.message, self._place, self._node, token, delivery)
+        return ServiceBusDelivery(delivery.message, self._context, self._node, token, delivery)
 
     def _over(self, error: AmqpError) -> ServiceBusError | None:
         """Return the error of Service Bus for the end of the link; None: the condition is not its own."""
@@ -210,7 +212,7 @@ class ServiceBusReceiver:
         token = said.get("lock-token") if isinstance(said, dict) else None
         if self.mode == "peek-lock" and not isinstance(token, UUID):
             raise ServiceBusError(None, f"the lock-token of a message must be a UUID, not {token!r:.100}")
-        return ServiceBusDelivery(_message(said), self._place, self._node, token, None)
+        return ServiceBusDelivery(_message(said), self._context, self._node, token, None)
 
     @checked
     async def peek(self, size: int = 100, *, from_sequence: int = 0) -> list[ReceivedMessage]:
@@ -267,8 +269,8 @@ class ServiceBusReceiver:
         return int(count) if isinstance(count, int) else 0
 
     async def _ask(self, operation: str, asked: dict[str, Any], *, repeat: bool = False) -> Any:
-        if self._place.session_id is not None:
-            asked["session-id"] = self._place.session_id
+        if self._context.session_id is not None:
+            asked["session-id"] = self._context.session_id
         return await self._node.ask(operation, asked, link=self.receiver.name, repeat=repeat)
 
     async def __aexit__(
@@ -315,13 +317,13 @@ class ServiceBusSession(ServiceBusReceiver):
             raise ServiceBusError(None, f"the service does not name the session that it locked: {found!r:.200}")
         ticks = remote.properties.get(_LOCKED_UNTIL)
         self._until = _day_of(ticks)
-        self._place = replace(self._place, session_id=session_id)
+        self._context = replace(self._context, session_id=session_id)
         return self
 
     @property
     def session_id(self) -> str:
         """The id of the session; "": not known before the session is locked."""
-        return self._place.session_id or ""
+        return self._context.session_id or ""
 
     @property
     def locked_until(self) -> datetime | None:

@@ -11,7 +11,7 @@ from .._errors import Refused
 from .._filters.filter_set import read_filters
 from .._queues.queue import Queue
 from .._queues.stream import Stream
-from .._queues.stream_offsets import NEXT, Place, read_stream_filters
+from .._queues.stream_offsets import NEXT, StreamPosition, read_stream_filters
 from .._queues.topic import Topic
 from .._retained.subscriptions import is_retained, key_of
 from .consumer import ConsumerOptions
@@ -46,7 +46,7 @@ class ConsumerRequest:
     outcome: Outcome
     filters: dict[Any, Any] | None
     filtering: Filtering | None
-    place: Place
+    place: StreamPosition
     options: ConsumerOptions
 
     @classmethod

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...types import Symbol
 from .._log import attempt, notice
 from .duplicates import RecentIds, duplicate_id
-from .stream_offsets import NEXT, Place
+from .stream_offsets import NEXT, StreamPosition
 
 if TYPE_CHECKING:
     from ...messaging import Error
@@ -143,7 +143,7 @@ class Consumer(Taker):
     exclusive: bool = False
     one_shot: bool = False
     acquired: Set[QueuedMessage] = frozenset()
-    place: Place = NEXT
+    place: StreamPosition = NEXT
     timeout: float | None = None
     largest_in_run: int = 0
 

@@ -28,7 +28,7 @@ _VALUE: Final = Symbol("x-stream-filter-value")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StreamPosition:
     """Where to begin: an offset, a time, or a word.
 
     Attributes:
@@ -41,7 +41,7 @@ class Place:
     moment: float = 0.0
 
     @classmethod
-    def read(cls, value: object) -> Place:
+    def read(cls, value: object) -> StreamPosition:
         """Parse the value that a reader gives.
 
         Raises:
@@ -61,7 +61,7 @@ class Place:
         raise ValueError(f"must be first, last, next, a number, a time or an interval, not {value!r:.60}")
 
 
-NEXT: Final = Place()
+NEXT: Final = StreamPosition()
 
 
 def seconds(interval: str) -> int:
@@ -127,7 +127,7 @@ def place_in(asked: Mapping[Any, Any] | None) -> Described | None:
 
 def read_stream_filters(
     asked: Mapping[Any, Any] | None, filters: dict[Any, Any] | None, filtering: Filtering | None
-) -> tuple[Place, dict[Any, Any] | None, Filtering | None]:
+) -> tuple[StreamPosition, dict[Any, Any] | None, Filtering | None]:
     """Return the offset that a filter set names, and the applied filters, to which those of streams are added.
 
     Raises:
@@ -140,7 +140,7 @@ def read_stream_filters(
             continue
         if _is(each, StreamOffset):
             try:
-                place = Place.read(each.value)
+                place = StreamPosition.read(each.value)
             except ValueError as error:
                 raise Refused("amqp:invalid-field", f"the filter {name!s:.60}: {error}", reply_code=406) from None
         elif _is(each, StreamFilter):

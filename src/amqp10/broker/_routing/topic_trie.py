@@ -23,27 +23,27 @@ class TooManyPlaces(Exception):
         super().__init__(f"more than {MAX_PLACES} steps to find what its routing key matches")
 
 
-class _Place(Generic[Bound]):
+class _TrieNode(Generic[Bound]):
     """A place in the tree: the words that lead here, and what is bound with exactly these words."""
 
     __slots__ = ("bound", "hash", "hashed", "star", "words")
 
     def __init__(self, *, hashed: bool = False) -> None:
-        self.words: dict[str, _Place[Bound]] = {}
-        self.star: _Place[Bound] | None = None
-        self.hash: _Place[Bound] | None = None
+        self.words: dict[str, _TrieNode[Bound]] = {}
+        self.star: _TrieNode[Bound] | None = None
+        self.hash: _TrieNode[Bound] | None = None
         self.hashed = hashed  # a `#` leads here, which matches further words, too
         self.bound: dict[Bound, None] = {}
 
-    def after(self, word: str) -> _Place[Bound] | None:
+    def after(self, word: str) -> _TrieNode[Bound] | None:
         """Return the place that one more word of a binding key leads to, or None."""
         return self.star if word == "*" else self.hash if word == "#" else self.words.get(word)
 
-    def grow(self, word: str) -> _Place[Bound]:
+    def grow(self, word: str) -> _TrieNode[Bound]:
         """Return the place that one more word leads to, created if it does not exist."""
         place = self.after(word)
         if place is None:
-            place = _Place(hashed=word == "#")
+            place = _TrieNode(hashed=word == "#")
             if word == "*":
                 self.star = place
             elif word == "#":
@@ -69,7 +69,7 @@ class TopicTrie(Generic[Bound]):
     """Things bound by binding keys."""
 
     def __init__(self) -> None:
-        self._root: _Place[Bound] = _Place()
+        self._root: _TrieNode[Bound] = _TrieNode()
 
     def add(self, pattern: str, bound: Bound) -> None:
         """Bind something; binding it with the same key again changes nothing."""
@@ -110,7 +110,7 @@ class TopicTrie(Generic[Bound]):
             looked_at += len(reached)
             if looked_at > MAX_PLACES:
                 raise TooManyPlaces
-            following: dict[_Place[Bound], None] = {}
+            following: dict[_TrieNode[Bound], None] = {}
             for place in reached:
                 if place.hashed:
                     following[place] = None
@@ -122,7 +122,7 @@ class TopicTrie(Generic[Bound]):
         return list({bound: None for place in reached for bound in place.bound})
 
 
-def _and_beyond(places: dict[_Place[Bound], None]) -> dict[_Place[Bound], None]:
+def _and_beyond(places: dict[_TrieNode[Bound], None]) -> dict[_TrieNode[Bound], None]:
     """Add the places that a `#` leads to without a word."""
     waiting = [place.hash for place in places if place.hash is not None]
     while waiting:

@@ -301,12 +301,12 @@ class AzureConfig:
             document = parse_json(text)
         except ValueError as error:
             raise ValueError(f"this is not JSON: {error}") from None
-        top = _Place(document, "").members({"UserConfig": True})
+        top = _Setting(document, "").members({"UserConfig": True})
         parts = dict.fromkeys(("Namespaces", "NamespaceConfig", "Logging", "LoggingConfig"), False)
         user = top["UserConfig"].members(parts)
         if not user.keys() & {"Namespaces", "NamespaceConfig"}:
             raise top["UserConfig"].lacks("Namespaces, or NamespaceConfig for Event Hubs")
-        found: dict[str, _Place] = {}
+        found: dict[str, _Setting] = {}
         queues: list[QueueConfig] = []
         topics: list[TopicConfig] = []
         if "Namespaces" in user:
@@ -323,7 +323,7 @@ class AzureConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Setting:
     """A value in the file, and its path."""
 
     value: Any
@@ -337,11 +337,11 @@ class _Place:
         """Return the error for a missing member."""
         return ValueError(f"{self.path or 'the file'} lacks the member {name}")
 
-    def at(self, name: str) -> _Place:
+    def at(self, name: str) -> _Setting:
         """Return the member of that name."""
-        return _Place(self.value[name], f"{self.path}.{name}" if self.path else name)
+        return _Setting(self.value[name], f"{self.path}.{name}" if self.path else name)
 
-    def members(self, known: dict[str, bool]) -> dict[str, _Place]:
+    def members(self, known: dict[str, bool]) -> dict[str, _Setting]:
         """Return the members of an object; `known` has the allowed names, and whether each is required.
 
         Raises:
@@ -355,7 +355,7 @@ class _Place:
             raise self.lacks(missing[0])
         return {name: self.at(name) for name in self.value if name in known}
 
-    def required(self, name: str) -> _Place:
+    def required(self, name: str) -> _Setting:
         """Return a required member of an object.
 
         Raises:
@@ -367,10 +367,10 @@ class _Place:
             raise self.lacks(name)
         return self.at(name)
 
-    def items(self) -> list[_Place]:
+    def items(self) -> list[_Setting]:
         if not isinstance(self.value, list):
             raise self.wrong("must be an array", self.value)
-        return [_Place(item, f"{self.path}[{index}]") for index, item in enumerate(self.value)]
+        return [_Setting(item, f"{self.path}[{index}]") for index, item in enumerate(self.value)]
 
     def text(self) -> str:
         if not isinstance(self.value, str):
@@ -385,7 +385,7 @@ class _Place:
     def number(self) -> int:
         """Return a number of 1 or more, which may be written as a string."""
         digits = isinstance(self.value, str) and self.value.isascii() and self.value.isdecimal()
-        return _Place(int(self.value) if digits and len(self.value) < 10 else self.value, self.path).count()
+        return _Setting(int(self.value) if digits and len(self.value) < 10 else self.value, self.path).count()
 
     def count(self) -> int:
         """Return a number of 1 or more."""
@@ -441,7 +441,7 @@ _FILTER_ERRORS: Final = "DeadLetteringOnFilterEvaluationExceptions"
 _USUAL_WINDOW: Final = 600.0
 
 
-def _named(place: _Place | None, found: dict[str, _Place], *, checks: bool = True) -> Iterator[_Place]:
+def _named(place: _Setting | None, found: dict[str, _Setting], *, checks: bool = True) -> Iterator[_Setting]:
     """Yield the items of an array, whose names must differ from each other and those in `found`."""
     for item in place.items() if place is not None else []:
         name = item.required("Name")
@@ -456,7 +456,7 @@ def _named(place: _Place | None, found: dict[str, _Place], *, checks: bool = Tru
         yield item
 
 
-def _only(place: _Place) -> _Place:
+def _only(place: _Setting) -> _Setting:
     """Return the only item of an array of namespaces."""
     namespaces = place.items()
     if len(namespaces) != 1:
@@ -464,7 +464,7 @@ def _only(place: _Place) -> _Place:
     return namespaces[0]
 
 
-def _event_hub(place: _Place) -> EventHubConfig:
+def _event_hub(place: _Setting) -> EventHubConfig:
     members = place.members({"Name": True, "PartitionCount": True, "ConsumerGroups": False})
     said = members["ConsumerGroups"].items() if "ConsumerGroups" in members else []
     groups = [each.members({"Name": True})["Name"].text() for each in said]
@@ -475,13 +475,13 @@ def _event_hub(place: _Place) -> EventHubConfig:
         raise ValueError(text if text.startswith(place.path) else f"{place.path}: {text}") from None
 
 
-def _queue(place: _Place) -> QueueConfig:
+def _queue(place: _Setting) -> QueueConfig:
     members = place.members({"Name": True, "Properties": False})
     said = members["Properties"].members(_RECEIVED | _DUPLICATES) if "Properties" in members else {}
     return QueueConfig(members["Name"].text(), **_received(said), **_duplicates(said))
 
 
-def _topic(place: _Place) -> TopicConfig:
+def _topic(place: _Setting) -> TopicConfig:
     members = place.members({"Name": True, "Properties": False, "Subscriptions": False})
     said = members["Properties"].members(_DUPLICATES) if "Properties" in members else {}
     settings = _duplicates(said)
@@ -491,7 +491,7 @@ def _topic(place: _Place) -> TopicConfig:
     return TopicConfig(members["Name"].text(), subscriptions, **settings)
 
 
-def _subscription(place: _Place) -> SubscriptionConfig:
+def _subscription(place: _Setting) -> SubscriptionConfig:
     members = place.members({"Name": True, "Properties": False, "Rules": False})
     said = members["Properties"].members({**_RECEIVED, _FILTER_ERRORS: False}) if "Properties" in members else {}
     settings = _received(said)
@@ -514,7 +514,7 @@ _CORRELATED: Final = {
 }
 
 
-def _rule(place: _Place) -> Rule:
+def _rule(place: _Setting) -> Rule:
     members = place.members({"Name": True, "Properties": True})
     kinds = {"FilterType": True, "SqlFilter": False, "CorrelationFilter": False, "Action": False}
     said = members["Properties"].members(kinds)
@@ -542,12 +542,12 @@ def _rule(place: _Place) -> Rule:
         raise ValueError(text if text.startswith(place.path) else f"{place.path}: {text}") from None
 
 
-def _expression(place: _Place, name: str) -> str:
+def _expression(place: _Setting, name: str) -> str:
     said = place.required(name).members({"SqlExpression": True, "Parameters": False, "CompatibilityLevel": False})
     return said["SqlExpression"].text()
 
 
-def _received(said: dict[str, _Place]) -> dict[str, Any]:
+def _received(said: dict[str, _Setting]) -> dict[str, Any]:
     """Read the settings that queues and subscriptions share."""
     settings: dict[str, Any] = {}
     for forward, name in (("ForwardTo", "forward_to"), ("ForwardDeadLetteredMessagesTo", "forward_dead_letters_to")):
@@ -568,7 +568,7 @@ def _received(said: dict[str, _Place]) -> dict[str, Any]:
     return settings
 
 
-def _duplicates(said: dict[str, _Place]) -> dict[str, Any]:
+def _duplicates(said: dict[str, _Setting]) -> dict[str, Any]:
     """Read the settings of duplicate detection, which queues and topics share."""
     window = _USUAL_WINDOW
     if "DuplicateDetectionHistoryTimeWindow" in said:
@@ -577,7 +577,7 @@ def _duplicates(said: dict[str, _Place]) -> dict[str, Any]:
     return {"duplicate_window": window} if detects else {}
 
 
-def _ttl(place: _Place) -> float | None:
+def _ttl(place: _Setting) -> float | None:
     seconds = place.seconds()
     return seconds if seconds < _FOR_EVER else None
 

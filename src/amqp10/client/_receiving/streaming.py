@@ -60,7 +60,7 @@ class StreamedDelivery(ReceiverDelivery):
     def body(self) -> AsyncIterator[bytes]:
         if not self._decoder.has_data:
             raise not_data(self.message.body)
-        return Pieces(self)
+        return BodyIterator(self)
 
     # What the engine has
 
@@ -170,7 +170,7 @@ class StreamedDelivery(ReceiverDelivery):
         return f"<Delivery {self.delivery_id} tag={self.tag.hex()} {came}, {how}>"
 
 
-class Pieces:
+class BodyIterator:
     """The rest of a delivery's body. The position is the delivery's: another one goes on where this one is."""
 
     def __init__(self, delivery: StreamedDelivery) -> None:

@@ -17,7 +17,7 @@ from ...engine import DeliveriesReceived, IncomingDelivery, ReceiverLink, Unsett
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ...messaging.payloads import Unmapped
+    from ...messaging.payloads import ForeignPayload
 
 
 class LazyRun(ABC):
@@ -50,7 +50,7 @@ class LazyRun(ABC):
         return self.numbers[part], self.tags[part]
 
     @abstractmethod
-    def payloads(self, part: slice) -> Iterable[bytes | Unmapped]:
+    def payloads(self, part: slice) -> Iterable[bytes | ForeignPayload]:
         """Return the payloads of the deliveries in `part`."""
 
     def make(self, link: LazyReceiver, most: int) -> list[IncomingDelivery]:

@@ -16,7 +16,7 @@ from .wire.performatives import Begin, Close, Open
 
 if TYPE_CHECKING:
     from ...messaging import Error
-    from ...messaging.payloads import Pieces
+    from ...messaging.payloads import SplitPayload
     from ...types import Composite
     from .link import LinkEndpoint
     from .owners import EngineCore, LinkName
@@ -186,7 +186,7 @@ class ConnectionEndpoint(ConnectionCore, Machine[ConnectionState]):
         if channel > self.engine.terms.channel_max:
             raise RemoteProtocolError(f"channel {channel} is above our channel-max {self.engine.terms.channel_max}")
 
-    def receive(self, channel: int, frame: Composite, payload: bytes | Pieces) -> None:
+    def receive(self, channel: int, frame: Composite, payload: bytes | SplitPayload) -> None:
         """Receive one frame by the table of §2.4: open and close here, the rest is for its session."""
         session = self._by_remote_channel.get(channel)
         if session is not None and self.state is ConnectionState.OPENED and type(frame) not in _OWN_FRAMES:
@@ -225,7 +225,7 @@ class ConnectionEndpoint(ConnectionCore, Machine[ConnectionState]):
             self.receive(channel, layout.transfer, payload)
 
     def _receive_rare(
-        self, channel: int, session: SessionEndpoint | None, frame: Composite, payload: bytes | Pieces
+        self, channel: int, session: SessionEndpoint | None, frame: Composite, payload: bytes | SplitPayload
     ) -> None:
         self.check_channel(channel)
         if type(frame) is Open:

@@ -19,7 +19,7 @@ from .wire.performatives import Attach, Detach, Flow, Transfer
 
 if TYPE_CHECKING:
     from ...messaging import DeliveryState
-    from ...messaging.payloads import Pieces
+    from ...messaging.payloads import SplitPayload
     from .owners import LinkName, SessionCore
     from .wire.frames import Alike
 
@@ -301,7 +301,7 @@ class LinkEndpoint(Link, Machine[LinkState]):
     def receive_flow(self, frame: Flow) -> None: ...
 
     @abstractmethod
-    def receive_transfer(self, frame: Transfer, payload: bytes | Pieces) -> None: ...
+    def receive_transfer(self, frame: Transfer, payload: bytes | SplitPayload) -> None: ...
 
     def room_for_messages(self) -> int:
         """Return how many transfers of whole messages may come now without any effect but their count."""

@@ -27,7 +27,7 @@ from .wire.performatives import Attach, Begin, Detach, Disposition, End, Flow, T
 
 if TYPE_CHECKING:
     from ...engine import IncomingDelivery, OutgoingDelivery
-    from ...messaging.payloads import Pieces
+    from ...messaging.payloads import SplitPayload
     from ...types import Composite
     from .owners import ConnectionCore, LinkName
     from .wire.frames import Alike, Mixed
@@ -153,7 +153,7 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
 
     # Frames in
 
-    def receive(self, frame: Composite, payload: bytes | Pieces) -> None:
+    def receive(self, frame: Composite, payload: bytes | SplitPayload) -> None:
         """Receive one frame on this session, by the table of §2.5 and §2.6."""
         kind = type(frame)
         if self.ended_locally and kind is not End and (self.state in _DROPS_INPUT or kind not in _ABOUT_OURS):
@@ -221,7 +221,7 @@ class SessionEndpoint(SettlingSession, Machine[SessionState]):
 
     # Transfers in
 
-    def _receive_transfer(self, frame: Transfer, payload: bytes | Pieces) -> None:
+    def _receive_transfer(self, frame: Transfer, payload: bytes | SplitPayload) -> None:
         window = self.window
         if self.terms is None:
             # We have not sent our begin, so the peer has no window yet. Skip the window check: the link refuses the

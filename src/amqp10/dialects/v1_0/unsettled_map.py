@@ -4,8 +4,8 @@ Each side's attach has a map of the deliveries that it holds unsettled: the stat
 known, `sender_step` gives the sender's step for one delivery. The receiver only looks for deliveries that are missing
 in the sender's map, and waits for the rest to be resumed.
 
-The part of a message that was received is told as a section and an octet in it (§3.4.1); `Place` counts both along a
-payload.
+The part of a message that was received is told as a section and an octet in it (§3.4.1); `ReceivedPosition` counts
+both along a payload.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ _MAX_HEAD_SIZE: Final = 600
 _FIXED: Final = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
 
 
-class Place:
+class ReceivedPosition:
     """The place in a message up to which its portions were received.
 
     In a malformed message, everything after the last recognizable section counts as one section.
@@ -201,9 +201,9 @@ class Place:
                 self.offset = 0
 
 
-def place_of(payload: bytes) -> Place:
+def place_of(payload: bytes) -> ReceivedPosition:
     """Return the place at the end of a payload."""
-    place = Place()
+    place = ReceivedPosition()
     place.feed(payload)
     return place
 

@@ -29,7 +29,7 @@ from ...messaging.sections import (
     MESSAGE_ANNOTATIONS,
     PROPERTIES,
     PROPERTIES_FIELDS,
-    Place,
+    SectionSpan,
     read_body,
     scan,
 )
@@ -237,7 +237,7 @@ class Columns:
         values.extend([None] * (self.rows - len(values)))
         values.append(value)
 
-    def _read_header(self, payload: bytes, place: Place) -> Any:
+    def _read_header(self, payload: bytes, place: SectionSpan) -> Any:
         header = HEADER_FIELDS.read(payload, place)
         for name, most in self._narrow:
             if (getattr(header, name) or 0) > most:

@@ -8,16 +8,16 @@ from uuid import UUID
 
 from ...errors import DecodeError
 from ...messaging import Properties
-from ...messaging.sections import FOOTER, PROPERTIES, PROPERTIES_FIELDS, Place, descriptor_at, section_at
+from ...messaging.sections import FOOTER, PROPERTIES, PROPERTIES_FIELDS, SectionSpan, descriptor_at, section_at
 from ...types import ULong, decode_from
 
 _FIRST_FIELD: Final = {0xC0: 3, 0xD0: 9}
 """Offset of the first field of a list from its constructor (§1.6.22)."""
 
 
-def find_sections(payload: bytes) -> dict[int, Place]:
+def find_sections(payload: bytes) -> dict[int, SectionSpan]:
     """Return the place of the first section of each kind, up to and including the one in which the message ends."""
-    places: dict[int, Place] = {}
+    places: dict[int, SectionSpan] = {}
     at = 0
     with suppress(DecodeError):
         while at < len(payload):
@@ -45,7 +45,7 @@ def bare_message(payload: bytes) -> bytes:
     return payload[begin:end]
 
 
-def read_properties(payload: bytes, place: Place) -> Properties:
+def read_properties(payload: bytes, place: SectionSpan) -> Properties:
     """Read the properties; if they are malformed, only the message-id.
 
     Raises:

@@ -32,7 +32,7 @@ from amqp10.dialects.v0_9.wire.well_formed import is_well_formed
 from amqp10.engine import ConnectionTerms, Dialect, Engine, LinkTerms, ReceiverLink
 from amqp10.errors import DecodeError
 from amqp10.messaging import ACCEPTED, Message, Source, Target
-from amqp10.messaging._payload import Unmapped
+from amqp10.messaging._payload import ForeignPayload
 from amqp10.types import Int
 
 from ....hostile.quick.test_v0_9_client import DIALECTS, OPENING, frames
@@ -332,7 +332,7 @@ def test_what_is_sound(properties: BasicProperties, changes: list[tuple[int, int
     BasicProperties.decode(changed, TABLES)
     incoming = FromBasic(TABLES)
     if incoming.can_wait(changed):
-        payload = Unmapped((incoming.head, b"\1\1e\1k", changed, b"body"))
+        payload = ForeignPayload((incoming.head, b"\1\1e\1k", changed, b"body"))
         assert bytes(payload) == incoming.map(b"\1\1e\1k", changed, b"body")
         assert Message.decode(payload) == Message.decode(bytes(payload))
 

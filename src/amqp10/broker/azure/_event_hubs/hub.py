@@ -20,7 +20,7 @@ from ..._queues.journal import QueueJournal
 from ..._queues.message import QueuedMessage
 from ..._queues.node import Consumer, Node, NotTaken
 from ..._queues.stream import Retention, Stream
-from ..._queues.stream_offsets import Place
+from ..._queues.stream_offsets import StreamPosition
 from .._busy import AzureNode
 from .._messages import BATCH_FORMAT, checked, parts_of_batch, timestamp
 from .partition_keys import partition_of
@@ -439,15 +439,15 @@ class Partition(AzureNode, Stream):
         """Return whether a reader was admitted and not put out since."""
         return reader.key in self.consumers
 
-    def _place(self, position: Position) -> Place:
+    def _place(self, position: Position) -> StreamPosition:
         """Return the place in the stream of a position."""
         match position.kind:
             case "first":
-                return Place("first")
+                return StreamPosition("first")
             case "last":
-                return Place("next")
+                return StreamPosition("next")
             case "time":
-                return Place("moment", moment=(position.value + (not position.inclusive)) / 1000)
+                return StreamPosition("moment", moment=(position.value + (not position.inclusive)) / 1000)
             case "sequence":
                 kind, first, last = "sequence number", position.value + (not position.inclusive), self.last
             case "offset":
@@ -457,7 +457,7 @@ class Partition(AzureNode, Stream):
         if first > self.enqueued:
             reason = f"the {kind} {position.value} is beyond the last one in {self.name!r}, which is {last}"
             raise Refused(ARGUMENT_ERROR, reason)
-        return Place(offset=max(0, first))
+        return StreamPosition(offset=max(0, first))
 
 
 def offset_of(sequence: int) -> str:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ....engine import DeliveriesUnresumed, FlowReceived, IncomingDelivery, LinkTerms, PendingRequest, RequestAnswered
 from ....errors import AmqpError, LinkDetached, LocalProtocolError
 from ....messaging import Accepted, DeliveryState, Source, TransactionalState
-from ....messaging.payloads import Unmapped
+from ....messaging.payloads import ForeignPayload
 from ..._kit.lazy_deliveries import LazyReceiver
 from ..._kit.links import WholeMessageReceiver
 from ..._kit.partial import advice, largest_in_part
@@ -332,9 +332,9 @@ class ClientReceiver(ClientLink, LazyReceiver, WholeMessageReceiver):
         """Take a message that is whole. benchmarks/amqp091.py."""
         incoming, channel = self.engine.incoming, self.channel
         properties = channel.properties_octets
-        payload: bytes | Unmapped
+        payload: bytes | ForeignPayload
         if incoming.can_wait(properties) and not channel.children:
-            payload = Unmapped((incoming.head, self._route, properties, body))
+            payload = ForeignPayload((incoming.head, self._route, properties, body))
         else:
             payload = incoming.map(self._route, properties, body, channel.children)
         octets = self._number_octets

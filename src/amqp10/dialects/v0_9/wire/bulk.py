@@ -11,7 +11,7 @@ from struct import Struct, iter_unpack
 from struct import error as struct_error
 from typing import TYPE_CHECKING, Final
 
-from ....messaging.payloads import Unmapped
+from ....messaging.payloads import ForeignPayload
 from ..._kit.lazy_deliveries import LazyRun
 
 if TYPE_CHECKING:
@@ -169,9 +169,9 @@ class ContentRun(LazyRun):
         super().__init__(kind, settled, numbers, run[0])
         self._columns = head, run
 
-    def payloads(self, part: slice) -> Iterable[Unmapped]:
+    def payloads(self, part: slice) -> Iterable[ForeignPayload]:
         head, (_, routes, properties, bodies) = self._columns
-        return map(Unmapped, zip(repeat(head), routes[part], properties[part], bodies[part]))
+        return map(ForeignPayload, zip(repeat(head), routes[part], properties[part], bodies[part]))
 
     def cut(self, most: int) -> ContentRun:
         """Split off the next `most` messages as a run of their own; this run keeps the others, at no cost."""

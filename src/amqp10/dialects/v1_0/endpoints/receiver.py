@@ -15,10 +15,10 @@ from ....engine import (
 )
 from ....errors import AmqpError, LocalProtocolError
 from ....messaging import Modified, Released
-from ....messaging.payloads import Pieces
+from ....messaging.payloads import SplitPayload
 from ..._kit.partial import NO_ROOM, advice, largest_in_part, most_in_part
 from ..resumption.receiver import PartialDelivery, ResumingReceiver
-from ..unsettled_map import Place
+from ..unsettled_map import ReceivedPosition
 from ..wire.performatives import Flow, Transfer
 from .lazy_deliveries import TransferRun
 
@@ -115,7 +115,7 @@ class ReceiverEndpoint(ResumingReceiver):
 
     # Transfers
 
-    def receive_transfer(self, frame: Transfer, payload: bytes | Pieces) -> None:
+    def receive_transfer(self, frame: Transfer, payload: bytes | SplitPayload) -> None:
         if self.detach_sent:
             self.check_errant("transfer")
             return
@@ -141,7 +141,7 @@ class ReceiverEndpoint(ResumingReceiver):
     def _overrun(self) -> None:
         self.fail("amqp:link:transfer-limit-exceeded", "a delivery arrived without credit")
 
-    def _receive_part(self, frame: Transfer, payload: bytes | Pieces) -> None:
+    def _receive_part(self, frame: Transfer, payload: bytes | SplitPayload) -> None:
         partial = self._partial
         if partial is None:
             if not self.flow_state.received():
@@ -167,7 +167,7 @@ class ReceiverEndpoint(ResumingReceiver):
                 self._drop_resumed(partial.resumed)
             return
         if payload:
-            partial.parts += payload.buffers if isinstance(payload, Pieces) else (payload,)
+            partial.parts += payload.buffers if isinstance(payload, SplitPayload) else (payload,)
         partial.size += len(payload)
         partial.settled = partial.settled or bool(frame.settled)
         if frame.state is not None:
@@ -217,7 +217,7 @@ class ReceiverEndpoint(ResumingReceiver):
         self.fail("amqp:link:message-size-exceeded", reason)
 
     def _complete(
-        self, first: Transfer, payload: bytes | Pieces, settled: bool, state: DeliveryState | None
+        self, first: Transfer, payload: bytes | SplitPayload, settled: bool, state: DeliveryState | None
     ) -> IncomingDelivery | None:
         """Take a complete delivery, or on a link that streams a new one. benchmarks/run.py, "receive"."""
         number, tag = first.delivery_id, first.delivery_tag
@@ -311,7 +311,7 @@ class ReceiverEndpoint(ResumingReceiver):
             # Replaces the method, so that links that do not stream need no check for each message.
             self.receive_transfer = self._receive_streamed  # type: ignore[method-assign]
 
-    def _receive_streamed(self, frame: Transfer, payload: bytes | Pieces) -> None:
+    def _receive_streamed(self, frame: Transfer, payload: bytes | SplitPayload) -> None:
         if self.detach_sent:
             self.check_errant("transfer")
             return
@@ -374,7 +374,7 @@ class ReceiverEndpoint(ResumingReceiver):
             if first.rcv_settle_mode == 0 and self._second and not first.settled and first.delivery_id is not None:
                 self._settle_first.add(first.delivery_id)
             delivery.stream = IncomingStream()
-            delivery.stream.place = Place()
+            delivery.stream.place = ReceivedPosition()
             self._coming = delivery
         return delivery
 

@@ -16,14 +16,14 @@ from ..credit import SenderCredit
 from ..link import SessionFault
 from ..resumption.sender import GENERIC, OutgoingPart, ResumingSender
 from ..states import LinkState
-from ..unsettled_map import Place
+from ..unsettled_map import ReceivedPosition
 from ..wire.frames import TransferTemplate, encode_frame
 from ..wire.performatives import Flow, Transfer
 from .untracked import tag_of
 
 if TYPE_CHECKING:
     from ....messaging import DeliveryState
-    from ....messaging.payloads import Pieces
+    from ....messaging.payloads import SplitPayload
     from ..owners import SessionCore
 
 _FINAL_STATES = (*OUTCOMES, Declared)
@@ -41,7 +41,7 @@ class SenderEndpoint(ResumingSender):
         super().__init__(session, name)
         self.delivery_type = OutgoingDelivery
         self._streamed = 0  # bytes of the delivery that is sent in parts
-        self._place = Place()  # where it has got to
+        self._place = ReceivedPosition()  # where it has got to
         self._settled_half: tuple[OutgoingDelivery, DeliveryState | None] | None = None
         self.frame_room: int = 0
         self._max_joined = 0  # of frames that are joined with others
@@ -167,7 +167,7 @@ class SenderEndpoint(ResumingSender):
             self._streaming = delivery
             self._streamed = len(payload)
             delivery.past = 4
-            self._place = Place()
+            self._place = ReceivedPosition()
             self._place.feed(payload)
         session.transmit(OutgoingPart(self, delivery, payload, True, more, batchable))
         return delivery
@@ -502,5 +502,5 @@ class SenderEndpoint(ResumingSender):
         if self.attached:
             self.session.send_flow(self, properties=properties)
 
-    def receive_transfer(self, frame: Transfer, payload: bytes | Pieces) -> None:
+    def receive_transfer(self, frame: Transfer, payload: bytes | SplitPayload) -> None:
         raise SessionFault("amqp:not-allowed", f"a transfer on the link {self._name!r}, whose sender is this side")

@@ -17,7 +17,7 @@ from ....engine import (
 )
 from ....errors import LocalProtocolError
 from ....messaging import OUTCOMES, Received
-from ....messaging.payloads import LARGE, Pieces
+from ....messaging.payloads import LARGE, SplitPayload
 from ..._kit.lazy_deliveries import LazyReceiver
 from ..credit import ReceiverCredit
 from ..link import LinkEndpoint
@@ -55,9 +55,9 @@ class PartialDelivery:
         """Roughly the octets of memory in use: for small frames that is more than their payload."""
         return self.size + PART_WEIGHT * len(self.parts)
 
-    def payload(self) -> bytes | Pieces:
+    def payload(self) -> bytes | SplitPayload:
         """Return the whole payload; a large one stays in the buffers it was received in."""
-        return Pieces(self.parts) if self.size >= LARGE else b"".join(self.parts)
+        return SplitPayload(self.parts) if self.size >= LARGE else b"".join(self.parts)
 
 
 class ResumingReceiver(LinkEndpoint, LazyReceiver):
@@ -89,7 +89,7 @@ class ResumingReceiver(LinkEndpoint, LazyReceiver):
         """Fail the link, because a delivery came without credit."""
 
     @abstractmethod
-    def _receive_part(self, frame: Transfer, payload: bytes | Pieces) -> None:
+    def _receive_part(self, frame: Transfer, payload: bytes | SplitPayload) -> None:
         """Receive a transfer of a delivery that has several, or that is resumed."""
 
     @abstractmethod

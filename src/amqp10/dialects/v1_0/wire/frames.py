@@ -10,7 +10,7 @@ from struct import Struct
 from typing import Final
 
 from ....errors import DecodeError, RemoteProtocolError
-from ....messaging.payloads import LARGE, Pieces
+from ....messaging.payloads import LARGE, SplitPayload
 from ....types import Composite, decode_composite
 from ....types.codec import type_at
 from .bulk import KEY, Layouts, by_longer_key, read_mixed, read_run
@@ -63,7 +63,7 @@ _SHORT_DESCRIPTORS: Final = {
     kind: frozenset(bytes((0, 0x53, body.descriptor_code)) for body in bodies) for kind, bodies in BODIES.items()
 }
 
-Frame = tuple[int, int, Composite | None, bytes | Pieces]
+Frame = tuple[int, int, Composite | None, bytes | SplitPayload]
 """Type, channel, performative (None for an empty frame), and what follows it: the payload of a transfer, else b""."""
 
 _HEADER = Struct(">IBBH")
@@ -81,7 +81,7 @@ class FrameReader:
 
     Args:
         reuses: transfers that look alike share one object, valid until the next frame is read; the payloads of large
-            ones are `Pieces`; dispositions with the same state for successive deliveries are joined to one.
+            ones are `SplitPayload`; dispositions with the same state for successive deliveries are joined to one.
 
     Attributes:
         alike: the layout of the last transfer, if the one before had the same and there is more input: that is most
@@ -275,7 +275,7 @@ class FrameReader:
             self._wait(at + size - len(data))
             return None
         self.alike = self._before = None
-        return FRAME_AMQP, channel, transfer, Pieces(pieces)
+        return FRAME_AMQP, channel, transfer, SplitPayload(pieces)
 
     def _flow(self, channel: int, data: bytes, body: int, end: int) -> Frame:
         """Read a flow between these offsets, by the layout of an earlier one if it can be."""
