@@ -79,12 +79,12 @@ _TEXTS: Final = {row[0]: row[5] for row in _ROWS}
 TEXTS_0_9: Final = {code: _TEXTS[condition] for code, condition in CODES_0_9.conditions.items()}
 """The text of each code of 0-9-1."""
 
-_MOST_OCTETS: Final = 255
+_MAX_OCTETS: Final = 255
 
 
 def reply_text(text: str) -> str:
     """Return as much of `text` as fits into a short string, 255 octets."""
-    return text.encode()[:_MOST_OCTETS].decode(errors="ignore")
+    return text.encode()[:_MAX_OCTETS].decode(errors="ignore")
 
 
 def split_condition(text: str) -> tuple[str | None, str]:
