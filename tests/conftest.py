@@ -23,9 +23,9 @@ from pytest_timeout import Settings
 
 from amqp10.broker import Broker
 
+from .kit.client.memory_peer import MemoryPeer
 from .kit.jumping_clock import Backend, jumping, watched
 from .kit.memory_network import MemoryNetwork
-from .kit.memory_peer import MemoryPeer
 from .kit.short_java import SHORT
 from .kit.unavailable import unavailable
 
@@ -313,7 +313,7 @@ async def memory_peer(anyio_backend: str | Backend, monkeypatch: pytest.MonkeyPa
 
 
 ROOT = TESTS.parent
-SPARK_STARTUP = ROOT / "tests" / "spark" / "startup"
+SPARK_STARTUP = ROOT / "tests" / "kit" / "spark" / "startup"
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from amqp10.client._core.connection import ConnectionCore
 from amqp10.engine import DeliveriesReceived, Event, dialect
 
 from ..client.conftest import serving
-from ..kit.two_brokers import bodies, fill, messages, two_brokers, until
+from ..kit.broker.two_brokers import bodies, fill, messages, two_brokers, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("bridge")]
 

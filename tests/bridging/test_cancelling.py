@@ -9,8 +9,8 @@ import amqp10
 from amqp10 import Error, Source
 from amqp10.engine import Event, LinkAttached
 
-from ..client.cancelling import CancelAt, Store, at_each_checkpoint
 from ..client.conftest import serving
+from ..kit.client.cancelling import CancelAt, Store, at_each_checkpoint
 
 pytestmark = pytest.mark.anyio
 

@@ -23,7 +23,7 @@ from amqp10.broker import Broker
 from amqp10.engine import Event, LinkAttached, dialect_names
 
 from ..client.conftest import serving
-from ..kit.two_brokers import bodies, fill, two_brokers
+from ..kit.broker.two_brokers import bodies, fill, two_brokers
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from amqp10.broker import Broker
 from amqp10.engine import DeliveriesReceived, Event, LinkAttached, dialect_names
 
 from ..client.conftest import Peer, serving
-from ..kit.two_brokers import bodies, fill, messages, until
+from ..kit.broker.two_brokers import bodies, fill, messages, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("bridge")]
 

@@ -16,7 +16,7 @@ from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
 
 from ..client.conftest import serving
-from ..kit.two_brokers import bodies, fill, messages, two_brokers, until
+from ..kit.broker.two_brokers import bodies, fill, messages, two_brokers, until
 from .test_refused import numbers, picky
 
 pytestmark = [pytest.mark.anyio]

@@ -18,8 +18,8 @@ from amqp10.broker._store.store import Store
 from amqp10.messaging import Error, Message
 from amqp10.types import Symbol, encode
 
-from .controller import Controller, controller
-from .wire import Wire
+from ..kit.broker.controller import Controller, controller
+from ..kit.broker.wire import Wire
 
 _keys = itertools.count(1_000_000)
 

@@ -13,7 +13,7 @@ from amqp10.errors import AuthenticationFailed, ConnectionClosed, ConnectionLost
 from amqp10.messaging import Message, Source
 from amqp10.testing import Close, ScriptedPeer
 
-from .raw import broker_consumers, dial
+from ..kit.broker.raw_clients import broker_consumers, dial
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("embedded broker")]
 

@@ -17,7 +17,7 @@ from amqp10.client import Connection
 from amqp10.errors import ConnectionClosed, LocalProtocolError, StoreError
 from amqp10.messaging import Message
 
-from .raw import broker_consumers, read_all, read_all_until, receiver_of
+from ..kit.broker.raw_clients import broker_consumers, read_all, read_all_until, receiver_of
 
 pytestmark = pytest.mark.anyio
 

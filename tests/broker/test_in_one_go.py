@@ -51,9 +51,9 @@ from amqp10.dialects.v0_10.wire.commands import (
 )
 from amqp10.dialects.v0_10.wire.struct import Command
 
-from .served import Served
+from ..kit.broker.served import Served
+from ..kit.broker.wire import queue_of
 from .transactions.test_pipelined import Client, octets
-from .wire import queue_of
 
 SEEDS = range(40)
 

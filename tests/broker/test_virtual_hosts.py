@@ -15,8 +15,8 @@ from amqp10.broker._virtual_hosts import virtual_host_of
 from amqp10.engine import LinkTerms, dialect_names
 from amqp10.messaging import Source, Target
 
+from ..kit.broker.raw_clients import dial, raw_receiver, receiver_of
 from ..kit.parents import engine_of, session_of
-from .raw import dial, raw_receiver, receiver_of
 
 NAMES = sorted(dialect_names())
 DENIED = "amqp:unauthorized-access"

@@ -17,7 +17,7 @@ from amqp10.broker import Broker
 from amqp10.cli import _broker, _metrics
 from amqp10.cli._metrics import TEMPORARY, count, render, serving
 
-from ..kit.hosts import until
+from ..kit.client.hosts import until
 from .conftest import Commands
 
 pytestmark = pytest.mark.capability("health")

@@ -27,7 +27,7 @@ from ..kit.programs import started
 from ..kit.short_java import SHORT
 
 URL = "amqp://guest:hidden@localhost:1"
-STARTUP = Path(__file__).parent.parent / "spark" / "startup"
+STARTUP = Path(__file__).parents[1] / "kit" / "spark" / "startup"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 
 from amqp10.testing import CertificateAuthority
 
-from ..net.connect_proxy import connect_proxy
+from ..kit.net.connect_proxy import connect_proxy
 
 Commands = Callable[..., Any]
 Starter = Callable[..., tuple["subprocess.Popen[str]", str]]

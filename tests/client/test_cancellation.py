@@ -1,4 +1,4 @@
-"""Every coroutine of the client, cancelled at every one of its checkpoints; see cancelling.py for the harness."""
+"""Every coroutine of the client, cancelled at every one of its checkpoints; see tests/kit/client/cancelling.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from amqp10.engine import (
 from amqp10.errors import FilterNotApplied
 from amqp10.messaging import ACCEPTED, Accepted, Selector, Source
 
-from .cancelling import CancelAt, Serve, Store, at_each_checkpoint, when_blocked, world
+from ..kit.client.cancelling import CancelAt, Serve, Store, at_each_checkpoint, when_blocked, world
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("cancellation")]
 

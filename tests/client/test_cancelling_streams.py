@@ -1,4 +1,4 @@
-"""The coroutines of streams, cancelled at every one of their checkpoints; see cancelling.py for the harness."""
+"""The coroutines of streams, cancelled at every one of their checkpoints; see tests/kit/client/cancelling.py."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from amqp10.errors import LocalProtocolError
 from amqp10.messaging import Data, Message, data_head
 from amqp10.profiles import Profile
 
-from .cancelling import CancelAt, Serve, at_each_checkpoint, when_blocked, world
+from ..kit.client.cancelling import CancelAt, Serve, at_each_checkpoint, when_blocked, world
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

@@ -25,10 +25,10 @@ from amqp10.net import _pump as pump_module
 from amqp10.net._streams.websocket import WebSocketStream
 from amqp10.testing import CertificateAuthority, ScriptedPeer
 
-from ..net.connect_proxy import connect_proxy
+from ..kit.client.cancelling import CancelAt, at_each_checkpoint
+from ..kit.net.connect_proxy import connect_proxy
 from . import test_cancellation
 from . import test_connection as connecting
-from .cancelling import CancelAt, at_each_checkpoint
 from .conftest import Serve, serving
 from .receiving import test_cancelling_receivers
 

@@ -25,7 +25,7 @@ from amqp10.dialects.v0_10.wire.commands import (
 )
 from amqp10.dialects.v0_10.wire.struct import Command
 
-from ._older import Client010, Client09, new_router
+from ..kit.conformance.older import Client010, Client09, new_router
 
 MATCH = {"x-match": "all", "colour": "red"}
 

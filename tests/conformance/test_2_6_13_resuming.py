@@ -20,7 +20,7 @@ from amqp10.errors import RemoteProtocolError
 from amqp10.messaging import ACCEPTED, RELEASED, Received, Source, Target
 from amqp10.testing import Attach, Detach, Disposition, End, Transfer
 
-from ._resuming import (
+from ..kit.conformance.resuming import (
     ABSENT,
     BODY,
     IN_THE_BODY,

@@ -18,7 +18,7 @@ from amqp10.messaging import ACCEPTED, RELEASED, Error, Modified, Received, Reje
 from amqp10.testing import Attach, Detach, Disposition, Flow, Transfer
 from amqp10.types import Symbol
 
-from ._resuming import (
+from ..kit.conformance.resuming import (
     ABSENT,
     BODY,
     IN_THE_BODY,

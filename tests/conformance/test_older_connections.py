@@ -38,8 +38,8 @@ from amqp10.engine import ConnectionEnded, ConnectionTerms, Engine, dialect
 from amqp10.errors import AuthenticationFailed, ConnectionLost
 from amqp10.sasl import Anonymous, Authenticator, ScramSha256
 
-from ..dialects.v0_10._raw import Raw
-from ._older import Client010, Client09
+from ..kit.conformance.older import Client010, Client09
+from ..kit.dialects.v0_10.raw_peer import Raw
 
 FAMILY = pytest.mark.parametrize(
     ("name", "variant"), [("0-9-1", V0_9_1), ("0-9", V0_9), ("0-9-draft", V0_9_DRAFT)], ids=["0-9-1", "0-9", "draft"]

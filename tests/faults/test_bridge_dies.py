@@ -16,7 +16,7 @@ from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
 
 from ..client.stores.test_delivery_store import Mortal, MortalStream
-from ..kit.two_brokers import bodies, fill, two_brokers, until
+from ..kit.broker.two_brokers import bodies, fill, two_brokers, until
 
 pytestmark = [pytest.mark.anyio]
 

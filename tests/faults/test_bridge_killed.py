@@ -12,8 +12,8 @@ import pytest
 from amqp10 import LinkKey, SQLiteDeliveryStore
 from amqp10.testing import FaultProxy
 
+from ..kit.broker.two_brokers import Program, bodies, fill, two_brokers, until
 from ..kit.seeds import KILLS, SEEDS
-from ..kit.two_brokers import Program, bodies, fill, two_brokers, until
 
 pytestmark = [
     pytest.mark.anyio,

@@ -13,8 +13,8 @@ from amqp10 import Connection, DeliveryUncertain, MemoryDeliveryStore, Receiver,
 from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
 
+from ..kit.broker.two_brokers import bodies, fill, two_brokers, until
 from ..kit.seeds import SEEDS
-from ..kit.two_brokers import bodies, fill, two_brokers, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("nothing lost")]
 

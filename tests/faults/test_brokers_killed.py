@@ -16,9 +16,9 @@ from amqp10 import Connection, Message, MessageNotAccepted, Reconnect, StaleDeli
 from amqp10.rabbitmq import management, queue_address
 
 from ..interop.brokers import ARTEMIS, NEWEST, STABLE, Unavailable, java, mortal, mortal_rabbitmq, write_trust_store
-from ..kit.draining import take_the_rest
+from ..kit.broker.draining import take_the_rest
+from ..kit.broker.stored_broker import StoredBroker
 from ..kit.seeds import KILLS
-from ..kit.stored_broker import StoredBroker
 from ..kit.unavailable import unavailable
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop, pytest.mark.timeout(600), pytest.mark.capability("nothing lost")]

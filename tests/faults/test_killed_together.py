@@ -15,9 +15,9 @@ import pytest
 
 from amqp10.testing import FaultProxy
 
-from ..kit.draining import take_the_rest
+from ..kit.broker.draining import take_the_rest
+from ..kit.broker.stored_broker import StoredBroker
 from ..kit.seeds import KILLS
-from ..kit.stored_broker import StoredBroker
 
 pytestmark = [
     pytest.mark.anyio,

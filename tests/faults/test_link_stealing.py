@@ -16,7 +16,7 @@ from amqp10 import AmqpError, Connection, LinkDetached, Message, Reconnect, Sour
 from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
 
-from ..kit.hosts import until
+from ..kit.client.hosts import until
 from ..kit.seeds import SEEDS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]

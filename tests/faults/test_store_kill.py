@@ -13,9 +13,9 @@ import pytest
 from amqp10 import Connection, Message, Reconnect, Sender, Source, StreamOffset
 from amqp10.engine import ReceiverSettleMode
 
-from ..kit.draining import take_the_rest
+from ..kit.broker.draining import take_the_rest
+from ..kit.broker.stored_broker import StoredBroker
 from ..kit.seeds import KILLS
-from ..kit.stored_broker import StoredBroker
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.capability("nothing lost")]
 

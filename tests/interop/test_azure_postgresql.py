@@ -23,8 +23,8 @@ from amqp10.azure import (
 from amqp10.broker import Broker, TokenRules
 from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, EventHubConfig, connection_string
 
+from ..kit.azure.lease_stores import CLAUSES, GROUP, Clause, contract
 from ..kit.free_ports import free_ports
-from ..kit.lease_stores import CLAUSES, GROUP, Clause, contract
 from .brokers import MortalPostgreSQL, Unavailable, serving_postgresql
 from .conftest import unavailable
 

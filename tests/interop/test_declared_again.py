@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ..kit.declaring import SENT, gone_with_its_last_consumer, the_same_queue_again
+from ..kit.client.declaring import SENT, gone_with_its_last_consumer, the_same_queue_again
 
 pytestmark = [pytest.mark.anyio, pytest.mark.interop]
 

@@ -24,8 +24,8 @@ from amqp10 import (
 )
 from amqp10.broker import Broker
 
+from ..kit.net.connect_proxy import connect_proxy
 from ..kit.programs import started
-from ..net.connect_proxy import connect_proxy
 from ._cases import BODIES, body_of, exchange, same
 from ._matrix import Embedded, Peer
 from .brokers import Server, Unavailable

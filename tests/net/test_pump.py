@@ -16,7 +16,7 @@ from amqp10.errors import ConnectionClosed, ConnectionLost
 from amqp10.net import _pump as pump_module
 from amqp10.net._pump import HIGH_WATER, READ_SIZE, WRITE_AT_ONCE
 
-from ._rig import HastyWire, Received, Rig, running
+from ..kit.net.pump_rig import HastyWire, Received, Rig, running
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

@@ -16,8 +16,8 @@ from amqp10.errors import ConnectionClosed, ConnectionLost
 from amqp10.net import Signal
 from amqp10.net._reading import MAX_IN_VAIN, ReadingTurn, Whose, _watch_of_this_run
 
-from ..client.cancelling import CancelAt, at_each_checkpoint
-from ._rig import HastyWire, Received, Rig, running
+from ..kit.client.cancelling import CancelAt, at_each_checkpoint
+from ..kit.net.pump_rig import HastyWire, Received, Rig, running
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.parametrize("anyio_backend", ["trio"])]
 

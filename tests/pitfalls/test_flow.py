@@ -14,7 +14,7 @@ from amqp10.client import Connection
 from amqp10.messaging import ACCEPTED, Message
 from amqp10.testing import Disposition, EnginePair, Flow, Transfer
 
-from ..kit.memory_peer import MemoryPeer
+from ..kit.client.memory_peer import MemoryPeer
 
 pytestmark = pytest.mark.anyio
 

@@ -20,7 +20,7 @@ from amqp10.testing import (
 )
 from amqp10.types import Int, Symbol, UInt
 
-from ..kit.memory_peer import MemoryPeer
+from ..kit.client.memory_peer import MemoryPeer
 
 pytestmark = pytest.mark.anyio
 

@@ -15,8 +15,8 @@ from amqp10.errors import RemoteProtocolError
 from amqp10.messaging import Error
 from amqp10.rabbitmq import Binding, Management, management
 
-from ..client.cancelling import CancelAt, at_each_checkpoint
 from ..client.conftest import serving
+from ..kit.client.cancelling import CancelAt, at_each_checkpoint
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

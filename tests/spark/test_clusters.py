@@ -34,7 +34,7 @@ pytestmark = [
 
 SPARK = Path(pyspark.__file__).parent
 ROOT = Path(__file__).parent.parent.parent
-PATH = os.pathsep.join((str(ROOT / "src"), str(ROOT), str(ROOT / "tests" / "spark" / "startup")))
+PATH = os.pathsep.join((str(ROOT / "src"), str(ROOT), str(ROOT / "tests" / "kit" / "spark" / "startup")))
 COUNT = 1000
 
 

@@ -11,7 +11,7 @@ import pytest
 from amqp10 import Unsupported
 from amqp10.azure import LeaseStore, MemoryLeases, PostgreSQLLeases, SQLiteLeases
 
-from ...kit.lease_stores import Clause, contract
+from ...kit.azure.lease_stores import Clause, contract
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("Event Hubs processor")]
 

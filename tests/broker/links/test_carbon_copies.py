@@ -25,7 +25,7 @@ from amqp10.messaging import (
 )
 from amqp10.types import Symbol
 
-from ..wire import Wire
+from ...kit.broker.wire import Wire
 from .test_destinations import depths, wire
 
 __all__ = ("wire",)

@@ -30,7 +30,7 @@ from amqp10.messaging import (
 )
 from amqp10.types import Array, Decimal32, Symbol
 
-from ..wire import Wire, bodies, queue_of
+from ...kit.broker.wire import Wire, bodies, queue_of
 
 
 @pytest.mark.spec("2.6.7", "available: the messages that wait for credit, where that is known without reading them")

@@ -31,9 +31,9 @@ from amqp10.messaging import (
 )
 from amqp10.types import Symbol
 
+from ...kit.broker.controller import Controller
+from ...kit.broker.wire import Wire, queue_of
 from ..conftest import Clock, Taker
-from ..controller import Controller
-from ..wire import Wire, queue_of
 
 
 class OldWire(Wire):

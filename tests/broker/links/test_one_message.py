@@ -35,7 +35,7 @@ from amqp10.messaging import (
 )
 from amqp10.types import Decimal32, Decimal64, Decimal128, Symbol
 
-from ..wire import Wire
+from ...kit.broker.wire import Wire
 
 SNAN = Decimal("sNaN")
 BODY = b"\x00\x53\x75\xa0\x01x"

@@ -12,8 +12,8 @@ from amqp10.engine import LinkTerms, ReceiverLink
 from amqp10.messaging import ACCEPTED, TXN_ID, Message, Modified, Rejected, Source, StreamOffset
 from amqp10.types import Described, Symbol
 
-from ..controller import Controller
-from ..wire import Wire, bodies
+from ...kit.broker.controller import Controller
+from ...kit.broker.wire import Wire, bodies
 
 FAILED = Modified(delivery_failed=True, undeliverable_here=True)
 

@@ -20,7 +20,7 @@ from amqp10.messaging import AmqpValue, Target
 from amqp10.testing.strategies import messages
 from amqp10.types import ULong
 
-from ..wire import Wire, queue_of
+from ...kit.broker.wire import Wire, queue_of
 
 OLDER = ("0-10", "0-9", "0-9-1", "0-9-draft")
 REFUSED: dict[str, tuple[type[Any], str]] = {

@@ -12,7 +12,7 @@ from amqp10.engine import LinkEnded, ReceiverLink, SenderLink, SessionTerms, dia
 from amqp10.messaging import AmqpValue, Message, Source, Target
 from amqp10.types import Symbol
 
-from ..wire import Wire
+from ...kit.broker.wire import Wire
 
 PAIRED = {Symbol("paired"): True}
 

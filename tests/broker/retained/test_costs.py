@@ -12,8 +12,8 @@ from amqp10.broker._router import Router
 from amqp10.engine import SessionTerms
 from amqp10.messaging import Source, Target
 
+from ...kit.broker.wire import Wire
 from ...kit.steps import steps
-from ..wire import Wire
 
 LASTING: dict[str, Any] = {"expiry_policy": "never", "timeout": 100}
 

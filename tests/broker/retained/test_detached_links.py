@@ -27,9 +27,9 @@ from amqp10.messaging import (
     TransactionalState,
 )
 
+from ...kit.broker.controller import ROLLBACK, Controller, stock
+from ...kit.broker.wire import Wire, bodies, queue_of
 from ..conftest import Clock
-from ..controller import ROLLBACK, Controller, stock
-from ..wire import Wire, bodies, queue_of
 
 
 def received(wire: Wire, *messages: object, **source: Any) -> tuple[ReceiverLink, list[IncomingDelivery]]:

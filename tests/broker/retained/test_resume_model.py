@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ..line import SETTINGS, Setting
-from ..lives import Life
+from ...kit.broker.line import SETTINGS, Setting
+from ...kit.broker.resumed_lives import Life
 
 pytestmark = pytest.mark.capability("link resume")
 

@@ -37,8 +37,8 @@ from amqp10.dialects.v0_10.wire.controls import (
 )
 from amqp10.testing import FaultProxy
 
-from ...dialects.v0_10._raw import Raw
-from ..served import Served
+from ...kit.broker.served import Served
+from ...kit.dialects.v0_10.raw_peer import Raw
 
 pytestmark = pytest.mark.anyio
 

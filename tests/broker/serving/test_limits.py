@@ -45,9 +45,9 @@ from amqp10.rabbitmq import management
 from amqp10.testing import CertificateAuthority, Close, ScriptedPeer
 from amqp10.types import Symbol
 
-from ..raw import dial, read_all, receiver_of
-from ..served import Served
-from .victims import NAMES, REFUSED, TOO_MANY, condition_of, until, victim
+from ...kit.broker.raw_clients import dial, read_all, receiver_of
+from ...kit.broker.served import Served
+from ...kit.broker.victims import NAMES, REFUSED, TOO_MANY, condition_of, until, victim
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("hostile peers")]
 no_resource = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit of file descriptors")

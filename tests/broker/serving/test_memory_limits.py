@@ -19,7 +19,7 @@ from amqp10.errors import (
     MessageRejected,
 )
 
-from .victims import NAMES, WAYS, fill_and_free, until
+from ...kit.broker.victims import NAMES, WAYS, fill_and_free, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("hostile peers")]
 

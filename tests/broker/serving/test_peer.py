@@ -18,8 +18,8 @@ from amqp10.messaging import (
 )
 from amqp10.types import Described, Symbol
 
+from ...kit.broker.wire import Wire, queue_of
 from ..conftest import Clock
-from ..wire import Wire, queue_of
 
 
 class TestAnswers:

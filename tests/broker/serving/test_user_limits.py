@@ -22,7 +22,7 @@ from amqp10.errors import (
 )
 from amqp10.rabbitmq import management
 
-from .victims import NAMES, REFUSED, TOO_MANY, WAYS, condition_of, fill_and_free, until, victim
+from ...kit.broker.victims import NAMES, REFUSED, TOO_MANY, WAYS, condition_of, fill_and_free, until, victim
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("hostile peers")]
 

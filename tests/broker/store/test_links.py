@@ -11,8 +11,8 @@ import pytest
 from amqp10.engine import DeliveriesReceived, DeliveriesUnresumed, LinkTerms, OutgoingDelivery, ReceiverLink, SenderLink
 from amqp10.messaging import ACCEPTED, Accepted, Message, Source, Target
 
+from ...kit.broker.wire import Wire
 from ..conftest import Begin, Clock, Life
-from ..wire import Wire
 
 pytestmark = pytest.mark.capability("exactly once")
 

@@ -31,9 +31,9 @@ from amqp10.errors import DecodeError
 from amqp10.messaging import ACCEPTED, RELEASED, Message, Modified, Rejected, Source, TransactionalState
 from amqp10.types import Symbol, Timestamp
 
+from ...kit.broker.controller import controller
+from ...kit.broker.wire import Wire
 from ..conftest import Clock, Taker
-from ..controller import controller
-from ..wire import Wire
 
 pytestmark = pytest.mark.capability("nothing lost")
 

@@ -46,9 +46,9 @@ from amqp10.rabbitmq import management
 from amqp10.sasl import Mssbcbs
 from amqp10.tokens import sas_signature
 
+from ...kit.broker.wire import Wire
 from ...kit.token_rig import KEY, SECRET, jwt, rules, sas_key, wall
 from ...kit.token_rig import Source as Tokens
-from ..wire import Wire
 
 pytestmark = [pytest.mark.in_memory, pytest.mark.capability("tokens")]
 

@@ -15,8 +15,8 @@ from amqp10.messaging import (
     TransactionalState,
 )
 
-from ..controller import UNKNOWN, Controller, controller, ended, stock
-from ..wire import Wire, bodies, queue_of
+from ...kit.broker.controller import UNKNOWN, Controller, controller, ended, stock
+from ...kit.broker.wire import Wire, bodies, queue_of
 
 
 @pytest.mark.spec("4.4.3", "a flow with a txn-id acquires in that transaction, and its transfers say so")

@@ -24,8 +24,8 @@ from amqp10.messaging import (
     Target,
 )
 
-from ..controller import UNKNOWN, Controller, controller, ended, stock
-from ..wire import Wire, bodies, queue_of
+from ...kit.broker.controller import UNKNOWN, Controller, controller, ended, stock
+from ...kit.broker.wire import Wire, bodies, queue_of
 
 pytestmark = pytest.mark.capability("transactions")
 

@@ -14,8 +14,8 @@ from amqp10.messaging import (
     Source,
 )
 
-from ..controller import ROLLBACK, UNKNOWN, Controller, ended, stock
-from ..wire import Wire, bodies, queue_of
+from ...kit.broker.controller import ROLLBACK, UNKNOWN, Controller, ended, stock
+from ...kit.broker.wire import Wire, bodies, queue_of
 
 
 @pytest.mark.spec("4.4.2", "the outcome is applied when the transaction is committed")

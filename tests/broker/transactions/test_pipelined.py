@@ -34,8 +34,8 @@ from amqp10.dialects.v0_10.wire.controls import (
 from amqp10.dialects.v0_10.wire.frames import PROTOCOL_HEADER, encode_command, encode_control
 from amqp10.dialects.v0_10.wire.struct import Command
 
-from ..served import Served
-from ..wire import queue_of
+from ...kit.broker.served import Served
+from ...kit.broker.wire import queue_of
 
 HEADER = DeliveryProperties(routing_key="q").encode_struct32()
 ONE, TWO = Xid(1, b"one", b""), Xid(1, b"two", b"")

@@ -27,9 +27,9 @@ from amqp10.messaging import (
     TransactionalState,
 )
 
+from ...kit.broker.controller import ROLLBACK, UNKNOWN, Controller, controller, ended, stock
+from ...kit.broker.wire import Wire, bodies, queue_of
 from ..conftest import Clock
-from ..controller import ROLLBACK, UNKNOWN, Controller, controller, ended, stock
-from ..wire import Wire, bodies, queue_of
 
 
 @pytest.mark.spec("4.4.1", "a message is not available at its node before the discharge")

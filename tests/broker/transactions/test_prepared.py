@@ -8,8 +8,8 @@ from amqp10.broker._transactions import prepared
 from amqp10.broker._transactions.local import LocalTransaction
 from amqp10.broker._transactions.prepared import PreparedBranches
 
-from ..controller import Controller, controller
-from ..wire import Wire, queue_of
+from ...kit.broker.controller import Controller, controller
+from ...kit.broker.wire import Wire, queue_of
 
 BRANCH = (1, b"global", b"branch")
 

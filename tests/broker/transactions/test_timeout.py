@@ -12,9 +12,9 @@ from amqp10.broker._router import Router
 from amqp10.errors import TransactionRolledBack
 from amqp10.messaging import ACCEPTED, Declare, Rejected, TransactionalState
 
+from ...kit.broker.controller import Controller, controller, ended, stock
+from ...kit.broker.wire import Wire, bodies, queue_of
 from ..conftest import Clock
-from ..controller import Controller, controller, ended, stock
-from ..wire import Wire, bodies, queue_of
 
 TIMEOUT = "amqp:transaction:timeout"
 

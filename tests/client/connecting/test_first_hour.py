@@ -24,7 +24,7 @@ from amqp10.net import TLS
 from amqp10.sasl import Plain
 from amqp10.testing import CertificateAuthority, FaultProxy
 
-from ...kit.hosts import connecting, hosting, until
+from ...kit.client.hosts import connecting, hosting, until
 
 pytestmark = pytest.mark.anyio
 

@@ -22,7 +22,7 @@ from amqp10.dialects.v0_9.wire.tables import TABLES
 from amqp10.engine import ConnectionTerms
 from amqp10.sasl import choose
 
-from ...dialects.v0_9._peer import MethodPeer
+from ...kit.dialects.v0_9.method_peer import MethodPeer
 
 pytestmark = pytest.mark.anyio
 

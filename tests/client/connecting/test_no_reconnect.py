@@ -12,7 +12,7 @@ import pytest
 
 from amqp10 import Connection, ConnectionLost, Data, Message, TransactionInDoubt, TransactionRolledBack
 
-from ...kit.hosts import Hosts, connecting, hosting, until
+from ...kit.client.hosts import Hosts, connecting, hosting, until
 from ..conftest import Peer
 from ..recovery.test_transactions import declaring
 

@@ -38,7 +38,7 @@ from amqp10.engine import ConnectionOpened, ConnectionTerms
 from amqp10.net import parse_url
 from amqp10.sasl import Authenticator
 
-from ...kit.hosts import QUICK, connecting, hosting
+from ...kit.client.hosts import QUICK, connecting, hosting
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("reconnect")]
 

@@ -32,7 +32,7 @@ from amqp10.sasl import Authenticator
 from amqp10.testing import Close, FaultProxy, ScriptedPeer
 from amqp10.types import Symbol
 
-from ...kit.hosts import QUICK, Hosts, connecting, hosting
+from ...kit.client.hosts import QUICK, Hosts, connecting, hosting
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

@@ -11,7 +11,7 @@ from amqp10 import ConnectionLost
 from amqp10.engine import CreditChanged, Event, LinkAttached
 from amqp10.messaging import Accepted
 
-from ...kit.hosts import QUICK, connecting, hosting, until
+from ...kit.client.hosts import QUICK, connecting, hosting, until
 from ..conftest import Peer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]

@@ -11,7 +11,7 @@ from amqp10 import Connection, Source, Target
 from amqp10.dialects.v1_0.wire.frames import encode_frame
 from amqp10.testing import Attach, Begin, Detach, Disposition, End, Flow, Transfer
 
-from ...kit.memory_peer import MemoryPeer
+from ...kit.client.memory_peer import MemoryPeer
 
 pytestmark = pytest.mark.anyio
 

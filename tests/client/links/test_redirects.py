@@ -16,7 +16,7 @@ from amqp10 import (
 )
 from amqp10.engine import LinkEnded
 
-from ...kit.hosts import QUICK, Hosts, connecting, hosting, until
+from ...kit.client.hosts import QUICK, Hosts, connecting, hosting, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

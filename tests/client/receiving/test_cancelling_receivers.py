@@ -1,4 +1,4 @@
-"""The coroutines of receivers, cancelled at every one of their checkpoints; see cancelling.py for the harness."""
+"""The coroutines of receivers, cancelled at every one of their checkpoints; see tests/kit/client/cancelling.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from ..cancelling import CancelAt, Serve, at_each_checkpoint, when_blocked, world
+from ...kit.client.cancelling import CancelAt, Serve, at_each_checkpoint, when_blocked, world
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("cancellation")]
 

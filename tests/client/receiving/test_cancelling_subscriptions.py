@@ -9,7 +9,7 @@ from amqp10.broker import Broker
 from amqp10.client import Connection, Receiver
 from amqp10.errors import LinkDetached
 
-from ..cancelling import CancelAt, at_each_checkpoint
+from ...kit.client.cancelling import CancelAt, at_each_checkpoint
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

@@ -15,7 +15,7 @@ from amqp10.messaging import ACCEPTED, RELEASED, Error, Source, Target
 from amqp10.testing import Detach, Flow
 from amqp10.types import Symbol
 
-from ...kit.memory_peer import MemoryPeer
+from ...kit.client.memory_peer import MemoryPeer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("send and receive")]
 

@@ -31,7 +31,7 @@ from amqp10.errors import AmqpError
 from amqp10.messaging import Error
 from amqp10.testing import FaultProxy
 
-from ..streams import Streams
+from ...kit.client.streams import Streams
 
 pytestmark = pytest.mark.anyio
 

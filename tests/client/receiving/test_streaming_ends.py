@@ -18,7 +18,7 @@ from amqp10.messaging import (
 )
 from amqp10.profiles import Profile
 
-from ..streams import Streams, read, waiting
+from ...kit.client.streams import Streams, read, waiting
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

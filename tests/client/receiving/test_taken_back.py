@@ -9,7 +9,7 @@ from amqp10 import Connection, DeliveriesStale, Message, StaleDelivery
 from amqp10.messaging import RELEASED, Modified
 from amqp10.testing import Disposition, Flow, ScriptedPeer, Transfer
 
-from ...kit.memory_peer import MemoryPeer
+from ...kit.client.memory_peer import MemoryPeer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("send and receive")]
 

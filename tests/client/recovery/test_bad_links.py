@@ -12,7 +12,7 @@ import pytest
 from amqp10 import Error, Receiver, Reconnect, Sender, SessionEnded, Symbol
 from amqp10.engine import LinkAttached
 
-from ...kit.hosts import Hosts, connecting, hosting, until
+from ...kit.client.hosts import Hosts, connecting, hosting, until
 from ..conftest import Peer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]

@@ -11,8 +11,8 @@ import pytest
 from amqp10 import AmqpError, Connection, Delivery, Message, Receiver, Sender
 from amqp10.messaging import ACCEPTED
 
-from ...kit.hosts import Hosts, connecting, hosting, until
-from ..cancelling import CancelAt, at_each_checkpoint
+from ...kit.client.cancelling import CancelAt, at_each_checkpoint
+from ...kit.client.hosts import Hosts, connecting, hosting, until
 from ..conftest import Peer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]

@@ -11,7 +11,7 @@ import pytest
 from amqp10.engine import CreditChanged
 from amqp10.messaging import Received
 
-from ...kit.hosts import connecting, forgetful, hosting, until
+from ...kit.client.hosts import connecting, forgetful, hosting, until
 from ..conftest import Peer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]

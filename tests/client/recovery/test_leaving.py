@@ -10,7 +10,7 @@ import pytest
 from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
 
-from ...kit.hosts import connecting, until
+from ...kit.client.hosts import connecting, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

@@ -21,7 +21,7 @@ from amqp10.engine import LinkAttached
 from amqp10.messaging import ACCEPTED
 from amqp10.testing import FaultProxy
 
-from ...kit.hosts import QUICK, connecting, detach, forgetful, hosting, until
+from ...kit.client.hosts import QUICK, connecting, detach, forgetful, hosting, until
 from ..conftest import Peer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]

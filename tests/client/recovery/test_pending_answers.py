@@ -13,7 +13,7 @@ from amqp10.engine import ConnectionTerms, LinkAttached, SessionBegun
 from amqp10.messaging import ACCEPTED
 from amqp10.profiles import Profile
 
-from ...kit.hosts import QUICK, connecting, hosting, until
+from ...kit.client.hosts import QUICK, connecting, hosting, until
 from ..conftest import Peer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]

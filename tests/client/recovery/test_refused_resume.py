@@ -22,7 +22,7 @@ from amqp10.client import LinkKey
 from amqp10.engine import LinkAttached
 from amqp10.messaging import ACCEPTED
 
-from ...kit.hosts import connecting, hosting, until
+from ...kit.client.hosts import connecting, hosting, until
 from ..conftest import Peer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]

@@ -11,7 +11,7 @@ from amqp10 import Connection, ConnectionLost, Data, Message, StaleDelivery
 from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
 
-from ...kit.hosts import connecting, until
+from ...kit.client.hosts import connecting, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

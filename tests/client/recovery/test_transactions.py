@@ -23,7 +23,7 @@ from amqp10.engine import DeliveriesReceived, LinkAttached
 from amqp10.messaging import ACCEPTED, Coordinator, Declared
 from amqp10.testing import FaultProxy
 
-from ...kit.hosts import connecting, detach, hosting, until
+from ...kit.client.hosts import connecting, detach, hosting, until
 from ..conftest import Peer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]

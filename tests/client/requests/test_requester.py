@@ -30,8 +30,8 @@ from amqp10.engine import ConnectionTerms, LinkAttached
 from amqp10.messaging import Error, Rejected
 from amqp10.testing import Attach, Disposition, Flow, Transfer
 
-from ...kit.memory_peer import MemoryPeer
-from ..cancelling import CancelAt, at_each_checkpoint
+from ...kit.client.cancelling import CancelAt, at_each_checkpoint
+from ...kit.client.memory_peer import MemoryPeer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("requests and replies")]
 

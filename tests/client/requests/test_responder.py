@@ -21,7 +21,7 @@ from amqp10 import (
 from amqp10.broker import Broker
 from amqp10.messaging import RELEASED, Accepted, Error, Message, Modified, Rejected
 
-from ...kit.hosts import QUICK, connecting, hosting
+from ...kit.client.hosts import QUICK, connecting, hosting
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

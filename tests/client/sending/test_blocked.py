@@ -26,7 +26,7 @@ from amqp10.dialects.v0_9.wire.methods import (
 from amqp10.dialects.v0_9.wire.methods import ConnectionBlocked as Blocked
 from amqp10.dialects.v0_9.wire.methods import ConnectionUnblocked as Unblocked
 
-from ...dialects.v0_9._peer import MethodPeer
+from ...kit.dialects.v0_9.method_peer import MethodPeer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

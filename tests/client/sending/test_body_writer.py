@@ -21,7 +21,7 @@ from amqp10.messaging import ACCEPTED, Data, Error, Message, Modified, Rejected,
 from amqp10.net._pump import HIGH_WATER
 from amqp10.profiles import Profile
 
-from ..streams import reading
+from ...kit.client.streams import reading
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

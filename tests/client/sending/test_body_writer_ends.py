@@ -20,7 +20,7 @@ from amqp10.errors import (
 from amqp10.messaging import ACCEPTED, Error, Message, Received, Rejected
 from amqp10.profiles import Profile
 
-from ..streams import Reader, reading
+from ...kit.client.streams import Reader, reading
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

@@ -13,7 +13,7 @@ from amqp10.engine import DeliveriesReceived, Event
 from amqp10.errors import ConnectionLost, MessageReleased
 from amqp10.messaging import Message, Released
 
-from ..cancelling import CancelAt, Serve, at_each_checkpoint, world
+from ...kit.client.cancelling import CancelAt, Serve, at_each_checkpoint, world
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

@@ -24,8 +24,8 @@ from amqp10.messaging import AmqpValue, Coordinator, Declare, Declared, Discharg
 from amqp10.testing import Attach, Detach, Disposition, Flow, ScriptedPeer, Transfer
 from amqp10.types import Symbol, as_composite
 
-from ...kit.memory_peer import MemoryPeer
-from ..cancelling import CancelAt, at_each_checkpoint
+from ...kit.client.cancelling import CancelAt, at_each_checkpoint
+from ...kit.client.memory_peer import MemoryPeer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("transactions")]
 

@@ -36,8 +36,8 @@ from amqp10.profiles import Profile
 from amqp10.testing import Detach, End, ScriptedPeer, Transfer
 from amqp10.types import Symbol, as_composite
 
-from ...kit.memory_peer import MemoryPeer
-from ..cancelling import CancelAt, at_each_checkpoint
+from ...kit.client.cancelling import CancelAt, at_each_checkpoint
+from ...kit.client.memory_peer import MemoryPeer
 from .test_transaction import answer, broker_and_connection, coordinate
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("transactions")]

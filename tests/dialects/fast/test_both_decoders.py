@@ -26,8 +26,8 @@ from amqp10.messaging import (
 from amqp10.sasl import Authenticator, ScramSha256
 from amqp10.testing import EnginePair
 
-from ._second import BY_NAME
-from ._talk import Talk, commands
+from ...kit.dialects.fast.second_decoder import BY_NAME
+from ...kit.dialects.fast.talk import Talk, commands
 
 pytestmark = pytest.mark.capability("AMQP/Fast")
 

@@ -32,8 +32,8 @@ from amqp10.errors import Unsupported
 from amqp10.messaging import Message
 from amqp10.testing import EnginePair
 
-from ...broker.wire import queue_of
-from ._talk import HostileClient, codes
+from ...kit.broker.wire import queue_of
+from ...kit.dialects.fast.talk import HostileClient, codes
 
 HEAD = MessageHead(body_size=1).write()
 

@@ -24,7 +24,7 @@ from amqp10.engine import LinkEnded
 from amqp10.errors import LinkDetached
 from amqp10.messaging import ACCEPTED, Message, Source
 
-from ._talk import HostileClient, Talk, codes, commands
+from ...kit.dialects.fast.talk import HostileClient, Talk, codes, commands
 
 PART = b"x" * 2000
 

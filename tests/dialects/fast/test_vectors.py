@@ -13,7 +13,7 @@ from amqp10.dialects.fast.wire.commands import COMMANDS, ConnectionPing, Message
 from amqp10.dialects.fast.wire.frames import INITIATION, CommandReader, decode_command, encode_command
 from amqp10.errors import RemoteProtocolError
 
-from ._second import Refused, read, read_head, write
+from ...kit.dialects.fast.second_decoder import GRAMMAR, Refused, read, read_head, write
 
 VECTORS = json.loads(Path(__file__).with_name("vectors.json").read_text())
 GOOD = [vector for vector in VECTORS["good"] if vector["kind"] == "command"]
@@ -139,7 +139,7 @@ def test_initiation() -> None:
 
 def test_all_commands() -> None:
     """There are 28, of the names, codes and fields of the table; three of them carry messages."""
-    table = json.loads(Path(__file__).with_name("commands.json").read_text())["commands"]
+    table = GRAMMAR["commands"]
     ours = {
         command.title(): (command.code, [one.name.replace("_", "-") for one in fields(command)])
         for command in COMMANDS.values()

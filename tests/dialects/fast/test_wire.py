@@ -1,6 +1,6 @@
 """A client of AMQP/Fast that shares no code with ours, before the embedded broker: every command that a client sends.
 
-Octets are written and read by the second decoder (`_second.py`), from the grammar alone; the conversation is what the
+Octets are written and read by the second decoder (`tests/kit`), from the grammar alone; the conversation is what the
 specification says, step by step.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from ._second import BY_NAME, GRAMMAR, read, read_head, write, write_fields
-from ._talk import HostileClient
+from ...kit.dialects.fast.second_decoder import BY_NAME, GRAMMAR, read, read_head, write, write_fields
+from ...kit.dialects.fast.talk import HostileClient
 
 HEAD = {
     "body-size": 5,

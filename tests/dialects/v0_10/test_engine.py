@@ -67,8 +67,8 @@ from amqp10.errors import (
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Rejected, Returned
 from amqp10.sasl import Authenticator
 
-from ._pair import TERMS
-from ._raw import Raw
+from ...kit.dialects.v0_10.pair import TERMS
+from ...kit.dialects.v0_10.raw_peer import Raw
 
 
 def a_client(**terms: Any) -> Raw:

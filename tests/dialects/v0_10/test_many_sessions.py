@@ -5,8 +5,8 @@ from __future__ import annotations
 from amqp10.engine import DeclareQueue, SessionTerms
 from amqp10.messaging import Message
 
+from ...kit.dialects.v0_10.pair import pair
 from ...kit.steps import steps
-from ._pair import pair
 
 
 def test_a_request_and_a_message_cost_the_same() -> None:

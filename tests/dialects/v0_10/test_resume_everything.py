@@ -48,7 +48,7 @@ from amqp10.messaging import (
     TransactionalState,
 )
 
-from ._pair import ClientApplication, Line, ServerApplication
+from ...kit.dialects.v0_10.pair import ClientApplication, Line, ServerApplication
 
 LARGE = "large " * 30_000  # several frames
 OUTCOMES: dict[str, Any] = {

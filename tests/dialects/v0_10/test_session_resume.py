@@ -13,7 +13,7 @@ from amqp10.engine import ConnectionEnded, Engine, LinkAttached, LinkEnded, Send
 from amqp10.errors import ConnectionLost, LocalProtocolError
 from amqp10.messaging import ACCEPTED
 
-from ._pair import ClientApplication, Line, ServerApplication, pair
+from ...kit.dialects.v0_10.pair import ClientApplication, Line, ServerApplication, pair
 
 pytestmark = pytest.mark.capability("AMQP 0-10")
 

@@ -27,8 +27,8 @@ from amqp10.messaging import ACCEPTED, RELEASED, Error, Source, Target
 from amqp10.sasl import Authenticator
 from amqp10.testing import Attach, Begin, Detach, End, EnginePair, EngineScript, Flow
 
-from ._checks import check
-from ._walk import SETTINGS, Step, Walk
+from ...kit.dialects.v1_0.checks import check
+from ...kit.dialects.v1_0.walk import SETTINGS, Step, Walk
 
 STEPS = st.lists(st.tuples(st.integers(0, 199), st.integers(0, 59), st.integers(0, 1259)), min_size=20, max_size=100)
 

@@ -42,8 +42,8 @@ from amqp10.messaging import (
 from amqp10.types import Array, Decimal32, Described, Int, Symbol, Timestamp, UInt, ULong
 
 from ...broker.links.test_one_message import MESSAGES
-from ...broker.wire import Wire
-from ..azure_bus import COUNT, LATER, NOON, SESSION, WHEN, Bus, request, status, token_of
+from ...kit.broker.wire import Wire
+from ...kit.hostile.service_bus_peer import COUNT, LATER, NOON, SESSION, WHEN, Bus, request, status, token_of
 
 ODD: tuple[Any, ...] = (
     *(None, True, 0, 1, -1, 2**63 - 1, -(2**63), ULong(2**64 - 1), 1.5, float("nan"), float("inf")),

@@ -22,7 +22,7 @@ from amqp10.messaging import (
 )
 from amqp10.types import Array, Int, Symbol, Timestamp
 
-from ..azure_bus import COUNT, LATER, NOON, WHEN, Bus, request, status, token_of
+from ...kit.hostile.service_bus_peer import COUNT, LATER, NOON, WHEN, Bus, request, status, token_of
 
 
 class Coordinated(Bus):

@@ -28,9 +28,9 @@ from amqp10.testing import (
     Transfer,
 )
 
-from ...kit.hosts import until
-from .._acts import ACTS, CREDIT, HARMLESS, MAX_MESSAGE, Act, frame, raw, transfer
-from ..bystander import still_serves
+from ...kit.client.hosts import until
+from ...kit.hostile.acts import ACTS, CREDIT, HARMLESS, MAX_MESSAGE, Act, frame, raw, transfer
+from ...kit.hostile.bystander import still_serves
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

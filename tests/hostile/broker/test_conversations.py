@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ..conversations import converse
+from ...kit.hostile.conversations import converse
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.capability("hostile peers")]
 

@@ -32,8 +32,8 @@ from amqp10.dialects.fast.wire.commands import (
 from amqp10.dialects.fast.wire.frames import INITIATION, CommandReader, encode_command
 from amqp10.errors import AmqpError
 
-from ...dialects.fast._talk import codes
-from ..bystander import still_serves
+from ...kit.dialects.fast.talk import codes
+from ...kit.hostile.bystander import still_serves
 
 pytestmark = pytest.mark.anyio
 OVER = anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError

@@ -24,9 +24,9 @@ from amqp10.dialects.v0_9.wire.methods import (
 )
 from amqp10.dialects.v0_9.wire.variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
 
-from ...dialects.v0_9._peer import MethodPeer
-from .._method_acts import AT_BROKER, Act, header, raw
-from ..bystander import still_serves
+from ...kit.dialects.v0_9.method_peer import MethodPeer
+from ...kit.hostile.bystander import still_serves
+from ...kit.hostile.method_acts import AT_BROKER, Act, header, raw
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

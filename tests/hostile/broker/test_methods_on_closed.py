@@ -17,7 +17,7 @@ from amqp10.dialects.v0_9.wire.methods import (
     ConnectionCloseOk,
 )
 
-from ...dialects.v0_9._peer import MethodPeer
+from ...kit.dialects.v0_9.method_peer import MethodPeer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

@@ -23,10 +23,10 @@ from amqp10.messaging import ACCEPTED, AmqpValue, Error, Message, Modified, Reje
 from amqp10.tokens import SasKey
 from amqp10.types import Array, Decimal32, Decimal64, Decimal128, Described, Map, Symbol, UInt, ULong, encode
 
-from ...broker.wire import Wire, queue_of
+from ...kit.broker.wire import Wire, queue_of
+from ...kit.hostile.service_bus_peer import Bus
 from ...kit.token_rig import KEY
 from ..azure.test_service_bus import ODD
-from ..azure_bus import Bus
 
 COUNT = min(3000, int(os.environ.get("AMQP10_CONVERSATIONS", "60")))
 """Conversations; `make nightly` has more."""

@@ -39,8 +39,8 @@ from amqp10.testing import (
     Transfer,
 )
 
-from ...kit.memory_peer import MemoryPeer
-from .._acts import (
+from ...kit.client.memory_peer import MemoryPeer
+from ...kit.hostile.acts import (
     ACTS,
     ARRAY_BOMB,
     CHANNEL_MAX,

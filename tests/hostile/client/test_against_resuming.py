@@ -13,8 +13,8 @@ from amqp10 import Connection, DeliveryUncertain, Reconnect
 from amqp10.messaging import Accepted, Declared, Received, TransactionalState
 from amqp10.testing import Attach, Begin, Close, Detach, Disposition, End, Flow, ScriptedPeer, Transfer
 
-from ...kit.memory_peer import MemoryPeer
-from .._acts import NOTHING
+from ...kit.client.memory_peer import MemoryPeer
+from ...kit.hostile.acts import NOTHING
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

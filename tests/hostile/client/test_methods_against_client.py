@@ -41,8 +41,8 @@ from amqp10.dialects.v0_9.wire.methods import (
 from amqp10.dialects.v0_9.wire.variant import V0_9, V0_9_1, V0_9_DRAFT, Variant
 from amqp10.sasl import Plain, ScramSha256
 
-from ...dialects.v0_9._peer import MethodPeer
-from .._method_acts import AT_CLIENT, Act, coded, header, nested, raw
+from ...kit.dialects.v0_9.method_peer import MethodPeer
+from ...kit.hostile.method_acts import AT_CLIENT, Act, coded, header, nested, raw
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

@@ -17,7 +17,7 @@ from amqp10 import Connection, DecodeError, Message
 from amqp10.broker import Broker
 from amqp10.engine import dialect_names
 
-from ..servers import PASSWORD, USER, HostileStream, accepted, check_error, converse, quietly, recording
+from ...kit.hostile.servers import PASSWORD, USER, HostileStream, accepted, check_error, converse, quietly, recording
 
 COUNT = int(os.environ.get("AMQP10_CONVERSATIONS", "1000")) * 3 // 10
 """Of clients, in all tests here together; of bridges there is one for each five. `make nightly` has more."""

@@ -16,7 +16,7 @@ from amqp10.engine import dialects
 from amqp10.messaging import Message
 from amqp10.net import listen_tcp
 
-from ...broker.raw import broker_consumers, dial, raw_receiver, read_all, receiver_of
+from ...kit.broker.raw_clients import broker_consumers, dial, raw_receiver, read_all, receiver_of
 from ...kit.parents import engine_of
 
 pytestmark = pytest.mark.anyio

@@ -29,7 +29,7 @@ from amqp10.sasl import Anonymous
 from amqp10.types import Symbol
 
 from ...broker.conftest import Clock
-from ...broker.served import Served
+from ...kit.broker.served import Served
 
 ROUNDS = 200
 OFFERED = ConnectionTerms("broker", offered_capabilities=("amqp10_on_demand",))

@@ -13,7 +13,7 @@ from amqp10.dialects.v0_10 import DIALECT
 from amqp10.engine import ConnectionEnded, Engine, LinkAttached, SenderLink
 from amqp10.errors import LocalProtocolError
 
-from ...dialects.v0_10._pair import ClientApplication, ServerApplication, pair
+from ...kit.dialects.v0_10.pair import ClientApplication, ServerApplication, pair
 
 
 def conversation() -> tuple[bytes, bytes]:

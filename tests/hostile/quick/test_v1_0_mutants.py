@@ -28,7 +28,7 @@ from amqp10.sasl import Authenticator
 from amqp10.testing import Attach, Begin, Close, Detach, End, EngineScript, Flow, Frame, Open, Transfer
 from amqp10.types import Described, UInt, ULong, encode
 
-from ._mutants import SETTINGS, Mutants, Step
+from ...kit.dialects.v1_0.mutants import SETTINGS, Mutants, Step
 
 STEPS = st.lists(st.tuples(st.integers(0, 39), st.integers(0, 20), st.integers(0, 9999)), min_size=10, max_size=60)
 BEGIN = Begin(next_outgoing_id=0, incoming_window=100, outgoing_window=100)

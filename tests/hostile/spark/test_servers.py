@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from amqp10.broker import Broker
 
-from ..servers import PASSWORD, USER, HostileStream
+from ...kit.hostile.servers import PASSWORD, USER, HostileStream
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.xdist_group("spark")]
 

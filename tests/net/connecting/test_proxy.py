@@ -15,7 +15,7 @@ from amqp10.errors import ConnectionLost, HandshakeRefused, InsecureTransport
 from amqp10.net import TLS, Proxy, Route, connect, parse_url
 from amqp10.testing import CertificateAuthority
 
-from ..connect_proxy import connect_proxy
+from ...kit.net.connect_proxy import connect_proxy
 
 pytestmark = pytest.mark.anyio
 

@@ -18,7 +18,7 @@ from amqp10.errors import ConnectionLost, HandshakeRefused, Unsupported
 from amqp10.net import StreamFacts, WebSocket, accept_websocket, parse_url
 from amqp10.net._connecting.websocket_handshake import open_websocket
 
-from ..raw_websocket import BINARY, RawPeer, frame
+from ...kit.net.raw_websocket import BINARY, RawPeer, frame
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

@@ -19,8 +19,8 @@ from amqp10.net._streams import websocket as module
 from amqp10.net._streams.base import LayerAttribute
 from amqp10.net._streams.websocket import MAX_EVENTS, MESSAGE_SIZE, WebSocketStream
 
-from .._rig import Double, Received
-from ..raw_websocket import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, RawPeer, close_frame, frame
+from ...kit.net.pump_rig import Double, Received
+from ...kit.net.raw_websocket import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, RawPeer, close_frame, frame
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

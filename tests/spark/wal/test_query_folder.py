@@ -23,7 +23,7 @@ from amqp10.spark._wal.query_folder import (
 )
 from amqp10.spark._wal.segments import Segment
 
-from .segment_files import SCHEMA, files, known, make, retired
+from ...kit.spark.segment_files import SCHEMA, files, known, make, retired
 
 
 def test_the_folder_of_a_query_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from amqp10.spark._wal.query_folder import delete_committed, known_rows
 from amqp10.spark._wal.redelivery import with_body_encoding
 from amqp10.spark._wal.segments import Segment
 
-from .segment_files import SCHEMA, batch, files, make
+from ...kit.spark.segment_files import SCHEMA, batch, files, make
 
 
 def test_a_draft_drops_what_is_known(tmp_path: Path) -> None:

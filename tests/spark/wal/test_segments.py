@@ -20,7 +20,7 @@ from amqp10.spark._wal.query_folder import create_batch_folder, create_query_fol
 from amqp10.spark._wal.redelivery import save_ids
 from amqp10.spark._wal.segments import Claimant, Segment
 
-from .segment_files import SCHEMA, batch, files, make
+from ...kit.spark.segment_files import SCHEMA, batch, files, make
 
 FIRST = Claimant("run", 0)
 

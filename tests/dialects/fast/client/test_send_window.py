@@ -37,8 +37,8 @@ from amqp10.messaging import (
 from amqp10.testing import EnginePair
 from amqp10.types import Symbol, as_composite
 
+from ....kit.dialects.fast.talk import Talk
 from ....kit.parents import session_of
-from .._talk import Talk
 
 LARGE = Message(b"x" * 1_000_000).encode()
 HALF = 1 << 19

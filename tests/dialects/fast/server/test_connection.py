@@ -19,8 +19,8 @@ from amqp10.dialects.fast.wire.commands import (
 )
 from amqp10.dialects.fast.wire.frames import INITIATION, CommandReader, encode_command
 
-from ....broker.served import Served
-from .._talk import HostileClient
+from ....kit.broker.served import Served
+from ....kit.dialects.fast.talk import HostileClient
 
 
 def opened_to(path: str) -> list[Command]:

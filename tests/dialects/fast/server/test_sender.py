@@ -29,8 +29,8 @@ from amqp10.engine import OutcomesReceived
 from amqp10.messaging import ACCEPTED, RELEASED, Message
 from amqp10.testing import EnginePair
 
+from ....kit.dialects.fast.talk import HostileClient
 from ....kit.steps import steps
-from .._talk import HostileClient
 from ..test_restart import AGAIN, receiving
 
 BODY = MessageHead(body_size=1).write() + b"x"

@@ -17,8 +17,17 @@ from amqp10.dialects.fast.wire.frames import CommandReader, encode_command
 from amqp10.dialects.fast.wire.values import Seconds
 from amqp10.errors import DecodeError, EncodeError, RemoteProtocolError
 
-from .._second import BY_CODE, GRAMMAR, Refused, read, read_fields, read_head, write, write_fields
-from .._second import Octets as SecondOctets
+from ....kit.dialects.fast.second_decoder import (
+    BY_CODE,
+    GRAMMAR,
+    Refused,
+    read,
+    read_fields,
+    read_head,
+    write,
+    write_fields,
+)
+from ....kit.dialects.fast.second_decoder import Octets as SecondOctets
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=60)
 tables = st.recursive(

@@ -33,7 +33,7 @@ from amqp10.messaging import (
     Undone,
 )
 
-from .._raw import Raw
+from ....kit.dialects.v0_10.raw_peer import Raw
 from ..test_engine import a_client, sender_on
 
 

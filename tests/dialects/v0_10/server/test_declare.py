@@ -29,7 +29,7 @@ from amqp10.engine import Acquire, DeclareQueue, DeleteQueue, Request, RequestRe
 from amqp10.messaging import Error, Rejected
 from amqp10.types import Timestamp
 
-from .._raw import Raw
+from ....kit.dialects.v0_10.raw_peer import Raw
 from ..test_engine import a_server
 from .test_sender import outlet_on
 

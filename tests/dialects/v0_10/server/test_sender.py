@@ -24,7 +24,7 @@ from amqp10.dialects.v0_10.wire.rare_commands import UNIMPLEMENTED
 from amqp10.engine import LinkAttached, LinkEnded, LinkTerms, OutcomesReceived, SessionBegun
 from amqp10.messaging import ACCEPTED, RELEASED
 
-from .._raw import Raw
+from ....kit.dialects.v0_10.raw_peer import Raw
 from ..test_engine import a_server
 
 

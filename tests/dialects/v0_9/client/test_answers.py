@@ -77,8 +77,8 @@ from amqp10.messaging import (
 from amqp10.sasl import Anonymous
 
 from ....hostile.quick.test_v0_9_client import frames
+from ....kit.dialects.v0_9.method_peer import channel_of
 from ....kit.steps import steps
-from .._peer import channel_of
 
 CAN = {"publisher_confirms": True, "basic.nack": True, "per_consumer_qos": True}
 

@@ -29,8 +29,8 @@ from amqp10.engine import Engine, LinkTerms
 from amqp10.messaging import ACCEPTED, Message, Returned, Source, StreamOffset, Target, TransactionalState
 
 from ....hostile.quick.test_v0_9_client import DIALECTS, frames
+from ....kit.dialects.v0_9.method_peer import channel_of
 from ....kit.parents import session_of
-from .._peer import channel_of
 from ..wire.test_bulk import PLACES, receiver, stream
 from .test_answers import CAN, hear, opened, said
 from .test_receiver import consuming, deliver

@@ -33,7 +33,7 @@ from amqp10.dialects.v0_9.wire.methods import (
     TxSelectOk,
 )
 
-from .._peer import MethodPeer
+from ....kit.dialects.v0_9.method_peer import MethodPeer
 from .test_methods import END, broker, consume
 
 pytestmark = pytest.mark.anyio

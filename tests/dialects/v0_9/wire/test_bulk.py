@@ -36,7 +36,7 @@ from amqp10.messaging._payload import ForeignPayload
 from amqp10.types import Int
 
 from ....hostile.quick.test_v0_9_client import DIALECTS, OPENING, frames
-from .._peer import channel_of
+from ....kit.dialects.v0_9.method_peer import channel_of
 from ..client.test_answers import said
 
 PROPERTIES = (

@@ -36,7 +36,7 @@ from amqp10.engine import Engine, LinkTerms, SenderLink
 from amqp10.errors import DecodeError
 from amqp10.messaging import Message, Source, Target
 
-from .._peer import channel_of
+from ....kit.dialects.v0_9.method_peer import channel_of
 from ..client.test_answers import CAN, hear, opened, publishing, receiving, said
 from ..test_engine import Pair
 from ..test_engine import opened as joined

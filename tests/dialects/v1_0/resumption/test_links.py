@@ -18,8 +18,8 @@ from amqp10.engine import (
 from amqp10.errors import LocalProtocolError
 from amqp10.messaging import ACCEPTED, RELEASED, Message, Received, Source, Target
 
+from ....kit.dialects.v1_0.two_ends import Ends
 from ....kit.parents import engine_of, session_of
-from .two_ends import Ends
 
 BODY = Message("x").encode()
 LARGE = Message(bytes(range(250)) * 8).encode()

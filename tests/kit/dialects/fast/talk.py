@@ -24,7 +24,7 @@ from amqp10.engine import ConnectionTerms, Event, LinkTerms, ReceiverLink, Sende
 from amqp10.messaging import Source, Target
 
 from ...broker.served import Served
-from ._second import read, write
+from .second_decoder import read, write
 
 
 class Broker(Served):

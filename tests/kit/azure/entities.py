@@ -7,7 +7,7 @@ from typing import Any
 
 from amqp10.azure import ReceivedMessage, ServiceBus, ServiceBusDelivery
 
-from ..kit.token_rig import wall
+from ..token_rig import wall
 
 HOUR = timedelta(hours=1)
 

@@ -12,8 +12,8 @@ from amqp10.engine import (
 )
 from amqp10.messaging import ACCEPTED
 
-from ._sides import LinkSide, Sent
-from ._walk import Walk
+from .sides import LinkSide, Sent
+from .walk import Walk
 
 
 def check(walk: Walk) -> None:

@@ -12,7 +12,7 @@ from amqp10.broker import Broker
 from amqp10.engine import ConnectionTerms, LinkTerms, ReceiverLink, dialect
 from amqp10.messaging import Source, Target
 
-from ..kit.parents import engine_of
+from ..parents import engine_of
 
 
 async def dial(broker: Broker) -> ByteStream:

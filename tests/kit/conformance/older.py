@@ -23,7 +23,7 @@ from amqp10.dialects.v0_10.wire.frames import PROTOCOL_HEADER, encode_command
 from amqp10.dialects.v0_10.wire.struct import Command
 
 from ..broker.served import Served
-from ..dialects.v0_10._raw import Raw
+from ..dialects.v0_10.raw_peer import Raw
 
 
 def new_router() -> Router:

@@ -34,7 +34,7 @@ from amqp10.engine import (
 )
 from amqp10.messaging import ACCEPTED, RELEASED, Accepted, Message, Source, Target
 
-from .conftest import Clock
+from ...broker.conftest import Clock
 from .line import LASTING, TIMEOUT, Line, Setting, no_faults
 
 

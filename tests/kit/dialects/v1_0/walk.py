@@ -29,8 +29,8 @@ from amqp10.errors import LocalProtocolError, RemoteProtocolError
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Modified, Received, Rejected, Source, Target
 from amqp10.testing import EnginePair
 
-from ._referee import Referee
-from ._sides import LinkSide, Sent, SessionSide, pick
+from .referee import Referee
+from .sides import LinkSide, Sent, SessionSide, pick
 
 Step = tuple[int, int, int]
 

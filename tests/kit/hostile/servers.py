@@ -36,9 +36,9 @@ from amqp10.messaging import ACCEPTED, RELEASED, Declared, Error, Modified, Reje
 from amqp10.sasl import Plain, ScramSha256
 from amqp10.types import Symbol
 
-from ._acts import ACTS, HARMLESS
-from ._method_acts import AT_CLIENT
+from .acts import ACTS, HARMLESS
 from .conversations import changed, payload
+from .method_acts import AT_CLIENT
 
 USER: Final = "victim"
 PASSWORD: Final = "hunter2-of-the-victim"
