@@ -251,7 +251,7 @@ def test_flow_before_answer(serving: tuple[EngineScript, Session]) -> None:
     assert link.remote is not None
     link.attach(LinkTerms("r", Source("queue"), Target("queue"), initial_delivery_count=11))
     script.expect(Attach, initial_delivery_count=11)
-    assert link.credit == 5  # type: ignore[attr-defined]
+    assert link.credit == 5
 
 
 @pytest.mark.spec("2.6.3", "a link is refused by an attach with a null terminus, and a detach with the reason")

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Final, Literal
+from typing import Final, Literal
 from weakref import WeakKeyDictionary
 
 from ..engine import Link as EngineLink
@@ -204,7 +204,7 @@ class HealthMonitor:
         ages = self._ages.get(link)
         if ages is None:
             self._ages[link] = ages = UnsettledAges()
-        engine_link: Any = link.engine_link
+        engine_link = link.engine_link
         terminus = link.terms.target if link.kind == "sender" else link.terms.source
         if engine_link is None or link.interrupted:
             unsettled = len(link.pending)

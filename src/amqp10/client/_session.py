@@ -36,7 +36,7 @@ class ClientSession(SessionCore):
         self.parent: SessionCore | None = None  # it has taken over one link of this session
         self._senders: dict[LinkCore, Callable[[], None]] = {}
         self.end_sent: bool = False  # our end is out
-        self.coordinator_link: Any = None
+        self.coordinator_link: object = None
         self.refused_to_resume: bool = False  # it may have ended because a link of it was to be resumed
 
     # Beginning

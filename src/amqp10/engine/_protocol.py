@@ -275,6 +275,7 @@ class Link(ABC):
     Attributes:
         terms, remote: the terms of this side and of the peer; None until they are sent. After the peer's attach,
             `remote.source` and `remote.target` are the actual termini of the peer.
+        credit: deliveries that may still be sent: on a sender now, on a receiver by this side's count.
         attached: both attaches are exchanged, no terminus is null, and neither side has detached.
         settled_by_sender: the negotiated settle mode says that every delivery is sent settled.
         properties: properties of the last flow that was received for this link (§2.7.4).
@@ -297,6 +298,7 @@ class Link(ABC):
     session: LinkSession
     terms: LinkTerms | None
     remote: LinkTerms | None
+    credit: int
     attached: bool
     is_sender: bool
     properties: Mapping[Any, Any]
@@ -354,7 +356,6 @@ class SenderLink(Link, SenderFastLane):
     """The sending end (§2.6.7).
 
     Attributes:
-        credit: deliveries that may be sent now.
         drain: the receiver asks to use the credit now or give it back.
         unsettled: tag -> delivery, for all deliveries that this side did not settle yet, in order of sending.
         frame_room: payload bytes that certainly fit one transfer frame; useful for sending in parts.
@@ -363,7 +364,6 @@ class SenderLink(Link, SenderFastLane):
             "available"); None: they tell what `drained` or `offer` told last.
     """
 
-    credit: int
     drain: bool
     count_waiting: Callable[[], int] | None = None
     unsettled: dict[bytes, OutgoingDelivery]
@@ -457,7 +457,6 @@ class ReceiverLink(Link, ReceiverFastLane):
     """The receiving end (§2.6.7).
 
     Attributes:
-        credit: deliveries that the sender may still send, by this side's count.
         available: the deliveries that wait at the sender, by its last flow.
         incoming: complete deliveries, oldest first; the owner takes them (`popleft`), at any pace.
         unsettled: tag -> delivery, for all deliveries that this side did not settle yet, in order of arrival. Reading
@@ -473,7 +472,6 @@ class ReceiverLink(Link, ReceiverFastLane):
             received: its `resuming` takes it although links of the dialect do not resume.
     """
 
-    credit: int
     available: int
     incoming: deque[IncomingDelivery]
     unsettled: dict[bytes, IncomingDelivery]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -246,13 +247,14 @@ class TestUsers:
 
 def test_kept_links_of_one_user() -> None:
     """The one that has waited longest ends where there are too many, and no other user's."""
+    session: Any = object()
     ended: list[str] = []
     links = ResumableLinks(lambda: 0.0, lambda links, deadline: None, 3)
 
     def suspend(user: str, name: str) -> None:
         link = ResumableLink(LinkKey((user, "c"), name, "out"), None, Lifetime("never"))
         links.begin(link, None)
-        links.suspend(link, [], lambda deliveries: ended.append(name), None, None)
+        links.suspend(link, [], lambda deliveries: ended.append(name), session, None)
 
     suspend("victim", "v")
     for number in range(5):
@@ -262,6 +264,6 @@ def test_kept_links_of_one_user() -> None:
     before, link = links.claim(key), ResumableLink(key, None, Lifetime("never"))
     links.begin(link, before)
     assert ended == ["0", "1", "2"]
-    links.suspend(link, [], lambda deliveries: ended.append("again"), None, None)
+    links.suspend(link, [], lambda deliveries: ended.append("again"), session, None)
     suspend("stranger", "5")
     assert ended == ["0", "1", "2", "3"]

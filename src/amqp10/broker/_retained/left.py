@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from ...engine import LinkSession
 
 
 class Leaving(Protocol):
@@ -12,7 +15,7 @@ class Leaving(Protocol):
         session, connection: those of the last link that left; None: links are attached, or the connection is over.
     """
 
-    session: object
+    session: LinkSession | None
     connection: object
 
 
@@ -25,7 +28,7 @@ class LeftBehind(Generic[T]):
     def __init__(self) -> None:
         self._by_end: dict[object, dict[T, None]] = {}
 
-    def leave(self, left: T, session: object, connection: object) -> None:
+    def leave(self, left: T, session: LinkSession, connection: object) -> None:
         """Record that the last link has left."""
         left.session, left.connection = session, connection
         for end in (session, connection):

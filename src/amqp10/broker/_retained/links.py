@@ -30,6 +30,7 @@ from .left import LeftBehind
 from .subscriptions import EXPIRES, ExpiryTrigger, Lifetime
 
 if TYPE_CHECKING:
+    from ...engine import LinkSession
     from ...messaging import DeliveryState, Source, Target
     from .._queues.message import Clock, QueuedMessage
     from .._queues.node import Node
@@ -83,7 +84,7 @@ class ResumableLink:
     steal: Callable[[], None] | None = None
     consumer: int | None = None
     parts: int = 0
-    session: object = None
+    session: LinkSession | None = None
     connection: object = None
     attached_by: int = 0
     owned: Node | None = None
@@ -184,7 +185,7 @@ class ResumableLinks:
         link: ResumableLink,
         deliveries: list[Any],
         requeue: Callable[[list[Any]], None],
-        session: object,
+        session: LinkSession,
         connection: object,
     ) -> None:
         """Keep a link that was detached."""
@@ -218,7 +219,7 @@ class ResumableLinks:
         self._parts += parts - link.parts
         link.parts = parts
 
-    def session_ended(self, session: object) -> None:
+    def session_ended(self, session: LinkSession) -> None:
         """End the links that end with a session, which have been detached."""
         for link in self._left_behind.of(session):
             self._left(link, "session")

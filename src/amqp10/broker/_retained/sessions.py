@@ -173,7 +173,7 @@ class PeerSessions(SessionKeeper):
         self._sessions = sessions
         self._peer = peer
 
-    def keep(self, session: Any, name: bytes, timeout: int) -> None:
+    def keep(self, session: Session, name: bytes, timeout: int) -> None:
         self._sessions.keep(self._peer, session, name, timeout)
 
     def take(self, engine: Engine, name: bytes) -> Session | None:

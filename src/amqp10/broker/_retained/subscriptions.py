@@ -26,6 +26,7 @@ from .left import LeftBehind
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from ...engine import LinkSession
     from ...messaging import Source, Target, TerminusExpiryPolicy
     from .._queues.message import Clock
     from .._queues.selection import Filtering
@@ -69,7 +70,7 @@ class RetainedSubscription:
     lifetime: Lifetime
     filters: list[Any]
     links: dict[object, Callable[[], None]]
-    session: object = None
+    session: LinkSession | None = None
     connection: object = None
     deadline: float | None = None
 
@@ -225,7 +226,7 @@ class Subscriptions:
         raise Refused("amqp:not-found", f"there is no subscription {base!r}")
 
     def leave(
-        self, lasting: RetainedSubscription, link: object, how: DetachKind, session: object, connection: object
+        self, lasting: RetainedSubscription, link: object, how: DetachKind, session: LinkSession, connection: object
     ) -> None:
         """Remove a link that ended."""
         if lasting.links.pop(link, None) is None or lasting.links or self._all.get(lasting.key) is not lasting:
@@ -237,7 +238,7 @@ class Subscriptions:
         else:
             self.left(lasting, how)
 
-    def session_ended(self, session: object) -> None:
+    def session_ended(self, session: LinkSession) -> None:
         """Start the time of subscriptions that expire with a session, whose links have ended."""
         for lasting in self._left.of(session):
             self.left(lasting, "session")

@@ -9,7 +9,7 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
@@ -156,27 +156,25 @@ class TokenKeeper(ABC):
         """Return why the connection, or a link, ended: that a token ran out, where the error is its consequence."""
 
 
-class Restorable(Lifecycle, ABC):
-    """A session or link, as what restores it after a loss sees it.
-
-    Attributes:
-        connection: the one on which it comes back; a redirect may change that of a link.
-    """
+class Restorable(Protocol):
+    """A session or link, as what restores it after a loss sees it."""
 
     connection: ConnectionCore
+    awaiting_peer: bool
+    generation: int
+    loss: AmqpError | None
+    over: bool
 
-    @abstractmethod
-    def restore(self) -> None:
-        """Begin or attach again; what is above it is there."""
+    def end_for_good(self, error: AmqpError | None) -> None: ...
 
-    def check_loop(self) -> None:
-        self.connection.check_loop()
+    async def until(self, condition: Callable[[], bool]) -> None: ...
 
 
-class LinkCore(Restorable, LinkOwner):
+class LinkCore(Lifecycle, LinkOwner, ABC):
     """A link, as its session, its connection, the restorer and its deliveries know it.
 
     Attributes:
+        connection: the one on which it comes back; a redirect may change it.
         terms: what our attach says, or said last.
         session: the one on which it is attached, or being attached, or to be attached again.
         restorable: it is attached again after a loss.
@@ -226,6 +224,13 @@ class LinkCore(Restorable, LinkOwner):
         """The link's name."""
         return self.terms.name
 
+    def check_loop(self) -> None:
+        self.connection.check_loop()
+
+    @abstractmethod
+    def restore(self) -> None:
+        """Attach again; what is above it is there."""
+
     @property
     @abstractmethod
     def engine_link(self) -> EngineLink | None:
@@ -257,14 +262,20 @@ class LinkCore(Restorable, LinkOwner):
         """Finish, detach and wait for the answer: shielded, and until the deadline at most, if one is given."""
 
 
-class SessionCore(Restorable, SessionOwner):
-    """A session, as its connection, its links and the restorer know it."""
+class SessionCore(Lifecycle, SessionOwner, ABC):
+    """A session, as its connection, its links and the restorer know it.
 
+    Attributes:
+        connection: the one on which it comes back.
+        coordinator_link: what `_transactions` keeps of its link to the coordinator.
+    """
+
+    connection: ConnectionCore
     parent: SessionCore | None
     begun: bool
     end_sent: bool
     refused_to_resume: bool
-    coordinator_link: Any  # what `_transactions` keeps of it
+    coordinator_link: object
 
     @abstractmethod
     async def __aenter__(self) -> Self:
@@ -297,6 +308,9 @@ class SessionCore(Restorable, SessionOwner):
     @abstractmethod
     def begin(self) -> None:
         """Send the begin; links may attach at once."""
+
+    def check_loop(self) -> None:
+        self.connection.check_loop()
 
     @abstractmethod
     def restore(self) -> None:

@@ -124,8 +124,7 @@ class Stale:
 
 def is_stale(delivery: IncomingDelivery) -> bool:
     """Return whether the peer has not resumed the delivery."""
-    link: Any = delivery.link
-    return type(link) is Stale
+    return isinstance(delivery.link, Stale)
 
 
 def is_taken_back(delivery: IncomingDelivery) -> bool:

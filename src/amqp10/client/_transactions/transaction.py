@@ -501,8 +501,8 @@ async def _coordinator_of(session: SessionCore) -> CoordinatorSender:
 
     Cancelling: the link is detached again.
     """
-    link: _CoordinatorLink | None = session.coordinator_link
-    if link is None:
+    link = session.coordinator_link
+    if not isinstance(link, _CoordinatorLink):
         session.coordinator_link = link = _CoordinatorLink()
     async with link.lock:
         sender = link.sender
