@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..engine import Link, Session
+    from ..engine import Link, LinkSession
 
 
 class LinkService(ABC):
@@ -39,7 +39,7 @@ class LinkService(ABC):
         """The attached links."""
 
     @abstractmethod
-    def ready(self, session: Session | None = None) -> None:
+    def ready(self, session: LinkSession | None = None) -> None:
         """Send answers that wait, because a session's window or the output has room again; None: any session's."""
 
     @abstractmethod

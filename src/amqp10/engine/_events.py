@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..messaging import TransactionalState
     from ._deliveries import IncomingDelivery, OutgoingDelivery
     from ._owners import OutcomeCounter
+    from ._parents import LinkSession
     from ._protocol import Link, ReceiverLink, SenderLink, Session
     from ._topology_requests import PendingRequest
 
@@ -130,7 +131,7 @@ class FlowReceived(Event):
 class WindowOpened(Event):
     """`session.sendable` became True: the peer's window opened and nothing is held back (§2.5.6)."""
 
-    session: Session
+    session: LinkSession
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from ...engine import (
     Link,
     LinkAttached,
     LinkEnded,
+    LinkSession,
     LinkTerms,
     OutgoingDelivery,
     ReceiverLink,
@@ -436,7 +437,7 @@ class PeerLinks:
                 consumer.credit_changed()
         self.answer(session)
 
-    def answer(self, session: Session | None = None) -> None:
+    def answer(self, session: LinkSession | None = None) -> None:
         """Send the answers that wait, because a session or the output has room again; None: any session's."""
         self.pairs.ready(session)
         self.cbs.ready()

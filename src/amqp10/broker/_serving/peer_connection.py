@@ -18,6 +18,7 @@ from ...engine import (
     Link,
     LinkAttached,
     LinkEnded,
+    LinkSession,
     OutcomesMissed,
     PrepareBranch,
     QueryBranches,
@@ -81,7 +82,7 @@ class PeerConnection(Peer, ResumableSessionOwner, EngineOwner):
         self.transactions: dict[bytes, LocalTransaction] = {}
         self.end_of_pass: list[Callable[[], None]] = []
         self.held_up = HeldUp(lambda: self.full)
-        self._opened: list[Session] = []  # sessions whose window opened in this pass
+        self._opened: list[LinkSession] = []  # sessions whose window opened in this pass
         self.rights = EVERYTHING
         self._enter(router)
 

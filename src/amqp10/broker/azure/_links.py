@@ -25,7 +25,7 @@ from ._service_bus.terms import ARGUMENT_ERROR, MAX_ID_LENGTH, NOT_ALLOWED
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ...engine import Link, Session
+    from ...engine import Link, LinkSession
     from .._peer import Peer
 
 _IDLE: Final = "The link is force detached. Code: {}(link). Details: Amqp{}.IdleTimerExpired: Idle timeout: {}."
@@ -220,7 +220,7 @@ class NamespaceLinks(LinkService):
             self.end(link)
             raise
 
-    def ready(self, session: Session | None = None) -> None:
+    def ready(self, session: LinkSession | None = None) -> None:
         self._requests.ready(session)
 
     def check_rights(self) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ...messaging.payloads import ForeignPayload
+    from .parents import EventSession
 
 
 class LazyRun(ABC):
@@ -67,7 +68,7 @@ class LazyRun(ABC):
 class LazyReceiver(ReceiverLink):
     """A receiving end that keeps what came until the owner asks for it, if `lazy` is set."""
 
-    session: Any  # whose engine is told of events
+    session: EventSession
     _runs: deque[LazyRun | IncomingDelivery]  # while something waits
 
     def __init__(self) -> None:

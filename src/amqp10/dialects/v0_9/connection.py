@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ..._version import __version__
@@ -25,7 +25,7 @@ from .wire.methods import (
 
 if TYPE_CHECKING:
     from ...engine import Session, SessionTerms
-    from .owners import Wire
+    from .owners import ConnectionSession, Wire
     from .wire.method_table import Method
 
 
@@ -59,9 +59,10 @@ class Connection(ABC):
         ConnectionOpenOk: (Step.SEND_OPEN_OK, Step.RECEIVE_OPEN_OK),
     }
 
+    sessions: Sequence[ConnectionSession]
+
     def __init__(self, engine: Wire) -> None:
         self.engine = engine
-        self.sessions: list[Any] = []
 
     @abstractmethod
     def started(self) -> None:
@@ -121,7 +122,11 @@ class Connection(ABC):
         """End all sessions, because the connection is over."""
         for session in self.sessions:
             session.over(error)
-        self.sessions.clear()
+        self.sessions = []
+
+    def forget(self, session: ConnectionSession) -> None:
+        """Forget a session that is over."""
+        self.sessions = [each for each in self.sessions if each is not session]
 
 
 def capabilities_of(properties: Mapping[str, Any]) -> frozenset[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ..._machine import Machine
 from ...engine import LinkEnded
@@ -11,6 +11,7 @@ from .states import LINK, LinkState, Step
 
 if TYPE_CHECKING:
     from ...errors import AmqpError
+    from .._kit.parents import EventSession
 
 
 class LinkEndpoint(PlainLink, Machine[LinkState]):
@@ -19,7 +20,7 @@ class LinkEndpoint(PlainLink, Machine[LinkState]):
     noun = "link"
     transitions: ClassVar[dict[tuple[LinkState, Step], LinkState]] = LINK
     state = LinkState.ATTACHING
-    session: Any  # of either role
+    session: EventSession
     attached: bool
 
     @property

@@ -1,4 +1,4 @@
-"""What channels use of the engine that they are on."""
+"""What channels know of the engine that they are on, and the engine and channel 0 of what they serve."""
 
 from __future__ import annotations
 
@@ -16,6 +16,12 @@ class Flushed(Protocol):
     """An object that keeps back methods, to merge them, until the next output."""
 
     def flush(self) -> None: ...
+
+
+class ConnectionSession(Protocol):
+    """A session, as channel 0 sees it."""
+
+    def over(self, error: AmqpError | None) -> None: ...
 
 
 class Wire(Protocol):

@@ -28,7 +28,7 @@ from ....messaging import DeliveryState, Rejected, Returned
 from ....sasl import Anonymous, ClientHandshake
 from ....types import Symbol
 from ..codes import Fault, as_error
-from ..connection import OWN_PRODUCT, agreed, capabilities_of
+from ..connection import OWN_PRODUCT, Connection, agreed, capabilities_of
 from ..engine import V09Engine
 from ..requests import UpdateSecret
 from ..wire.framing import FRAME_MIN_SIZE
@@ -52,7 +52,6 @@ from ..wire.methods import (
 from ..wire.tables import QPID_TABLES
 from ..wire.variant import Variant
 from .amqplain import with_amqplain
-from .owners import ConnectionCore
 from .receiver import ClientReceiver
 from .sender import ClientSender
 from .session import ClientSession
@@ -76,10 +75,10 @@ CLIENT_CAPABILITIES = (
 )
 
 
-class ClientConnection(ConnectionCore):
+class ClientConnection(Connection):
     """Channel 0 of a client."""
 
-    handlers: ClassVar[dict[type[Method], str]] = ConnectionCore.handlers | {
+    handlers: ClassVar[dict[type[Method], str]] = Connection.handlers | {
         ConnectionStart: "receive_start",
         ConnectionSecure: "receive_secure",
         ConnectionTune: "receive_tune",
@@ -88,6 +87,7 @@ class ClientConnection(ConnectionCore):
         ConnectionUnblocked: "receive_unblocked",
         ConnectionUpdateSecretOk: "receive_updated",
     }
+    engine: V09Engine
     tables: Tables
 
     def __init__(self, engine: V09Engine, mechanisms: tuple[Mechanism, ...] | None, secure: bool) -> None:

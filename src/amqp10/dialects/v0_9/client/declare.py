@@ -41,7 +41,7 @@ from ..wire.request_table import ANSWERS, method_for
 
 if TYPE_CHECKING:
     from ..engine import V09Engine
-    from .owners import SessionCore
+    from .owners import ClientLinkSession
 
 
 GET_OK = b"\0\x3c\0\x47"
@@ -64,7 +64,7 @@ class Declarations(ChannelUser):
     hot: ClassVar[dict[bytes, str]] = {GET_OK: "receive_got"}
     channel: Channel
 
-    def __init__(self, session: SessionCore) -> None:
+    def __init__(self, session: ClientLinkSession) -> None:
         self.session = session
         self.engine: V09Engine = session.engine
         self._is_open = False

@@ -30,7 +30,7 @@ from ..wire.methods import ChannelOpenOk, ExchangeDeclare, ExchangeDeclareOk, Qu
 
 if TYPE_CHECKING:
     from ..engine import V09Engine
-    from .owners import SessionCore
+    from .owners import ClientLinkSession
 
 
 class ClientLink(LinkEndpoint, ChannelUser):
@@ -42,7 +42,7 @@ class ClientLink(LinkEndpoint, ChannelUser):
     """
 
     channel_type: ClassVar[type[Channel]] = Channel
-    session: SessionCore
+    session: ClientLinkSession
     terms: LinkTerms
     handlers: ClassVar[dict[type[Method], str]] = {
         ChannelOpenOk: "receive_open",
@@ -52,7 +52,7 @@ class ClientLink(LinkEndpoint, ChannelUser):
     channel: Channel
     remote: LinkTerms | None
 
-    def __init__(self, session: SessionCore, terms: LinkTerms, resuming: Iterable[Any] | None) -> None:
+    def __init__(self, session: ClientLinkSession, terms: LinkTerms, resuming: Iterable[Any] | None) -> None:
         self.session = session
         self.engine: V09Engine = session.engine
         self.terms = terms

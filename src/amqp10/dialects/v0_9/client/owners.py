@@ -1,52 +1,88 @@
-"""What channels and links of a client use of the session and the connection that they are on."""
+"""What channels and links of a client know of the session and the connection that they are on, and these of links."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ..connection import Connection
-from ..session import SessionEndpoint
+from ....engine import LinkSession
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from ....engine import IncomingDelivery, OutgoingDelivery, PendingRequest
+    from ....engine import IncomingDelivery, OutgoingDelivery, PendingRequest, SenderLink
+    from ....errors import AmqpError
     from ....messaging import Declared, DeliveryState, Discharge, TransactionalState
     from ..channel import Channel, ChannelUser
     from ..engine import V09Engine
+    from ..message.to_basic import Route
+    from ..owners import ConnectionSession
     from ..wire.tables import Tables
+    from .transactional_channel import TransactionalChannel
 
 ChannelKind = TypeVar("ChannelKind", bound="Channel")
 
 
-class TransactionsCore(ABC):
+class TransactedSender(Protocol):
+    """A sender whose messages are part of a transaction."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def cause(self) -> AmqpError | None: ...
+
+    def map(self, payload: bytes) -> tuple[Route, bytes]: ...
+
+    def frames(self, payload: bytes, channel: int) -> bytes: ...
+
+
+class TransactedReceiver(Protocol):
+    """A receiver whose deliveries a transaction settles."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def cause(self) -> AmqpError | None: ...
+
+    @property
+    def attached(self) -> bool: ...
+
+    @property
+    def channel(self) -> TransactionalChannel: ...
+
+    @property
+    def unsettled(self) -> dict[bytes, IncomingDelivery]: ...
+
+    def has_back(self, delivery: IncomingDelivery) -> bool: ...
+
+    def give_back(self, deliveries: Iterable[IncomingDelivery]) -> None: ...
+
+    def flush_acks(self) -> None: ...
+
+    def settle_all(self, settled: list[tuple[IncomingDelivery, DeliveryState | None]]) -> None: ...
+
+
+class ConnectionTransactions(Protocol):
     """The transactions of a connection."""
 
-    @abstractmethod
-    def declare(self, coordinator: Any) -> Declared:
+    def declare(self, coordinator: SenderLink) -> Declared:
         """Begin a transaction for the link `coordinator`."""
 
-    @abstractmethod
-    def discharge(self, session: Any, what: Discharge, done: Callable[[DeliveryState], None]) -> None:
+    def discharge(self, session: ClientLinkSession, what: Discharge, done: Callable[[DeliveryState], None]) -> None:
         """End a transaction; call `done` when the peer has committed it, or with the reason why it has not."""
 
-    @abstractmethod
-    def give_up(self, coordinator: Any) -> None:
+    def give_up(self, coordinator: SenderLink) -> None:
         """Roll back what the link `coordinator` declared and did not discharge."""
 
-    @abstractmethod
-    def post(
-        self, link: Any, payload: bytes, settled: bool, tag: bytes, message_format: int, state: DeliveryState
-    ) -> OutgoingDelivery:
+    def publish(self, link: TransactedSender, delivery: OutgoingDelivery, state: DeliveryState) -> None:
         """Keep a message for the commit of its transaction."""
 
-    @abstractmethod
-    def retire(self, link: Any, delivery: IncomingDelivery, state: TransactionalState) -> None:
+    def retire(self, link: TransactedReceiver, delivery: IncomingDelivery, state: TransactionalState) -> None:
         """Keep a settlement for the commit of its transaction."""
 
 
-class ConnectionCore(Connection):
+class ClientSessionConnection(Protocol):
     """A client's channel 0, as its sessions and their channels see it.
 
     Attributes:
@@ -61,7 +97,6 @@ class ConnectionCore(Connection):
             message could not be routed.
     """
 
-    engine: V09Engine
     capabilities: frozenset[str]
     blocked: bool
     has_streams: bool
@@ -69,9 +104,13 @@ class ConnectionCore(Connection):
     expiry_clock: Callable[[], int] | None
     tables: Tables
     nack_outcome: DeliveryState
-    transactions: TransactionsCore
 
-    @abstractmethod
+    @property
+    def engine(self) -> V09Engine: ...
+
+    @property
+    def transactions(self) -> ConnectionTransactions: ...
+
     def free_channel(self) -> int:
         """Return a number for another channel.
 
@@ -79,12 +118,27 @@ class ConnectionCore(Connection):
             LocalProtocolError: all are in use.
         """
 
-    @abstractmethod
     def update_secret(self, pending: PendingRequest[Any]) -> None:
         """Tell the server a new secret."""
 
+    def forget(self, session: ConnectionSession) -> None:
+        """Forget a session that is over."""
 
-class SessionCore(SessionEndpoint):
+
+class SessionCoordinator(Protocol):
+    """A link to the coordinator, as its session sees it."""
+
+    def over(self, error: AmqpError | None) -> None: ...
+
+
+class SessionCommits(Protocol):
+    """What has the channel of the transactions that settle nothing."""
+
+    @property
+    def channel(self) -> TransactionalChannel: ...
+
+
+class ClientLinkSession(LinkSession, Protocol):
     """A client's session, as its channels see it.
 
     Attributes:
@@ -93,13 +147,16 @@ class SessionCore(SessionEndpoint):
         commits: what has the channel of its transactions that settle nothing; None before the first.
     """
 
-    engine: V09Engine
-    connection: ConnectionCore
     channels: list[Channel]
-    coordinators: list[Any]
-    commits: Any
+    coordinators: list[SessionCoordinator]
+    commits: SessionCommits | None
 
-    @abstractmethod
+    @property
+    def engine(self) -> V09Engine: ...
+
+    @property
+    def connection(self) -> ClientSessionConnection: ...
+
     def open_channel(self, kind: type[ChannelKind], user: ChannelUser) -> ChannelKind:
         """Open another channel, for `user`.
 
@@ -107,6 +164,5 @@ class SessionCore(SessionEndpoint):
             LocalProtocolError: all channels are in use.
         """
 
-    @abstractmethod
     def channel_gone(self, channel: Channel) -> None:
         """Forget a channel that is closed; end the session if it waits for that."""

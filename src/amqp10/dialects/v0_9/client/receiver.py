@@ -54,7 +54,7 @@ from .transactional_channel import TransactionalChannel
 
 if TYPE_CHECKING:
     from ..wire.frames import FrameReader
-    from .owners import SessionCore
+    from .owners import ClientLinkSession
 
 DELIVER, GET_OK = b"\0\x3c\0\x3c", b"\0\x3c\0\x47"
 MAX_PREFETCH = 0xFFFF
@@ -67,6 +67,7 @@ NUMBERS = 1 << 64  # of deliveries
 class ClientReceiver(ClientLink, LazyReceiver, WholeMessageReceiver):
     """See `ReceiverLink` for the contract."""
 
+    session: ClientLinkSession
     channel: TransactionalChannel
     channel_type: ClassVar[type[Channel]] = TransactionalChannel
     has_runs = True
@@ -82,7 +83,7 @@ class ClientReceiver(ClientLink, LazyReceiver, WholeMessageReceiver):
     }
     credit: int
 
-    def __init__(self, session: SessionCore, terms: LinkTerms, resuming: Iterable[Any] | None) -> None:
+    def __init__(self, session: ClientLinkSession, terms: LinkTerms, resuming: Iterable[Any] | None) -> None:
         ClientLink.__init__(self, session, terms, resuming)
         LazyReceiver.__init__(self)
         self._settled = terms.settle_mode == "settled"

@@ -39,7 +39,7 @@ from .untracked import UntrackedRun
 
 if TYPE_CHECKING:
     from ..wire.frames import FrameReader
-    from .owners import SessionCore
+    from .owners import ClientLinkSession
 
 WINDOW = 2048
 """Publishes that may be without a confirm, on one link."""
@@ -55,7 +55,7 @@ class ClientSender(ClientLink, WholeMessageSender):
     handlers: ClassVar[dict[type[Method], str]] = {ConfirmSelectOk: "receive_select", BasicReturn: "receive_return"}
     credit: int
 
-    def __init__(self, session: SessionCore, terms: LinkTerms, resuming: Iterable[Any] | None) -> None:
+    def __init__(self, session: ClientLinkSession, terms: LinkTerms, resuming: Iterable[Any] | None) -> None:
         super().__init__(session, terms, resuming)
         self._unsettled: dict[bytes, OutgoingDelivery] = {}
         self._untracked: deque[UntrackedRun] = deque()  # newer than all that is in `_outgoing`
@@ -166,9 +166,19 @@ class ClientSender(ClientLink, WholeMessageSender):
         elif tag in self.unsettled:
             raise LocalProtocolError(f"the delivery-tag {tag!r} is in use by an unsettled delivery")
         if state is not None:
-            return self.session.connection.transactions.post(self, payload, settled, tag, message_format, state)
+            return self._send_in_transaction(payload, settled, tag, message_format, state)
         delivery = self.delivery_type(self, tag, payload, settled, message_format)
         self.publish(delivery, payload)
+        return delivery
+
+    def _send_in_transaction(
+        self, payload: bytes, settled: bool, tag: bytes, message_format: int, state: DeliveryState
+    ) -> OutgoingDelivery:
+        self.check(payload)
+        delivery = self.delivery_type(self, tag, payload, True, message_format)
+        self.session.connection.transactions.publish(self, delivery, state)
+        if not settled:
+            self.engine.emit(OutcomesReceived(self, [delivery]))
         return delivery
 
     def send_untracked(

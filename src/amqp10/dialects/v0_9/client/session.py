@@ -25,39 +25,39 @@ from ....errors import AmqpError, LocalProtocolError
 from ....messaging import Coordinator, Error
 from ..message.places import DIRECT_REPLY
 from ..requests import LimitUnsettled, Recover, UpdateSecret
+from ..session import SessionEndpoint
 from ..states import SessionState, Step
 from ..wire.methods import ChannelOpen
 from .declare import Declarations
 from .direct_reply import DirectReplies
-from .owners import SessionCore
 from .receiver import ClientReceiver
 from .sender import ClientSender
-from .transactions import ClientCoordinator, CommitChannel
+from .transactions import ClientCoordinator
 
 if TYPE_CHECKING:
     from ..channel import Channel, ChannelUser
     from ..engine import V09Engine
-    from .owners import ChannelKind, ConnectionCore
+    from .owners import ChannelKind, ClientSessionConnection, SessionCommits, SessionCoordinator
 
 
 REPLIES = (DIRECT_REPLY, route_address("", DIRECT_REPLY))
 
 
-class ClientSession(SessionCore):
+class ClientSession(SessionEndpoint):
     """See `Session` for the contract."""
 
     engine: V09Engine
     terms: SessionTerms | None
     remote: SessionTerms | None
 
-    def __init__(self, connection: ConnectionCore, terms: SessionTerms | None) -> None:
+    def __init__(self, connection: ClientSessionConnection, terms: SessionTerms | None) -> None:
         self.connection = connection
         self.engine = connection.engine
         self.terms = self.remote = terms if terms is not None else SessionTerms()
         self.advance(Step.BEGIN)
         self.channels: list[Channel] = []
-        self.coordinators: list[ClientCoordinator] = []
-        self.commits: CommitChannel | None = None
+        self.coordinators: list[SessionCoordinator] = []
+        self.commits: SessionCommits | None = None
         self._requests: Declarations | None = None
         self.engine.emit(SessionBegun(self))
 
@@ -134,7 +134,7 @@ class ClientSession(SessionCore):
     def _end_if_empty(self) -> None:
         if self.state is SessionState.ENDING and not self.channels:
             self.advance(Step.FINISH)
-            self.connection.sessions.remove(self)
+            self.connection.forget(self)
             self.engine.emit(SessionUnmapped(self, None))
 
     def over(self, error: AmqpError | None) -> None:

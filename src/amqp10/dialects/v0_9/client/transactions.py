@@ -33,15 +33,12 @@ from ..link import LinkEndpoint
 from ..states import ChannelState, Step
 from ..wire.method_table import Method
 from ..wire.methods import BasicReturn, ChannelOpenOk
-from .owners import TransactionsCore
 from .returns import Returnable, outcome_of
 from .transactional_channel import ROLLED_BACK, OnDischarged, TransactionalChannel
 
 if TYPE_CHECKING:
-    from ....engine import IncomingDelivery
-    from .owners import SessionCore
-    from .receiver import ClientReceiver
-    from .sender import ClientSender
+    from ....engine import IncomingDelivery, SenderLink
+    from .owners import ClientLinkSession, SessionCommits, TransactedReceiver, TransactedSender
 
 CAPABILITIES = ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn")
 
@@ -55,12 +52,12 @@ class PendingTransaction:
         returned: the error of each message that came back.
     """
 
-    def __init__(self, coordinator: ClientCoordinator) -> None:
+    def __init__(self, coordinator: SenderLink) -> None:
         self.coordinator = coordinator
-        self.publishes: list[tuple[ClientSender, OutgoingDelivery]] = []
+        self.publishes: list[tuple[TransactedSender, OutgoingDelivery]] = []
         self.returned: list[Error] = []
         self.settled: list[tuple[IncomingDelivery, DeliveryState | None]] = []
-        self.receiver: ClientReceiver | None = None
+        self.receiver: TransactedReceiver | None = None
 
     @cached_property
     def _returnable(self) -> Returnable:
@@ -107,48 +104,34 @@ class PendingTransaction:
             self.receiver.give_back([delivery for delivery, _ in self.settled])
 
 
-class Transactions(TransactionsCore):
+class Transactions:
     """The transactions of one connection."""
 
     def __init__(self) -> None:
         self._open: dict[bytes, PendingTransaction] = {}
         self._number = 0
 
-    def declare(self, coordinator: ClientCoordinator) -> Declared:
+    def declare(self, coordinator: SenderLink) -> Declared:
         self._number += 1
         txn_id = self._number.to_bytes(8, "big")
         self._open[txn_id] = PendingTransaction(coordinator)
         return Declared(txn_id)
 
-    def give_up(self, coordinator: ClientCoordinator) -> None:
+    def give_up(self, coordinator: SenderLink) -> None:
         """Roll back the open transactions of `coordinator`, whose link is gone."""
         for txn_id, work in list(self._open.items()):
             if work.coordinator is coordinator:
                 del self._open[txn_id]
                 work.roll_back()
 
-    def post(
-        self,
-        link: ClientSender,
-        payload: bytes,
-        settled: bool,
-        tag: bytes,
-        message_format: int,
-        state: DeliveryState,
-    ) -> OutgoingDelivery:
+    def publish(self, link: TransactedSender, delivery: OutgoingDelivery, state: DeliveryState) -> None:
         """Keep a message for the commit of its transaction. It counts as accepted, if the transaction is committed."""
-        work = self._work(state)
-        link.check(payload)
-        delivery = link.delivery_type(link, tag, payload, True, message_format)
-        work.publishes.append((link, delivery))
+        self._work(state).publishes.append((link, delivery))
         delivery.state = state
         delivery.on_wire = delivery.remote_settled = True
         delivery.remote_state = TransactionalState(state.txn_id, ACCEPTED)  # type: ignore[union-attr]
-        if not settled:
-            link.engine.emit(OutcomesReceived(link, [delivery]))
-        return delivery
 
-    def retire(self, link: ClientReceiver, delivery: IncomingDelivery, state: TransactionalState) -> None:
+    def retire(self, link: TransactedReceiver, delivery: IncomingDelivery, state: TransactionalState) -> None:
         """Keep a settlement for the commit of its transaction."""
         work = self._work(state)
         if work.receiver not in (None, link):
@@ -168,7 +151,7 @@ class Transactions(TransactionsCore):
             raise LocalProtocolError("the transaction is not open")
         return work
 
-    def discharge(self, session: SessionCore, what: Discharge, done: OnDischarged) -> None:
+    def discharge(self, session: ClientLinkSession, what: Discharge, done: OnDischarged) -> None:
         """End a transaction; call `done` when the peer has committed it, or with the reason why it has not."""
         work = self._open.pop(what.txn_id, None)
         if work is None:
@@ -185,7 +168,7 @@ class Transactions(TransactionsCore):
         else:
             self._commit(session, work, done)
 
-    def _commit(self, session: SessionCore, work: PendingTransaction, done: OnDischarged) -> None:
+    def _commit(self, session: ClientLinkSession, work: PendingTransaction, done: OnDischarged) -> None:
         try:  # encode all before writing any, for what is written would be committed with the next one
             channel = work.receiver.channel if work.receiver is not None else self._commit_channel(session)
             frames = [link.frames(delivery.payload, channel.number) for link, delivery in work.publishes]
@@ -202,13 +185,13 @@ class Transactions(TransactionsCore):
             work.receiver.settle_all(work.settled)
         channel.commit(work, done)
 
-    def _commit_channel(self, session: SessionCore) -> TransactionalChannel:
+    def _commit_channel(self, session: ClientLinkSession) -> TransactionalChannel:
         """Return the channel of the session's transactions that settle nothing.
 
         Raises:
             LocalProtocolError: it is not open, and all channels are in use.
         """
-        commits: CommitChannel | None = session.commits
+        commits: SessionCommits | None = session.commits
         if commits is None or commits.channel.state is not ChannelState.OPEN:
             commits = session.commits = CommitChannel(session)
         return commits.channel
@@ -219,7 +202,7 @@ class CommitChannel(ChannelUser):
 
     handlers: ClassVar[dict[type[Method], str]] = {ChannelOpenOk: "receive_open"}
 
-    def __init__(self, session: SessionCore) -> None:
+    def __init__(self, session: ClientLinkSession) -> None:
         self.session = session
         self.channel: TransactionalChannel = session.open_channel(TransactionalChannel, self)
 
@@ -236,9 +219,9 @@ class CommitChannel(ChannelUser):
 class ClientCoordinator(LinkEndpoint, LocalCoordinator):
     """The link to the coordinator, which this side is itself. See `SenderLink` for the contract."""
 
-    session: SessionCore
+    session: ClientLinkSession
 
-    def __init__(self, session: SessionCore, terms: LinkTerms) -> None:
+    def __init__(self, session: ClientLinkSession, terms: LinkTerms) -> None:
         self.session = session
         self.terms: LinkTerms = terms
         self.remote: LinkTerms | None = LinkTerms(

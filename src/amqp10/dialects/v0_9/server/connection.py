@@ -12,7 +12,7 @@ from ....sasl import Step as LoginStep
 from ....types import Symbol
 from ..._kit.backlog import Backlog
 from ..codes import Fault
-from ..connection import OWN_PRODUCT, agreed, capabilities_of
+from ..connection import OWN_PRODUCT, Connection, agreed, capabilities_of
 from ..engine import V09Engine
 from ..states import Step
 from ..wire.framing import FRAME_MIN_SIZE, METHOD
@@ -35,7 +35,6 @@ from ..wire.methods import (
 )
 from ..wire.variant import Variant
 from .amqplain import AMQPLAIN, PLAIN, plain_of, with_amqplain
-from .owners import ConnectionCore
 from .session import ServerSession
 
 if TYPE_CHECKING:
@@ -48,16 +47,18 @@ SERVER_CAPABILITIES = (
 )
 
 
-class ServerConnection(ConnectionCore):
+class ServerConnection(Connection):
     """Channel 0 of a server."""
 
-    handlers: ClassVar[dict[type[Method], str]] = ConnectionCore.handlers | {
+    handlers: ClassVar[dict[type[Method], str]] = Connection.handlers | {
         ConnectionStartOk: "receive_start_ok",
         ConnectionSecureOk: "receive_secure_ok",
         ConnectionTuneOk: "receive_tune_ok",
         ConnectionOpen: "receive_open",
         ConnectionUpdateSecret: "receive_update_secret",
     }
+
+    engine: V09Engine
 
     def __init__(self, engine: V09Engine, authenticator: Authenticator) -> None:
         super().__init__(engine)

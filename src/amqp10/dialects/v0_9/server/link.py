@@ -12,16 +12,16 @@ from ..states import Step
 
 if TYPE_CHECKING:
     from ..engine import V09Engine
-    from .owners import SessionCore
+    from .owners import ServerLinkSession
 
 
 class ServerLink(LinkEndpoint):
     """A link that the client's methods made; the owner answers it."""
 
-    session: SessionCore
+    session: ServerLinkSession
     terms: LinkTerms | None
 
-    def __init__(self, session: SessionCore, remote: LinkTerms) -> None:
+    def __init__(self, session: ServerLinkSession, remote: LinkTerms) -> None:
         self.session = session
         self.remote: LinkTerms = remote
 

@@ -1,13 +1,10 @@
-"""What links of a server use of the channel and the connection that they are on."""
+"""What links of a server know of the channel and the connection that they are on."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from ..connection import Connection
-from ..session import SessionEndpoint
-from .channel import ServerChannelUser
+from ....engine import LinkSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,10 +13,12 @@ if TYPE_CHECKING:
     from ....messaging import Error
     from ..._kit.backlog import Backlog
     from ..engine import V09Engine
+    from ..owners import ConnectionSession
     from ..wire.method_table import Method
+    from .channel import ServerChannel
 
 
-class ConnectionCore(Connection):
+class ServerSessionConnection(Protocol):
     """A server's channel 0, as the other channels see it.
 
     Attributes:
@@ -27,14 +26,18 @@ class ConnectionCore(Connection):
         backlog: counts the frames that wait on channels.
     """
 
-    engine: V09Engine
     takes_cancel_notify: bool
     backlog: Backlog
 
     @property
-    @abstractmethod
+    def engine(self) -> V09Engine: ...
+
+    @property
     def blocking_channels(self) -> bool:
         """Return whether channels are told by channel.flow that nothing is taken at present."""
+
+    def forget(self, session: ConnectionSession) -> None:
+        """Forget a session that is over."""
 
 
 class TransactionWork:
@@ -52,7 +55,7 @@ class TransactionWork:
         self.at_commit: list[Callable[[], None]] = []
 
 
-class SessionCore(SessionEndpoint, ServerChannelUser):
+class ServerLinkSession(LinkSession, Protocol):
     """A server's channel, as its links see it.
 
     Attributes:
@@ -61,16 +64,21 @@ class SessionCore(SessionEndpoint, ServerChannelUser):
         work: the work of the present transaction.
     """
 
-    engine: V09Engine
-    connection: ConnectionCore
     confirming: bool
     replies_at: str
     work: TransactionWork
 
-    @abstractmethod
+    @property
+    def engine(self) -> V09Engine: ...
+
+    @property
+    def connection(self) -> ServerSessionConnection: ...
+
+    @property
+    def channel(self) -> ServerChannel: ...
+
     def refuse_method(self, error: Error, method: Method, code: int = 0) -> None:
         """Close the channel, for the owner refused what `method` asks for."""
 
-    @abstractmethod
     def replies_end(self, queue: str) -> None:
         """Forget the queue of replies, if it is `queue`."""

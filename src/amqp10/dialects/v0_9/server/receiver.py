@@ -32,7 +32,7 @@ from .link import ServerLink
 
 if TYPE_CHECKING:
     from ..wire.draft import Content
-    from .owners import SessionCore
+    from .owners import ServerLinkSession
 
 MAX_ADDRESSES = 1000
 """Exchanges and routing keys whose addresses a channel remembers."""
@@ -46,7 +46,7 @@ class ServerReceiver(ServerLink, WholeMessageReceiver):
 
     credit: int
 
-    def __init__(self, session: SessionCore) -> None:
+    def __init__(self, session: ServerLinkSession) -> None:
         name = f"publish-{session.channel.number}"
         super().__init__(
             session,

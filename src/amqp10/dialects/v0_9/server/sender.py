@@ -44,7 +44,7 @@ from .link import ServerLink
 from .owners import TransactionWork
 
 if TYPE_CHECKING:
-    from .owners import SessionCore
+    from .owners import ServerLinkSession
 
 ACK, NACK, REJECT = b"\0\x3c\0\x50", b"\0\x3c\0\x78", b"\0\x3c\0\x5a"
 DELIVER = b"\0\x3c\0\x3c"
@@ -88,7 +88,7 @@ class Consumers:
         shared: limit of all consumers together; 0 for no limit. It is the window of the session.
     """
 
-    def __init__(self, session: SessionCore) -> None:
+    def __init__(self, session: ServerLinkSession) -> None:
         self.session = session
         self.unacked: Unacked = Unacked()
         self.number = 0  # of the last delivery

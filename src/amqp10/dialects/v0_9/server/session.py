@@ -22,6 +22,7 @@ from ..._kit.partial import largest_in_part
 from ..acks import SIZE
 from ..codes import SOFT, Fault, as_exception, code_of, text_of
 from ..message.places import DIRECT_REPLY
+from ..session import SessionEndpoint
 from ..states import ChannelState, Step
 from ..wire.method_table import Method
 from ..wire.methods import (
@@ -57,9 +58,9 @@ from ..wire.methods import (
     TxSelect,
 )
 from ..wire.rare_methods import BasicRecoverSync, BasicRecoverSyncOk, ExchangeBound
-from .channel import ACK, NACK, PUBLISH, REJECT, ServerChannel
+from .channel import ACK, NACK, PUBLISH, REJECT, ServerChannel, ServerChannelUser
 from .declare import answer_of, request_of
-from .owners import SessionCore, TransactionWork
+from .owners import TransactionWork
 from .receiver import ServerReceiver
 from .sender import FAILED, Consumers
 from .transactions import ServerTransactions
@@ -67,10 +68,10 @@ from .transactions import ServerTransactions
 if TYPE_CHECKING:
     from ..engine import V09Engine
     from .link import ServerLink
-    from .owners import ConnectionCore
+    from .owners import ServerSessionConnection
 
 
-class ServerSession(SessionCore):
+class ServerSession(SessionEndpoint, ServerChannelUser):
     """See `Session` for the contract."""
 
     hot: ClassVar[dict[bytes, str]] = {
@@ -103,7 +104,7 @@ class ServerSession(SessionCore):
     )
     engine: V09Engine
 
-    def __init__(self, connection: ConnectionCore, number: int) -> None:
+    def __init__(self, connection: ServerSessionConnection, number: int) -> None:
         self.connection = connection
         self.engine = connection.engine
         self.terms: SessionTerms | None = None
@@ -344,8 +345,7 @@ class ServerSession(SessionCore):
         cause = None if error is None else as_exception(SessionEnded, error)
         self._end_links(cause)
         self.advance(Step.FINISH)
-        if self in self.connection.sessions:
-            self.connection.sessions.remove(self)
+        self.connection.forget(self)
         self.engine.emit(SessionUnmapped(self, cause))
 
     def over(self, error: AmqpError | None) -> None:

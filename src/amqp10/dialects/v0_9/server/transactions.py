@@ -27,7 +27,7 @@ from .link import ServerLink
 from .owners import TransactionWork
 
 if TYPE_CHECKING:
-    from .owners import SessionCore
+    from .owners import ServerLinkSession
     from .sender import Consumers
 
 
@@ -38,7 +38,7 @@ class ServerTransactions:
         selected: whether the channel is transactional.
     """
 
-    def __init__(self, session: SessionCore, consumers: Consumers) -> None:
+    def __init__(self, session: ServerLinkSession, consumers: Consumers) -> None:
         self.session = session
         self.selected: bool = False
         self._consumers = consumers

@@ -63,6 +63,8 @@ class PartialDelivery:
 class ResumingReceiver(LinkEndpoint, LazyReceiver):
     """The part of a receiving end that resumes deliveries; `ReceiverEndpoint` completes it."""
 
+    session: SessionCore
+
     def __init__(self, session: SessionCore, name: str) -> None:
         LinkEndpoint.__init__(self, session, name)
         LazyReceiver.__init__(self)
