@@ -22,6 +22,7 @@ from pytest_rerunfailures import ClientStatusDB, StatusDB
 from pytest_timeout import Settings
 
 from amqp10.broker import Broker
+from amqp10.sasl import StoredKeys
 
 from .kit.client.memory_peer import MemoryPeer
 from .kit.jumping_clock import Backend, jumping, watched
@@ -52,6 +53,8 @@ settings.load_profile("quick" if QUICK else "amqp10")
 
 # The fewest that a client takes: deriving the keys of its users is half of what many a broker here would cost.
 Broker.__init__.__kwdefaults__ = {**(Broker.__init__.__kwdefaults__ or {}), "scram_iterations": 4096}
+# The other half: users of tests have few passwords, so the brokers of a process share the keys and the salt of each.
+StoredKeys.from_password = cache(StoredKeys.from_password)  # type: ignore[method-assign]
 
 TESTS = Path(__file__).parent
 END_TO_END = (
