@@ -16,6 +16,7 @@ import textwrap
 import tomllib
 import zlib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -251,6 +252,12 @@ THREATS = ROOT / "docs" / "concepts" / "threat-model.md"
 THREAT_TEST = re.compile(r"`([\w/]+\.py)::([\w:]+)`")
 
 
+@cache
+def named_in(path: str) -> set[str]:
+    """Return the names of the tests of that file."""
+    return names_of_tests(ast.parse((ROOT / "tests" / path).read_text()).body)
+
+
 def names_of_tests(body: list[ast.stmt]) -> set[str]:
     """Return the names of the tests of a module or class; those in a class begin with its name, as pytest has them."""
     names = {node.name for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
@@ -269,7 +276,7 @@ def test_threats_have_tests() -> None:
         named = THREAT_TEST.findall(item)
         assert named, item
         for path, name in named:
-            assert name in names_of_tests(ast.parse((ROOT / "tests" / path).read_text()).body), f"{path}::{name}"
+            assert name in named_in(path), f"{path}::{name}"
 
 
 def test_files_of_the_design_exist() -> None:

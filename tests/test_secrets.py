@@ -206,8 +206,8 @@ def said(call: PublicCall, name: str, value: object) -> str:
     except OSError:  # of a file that does not exist
         return ""
     except Exception as error:
-        # Less the lines of code, which are indented.
-        return "".join(part for part in traceback.format_exception(error) if not part.startswith(" ")) + repr(error)
+        # Of the error and its causes, less the lines of code.
+        return "".join(traceback.format_exception(error, limit=0)) + repr(error)
     return ""
 
 

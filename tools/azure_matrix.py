@@ -1181,6 +1181,7 @@ DIFFERENCES = {
 }
 
 
+@cache
 def names_in(source: Source) -> set[str]:
     """Return the names of the tests of a source, without the `test_` in front."""
     tree = ast.parse((TESTS / source.path).read_text(encoding="utf-8"))

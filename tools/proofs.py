@@ -106,11 +106,11 @@ def marks(path: Path) -> tuple[set[str], bool]:
     if "mark.capability" not in text and "mark.matrix" not in text:
         return named, every_broker
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            called = ast.unparse(node.func)
-            every_broker |= called == "pytest.mark.matrix"
-            if called == "pytest.mark.capability":
-                named.add(ast.literal_eval(node.args[0]))
+        match node:
+            case ast.Call(ast.Attribute(ast.Attribute(ast.Name("pytest"), "mark"), "capability"), [name]):
+                named.add(ast.literal_eval(name))
+            case ast.Call(ast.Attribute(ast.Attribute(ast.Name("pytest"), "mark"), "matrix")):
+                every_broker = True
     return named, every_broker
 
 

@@ -77,8 +77,9 @@ def test_a_shape_has_no_key_twice() -> None:
 
 
 @pytest.mark.usefixtures("plain")
-def test_shapes_are_bounded() -> None:
+def test_shapes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Maps of more kinds than are kept, and of many or long keys, leave no more than there is room for."""
+    monkeypatch.setattr(_shapes, "_ENTRIES_KEPT", 1024)
     shapes = _read_compound.map_shapes
     with quick_shapes(before=1):
         for number in range(_shapes._ENTRIES_KEPT // 4 + 100):
