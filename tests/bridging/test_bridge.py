@@ -14,8 +14,8 @@ from amqp10.broker import Broker
 from amqp10.client._core.connection import ConnectionCore
 from amqp10.engine import DeliveriesReceived, Event, dialect
 
-from ..client.conftest import serving
 from ..kit.broker.two_brokers import bodies, fill, messages, two_brokers, until
+from ..kit.client.peer import serving
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("bridge")]
 

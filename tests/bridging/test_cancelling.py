@@ -9,8 +9,8 @@ import amqp10
 from amqp10 import Error, Source
 from amqp10.engine import Event, LinkAttached
 
-from ..client.conftest import serving
 from ..kit.client.cancelling import CancelAt, Store, at_each_checkpoint
+from ..kit.client.peer import serving
 
 pytestmark = pytest.mark.anyio
 

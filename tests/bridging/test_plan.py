@@ -22,8 +22,8 @@ from amqp10.bridging import _plan
 from amqp10.broker import Broker
 from amqp10.engine import Event, LinkAttached, dialect_names
 
-from ..client.conftest import serving
 from ..kit.broker.two_brokers import bodies, fill, two_brokers
+from ..kit.client.peer import serving
 
 pytestmark = pytest.mark.anyio
 

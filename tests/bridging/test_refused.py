@@ -13,8 +13,8 @@ from amqp10 import Accepted, Connection, Data, Error, Message, MessageRejected, 
 from amqp10.broker import Broker
 from amqp10.engine import DeliveriesReceived, Event, LinkAttached, dialect_names
 
-from ..client.conftest import Peer, serving
 from ..kit.broker.two_brokers import bodies, fill, messages, until
+from ..kit.client.peer import Peer, serving
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("bridge")]
 

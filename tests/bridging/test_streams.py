@@ -15,8 +15,8 @@ from amqp10 import Connection, Message, MessageRejected, Reconnect, Unsupported
 from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
 
-from ..client.conftest import serving
 from ..kit.broker.two_brokers import bodies, fill, messages, two_brokers, until
+from ..kit.client.peer import serving
 from .test_refused import numbers, picky
 
 pytestmark = [pytest.mark.anyio]

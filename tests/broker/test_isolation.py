@@ -24,8 +24,8 @@ from amqp10.broker._router import Router
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Rejected
 from amqp10.types import Symbol
 
+from ..kit.broker.queue_doubles import Clock, Giver, Taker, attach, entry, fill, more
 from ..kit.broker.wire import Wire
-from .conftest import Clock, Giver, Taker, attach, entry, fill, more
 
 
 class Fault(Exception):

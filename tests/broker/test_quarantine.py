@@ -25,7 +25,7 @@ from amqp10.rabbitmq import Management as Operations
 from amqp10.rabbitmq import management
 from amqp10.types import Symbol, UInt, ULong
 
-from .conftest import Taker, attach, entry, fill, why_rejected
+from ..kit.broker.queue_doubles import Taker, attach, entry, fill, why_rejected
 
 pytestmark = pytest.mark.filterwarnings("error")
 FAULT = RuntimeError("odd\nmessage")

@@ -13,7 +13,7 @@ from amqp10.broker._router import Router
 from amqp10.messaging import Error, Message, Modified, Rejected
 from amqp10.types import Symbol
 
-from .conftest import Clock, Taker, why_rejected
+from ..kit.broker.queue_doubles import Clock, Taker, why_rejected
 
 
 def queue_of(router: Router, name: str) -> Queue:

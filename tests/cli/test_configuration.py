@@ -16,9 +16,9 @@ import pytest
 from amqp10.broker import JwtKey, TokenRules
 from amqp10.testing import BackgroundBroker, CertificateAuthority
 
+from ..kit.commands import start_broker, stop
 from ..kit.programs import started
 from ..kit.token_rig import SECRET, jwt
-from .conftest import start_broker, stop
 
 pytestmark = pytest.mark.capability("configuration")
 

@@ -16,7 +16,7 @@ from amqp10.cli._check import Checked
 from amqp10.cli._main import COMMANDS, EXAMPLES, cli, run
 from amqp10.cli._probe import Report
 
-from .conftest import Commands
+from ..kit.commands import Commands
 
 pytestmark = pytest.mark.capability("command line")
 

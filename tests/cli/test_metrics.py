@@ -18,7 +18,7 @@ from amqp10.cli import _broker, _metrics
 from amqp10.cli._metrics import TEMPORARY, count, render, serving
 
 from ..kit.client.hosts import until
-from .conftest import Commands
+from ..kit.commands import Commands
 
 pytestmark = pytest.mark.capability("health")
 

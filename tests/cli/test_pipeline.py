@@ -14,7 +14,7 @@ import pytest
 
 import amqp10
 
-from .conftest import Commands
+from ..kit.commands import Commands
 
 pytest.importorskip("pyspark")
 

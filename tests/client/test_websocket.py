@@ -26,10 +26,10 @@ from amqp10.net._streams.websocket import WebSocketStream
 from amqp10.testing import CertificateAuthority, ScriptedPeer
 
 from ..kit.client.cancelling import CancelAt, at_each_checkpoint
+from ..kit.client.peer import Serve, serving
 from ..kit.net.connect_proxy import connect_proxy
 from . import test_cancellation
 from . import test_connection as connecting
-from .conftest import Serve, serving
 from .receiving import test_cancelling_receivers
 
 pytestmark = pytest.mark.anyio

@@ -18,28 +18,11 @@ from amqp10.engine import (
     SessionBegun,
     dialect,
 )
-from amqp10.messaging import Error, Source, Target
+from amqp10.messaging import Source, Target
 from amqp10.sasl import Authenticator
-from amqp10.testing import Attach, Begin, EngineScript
+from amqp10.testing import Begin, EngineScript
 
-Play = Callable[..., EngineScript]
-
-
-def condition_is(condition: str) -> Callable[[Error], bool]:
-    """Judges an error by its condition."""
-    return lambda error: error is not None and error.condition == condition
-
-
-def attach(name: str, handle: int, *, receives: bool) -> Attach:
-    """An attach of the script's."""
-    return Attach(
-        name=name,
-        handle=handle,
-        role=receives,
-        source=Source("queue"),
-        target=Target("queue"),
-        initial_delivery_count=None if receives else 0,
-    )
+from ..kit.conformance.play import Play
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from amqp10.messaging import Error, Source, Target
 from amqp10.testing import Attach, Begin, Close, Detach, End, EnginePair, EngineScript, Flow, Frame, Open
 from amqp10.types import Composite, Symbol
 
-from .conftest import Play, condition_is
+from ..kit.conformance.play import Play, condition_is
 
 AMQP = b"AMQP\0\1\0\0"
 

@@ -18,7 +18,7 @@ from amqp10.errors import LocalProtocolError, RemoteProtocolError, SessionEnded
 from amqp10.messaging import ACCEPTED, Error, Source, Target
 from amqp10.testing import Attach, Begin, Detach, Disposition, End, EnginePair, Flow, Transfer
 
-from .conftest import Play, condition_is
+from ..kit.conformance.play import Play, condition_is
 
 NEAR_WRAP = [0, 2**31 - 2, 2**31, 2**32 - 4, 2**32 - 1]
 

@@ -17,7 +17,7 @@ from amqp10.errors import LocalProtocolError
 from amqp10.messaging import Source, Target
 from amqp10.testing import Detach, EnginePair, EngineScript, Transfer
 
-from .conftest import Play, condition_is
+from ..kit.conformance.play import Play, condition_is
 
 Side = Literal["client", "server"]
 SIDES: list[Side] = ["client", "server"]

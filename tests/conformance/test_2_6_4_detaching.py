@@ -31,7 +31,7 @@ from amqp10.testing import (
     Transfer,
 )
 
-from .conftest import Play, attach, condition_is
+from ..kit.conformance.play import Play, attach, condition_is
 
 
 @pytest.mark.spec("2.6.4", "a detach is answered with a detach")

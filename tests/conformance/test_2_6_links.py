@@ -29,7 +29,7 @@ from amqp10.testing import (
     Transfer,
 )
 
-from .conftest import Play, attach, condition_is
+from ..kit.conformance.play import Play, attach, condition_is
 
 # Names
 

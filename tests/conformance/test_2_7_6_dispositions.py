@@ -19,7 +19,7 @@ from amqp10.errors import LocalProtocolError, RemoteProtocolError
 from amqp10.messaging import ACCEPTED, RELEASED, Source, Target
 from amqp10.testing import Detach, Disposition, End, EngineScript, Flow, Transfer
 
-from .conftest import Play, condition_is
+from ..kit.conformance.play import Play, condition_is
 
 
 @pytest.mark.spec("2.7.6", "neighbors with one outcome are one range")

@@ -12,7 +12,7 @@ from amqp10.messaging import Error, Modified, Source, Target
 from amqp10.testing import Attach, Begin, Close, Flow, Open
 from amqp10.types import Array, Composite, Described, Int, Map, Symbol, UInt, ULong, encode
 
-from .conftest import Play
+from ..kit.conformance.play import Play
 
 # Where frames have such maps, and the fields before them.
 FIELDS: list[tuple[type[Composite], list[Any]]] = [

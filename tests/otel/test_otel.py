@@ -32,7 +32,7 @@ from amqp10.otel._exporting import exporting_broker
 from amqp10.otel._telemetry import GAUGES, SCHEMA, error_type
 from amqp10.testing import BackgroundBroker
 
-from .conftest import Seen
+from ..kit.telemetry import Seen
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("OpenTelemetry")]
 

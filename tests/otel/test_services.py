@@ -29,7 +29,7 @@ from amqp10.otel import instrument
 from amqp10.otel._services import destination
 from amqp10.rabbitmq import exchange_address, management, queue_address
 
-from .conftest import Seen
+from ..kit.telemetry import Seen
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("OpenTelemetry")]
 

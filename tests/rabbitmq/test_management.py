@@ -15,8 +15,8 @@ from amqp10.errors import RemoteProtocolError
 from amqp10.messaging import Error
 from amqp10.rabbitmq import Binding, Management, management
 
-from ..client.conftest import serving
 from ..kit.client.cancelling import CancelAt, at_each_checkpoint
+from ..kit.client.peer import serving
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

@@ -14,7 +14,7 @@ from amqp10.broker import Broker
 from amqp10.testing import FaultProxy
 from amqp10.worker import Retries, Retry, Worker
 
-from .conftest import until
+from ..kit.worker_queues import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("workers")]
 

@@ -41,7 +41,7 @@ from amqp10.rabbitmq import management
 from amqp10.worker import DeadLetter, Decision, Retries, Retry, Worker
 from amqp10.worker._delays import FAILED_ATTEMPTS
 
-from .conftest import DECLARED, Queues, until, until_done
+from ..kit.worker_queues import DECLARED, Queues, until, until_done
 
 pytestmark = [pytest.mark.anyio, pytest.mark.capability("workers")]
 

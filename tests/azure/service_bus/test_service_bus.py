@@ -44,9 +44,9 @@ from amqp10.broker import Broker, SasRule, TokenRules
 from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, connection_string
 from amqp10.testing import FaultProxy
 
+from ...kit.azure.emulated import CONFIG, behind_a_proxy, emulated, emulating
 from ...kit.azure.entities import HOUR, left, now, put, take, untyped
 from ...kit.token_rig import Source, rules, wall
-from ..conftest import CONFIG, behind_a_proxy, emulated, emulating
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("Service Bus client")]
 

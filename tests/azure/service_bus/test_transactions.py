@@ -10,8 +10,8 @@ import pytest
 from amqp10 import DeliveryUncertain, LinkDetached, LocalProtocolError, Message, TransactionRolledBack
 from amqp10.azure import MessageLockLost, MessageNotFound, ServiceBusError
 
+from ...kit.azure.emulated import behind_a_proxy, emulated
 from ...kit.azure.entities import HOUR, left, now, put, take
-from ..conftest import behind_a_proxy, emulated
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("Service Bus client")]
 

@@ -1,102 +1,14 @@
-"""A clock that a test moves, and a queue of Service Bus by itself, without links."""
+"""A queue of Service Bus by itself."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from uuid import UUID
 
 import pytest
 
-from amqp10.broker._queues.message import QueuedMessage
-from amqp10.broker._queues.node import Limits
-from amqp10.broker._router import Router
-from amqp10.broker.azure._config import AzureConfig, QueueConfig
-from amqp10.broker.azure._namespace import Namespace
-from amqp10.broker.azure._service_bus.entity import Entity
-from amqp10.broker.azure._service_bus.groups import Receiver
-from amqp10.messaging import Error, Message
+from amqp10.broker.azure._config import QueueConfig
 
-NOON = 1_790_000_000.0
-
-
-class Clock:
-    """The time in seconds since 1970, as the test says."""
-
-    def __init__(self) -> None:
-        self.now = NOON
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class Taker(Receiver):
-    """Takes as many messages as it has credit for, and keeps them with their lock tokens."""
-
-    def __init__(self, credit: int, *, locks: bool = True, largest: int = 1 << 30) -> None:
-        self.credit = credit
-        self.locks = locks
-        self.largest = largest
-        self.taken: list[tuple[UUID | None, Message]] = []
-        self.drained = 0
-        self.error: Error | None = None
-
-    def ready(self) -> bool:
-        return self.credit > 0
-
-    def deliver(self, token: UUID | None, payload: bytes) -> bool:
-        if len(payload) > self.largest:
-            return False
-        self.credit -= 1
-        self.taken.append((token, Message.decode(payload)))
-        return True
-
-    def fed(self) -> None:
-        pass
-
-    def exhausted(self) -> None:
-        self.drained += 1
-
-    def node_deleted(self, error: Error) -> None:
-        self.error = error
-
-
-class Bench:
-    """One queue, its dead letters, and the broker's passes."""
-
-    def __init__(self, config: QueueConfig) -> None:
-        self.clock = Clock()
-        self.router = Router(clock=lambda: self.clock.now - NOON, limits=Limits())
-        namespace = Namespace(AzureConfig([config], clock=self.clock), self.router)
-        queue, dead = namespace.find(config.name), namespace.find(f"{config.name}/$DeadLetterQueue")
-        assert queue is not None
-        assert dead is not None
-        self.queue, self.dead = queue, dead
-
-    def send(self, message: Message, message_format: int = 0) -> None:
-        """Put a message into the queue as a producer does."""
-        self.queue.take(QueuedMessage.read(message.encode(), message_format, self.router.clock()))
-        self.router.flush()
-
-    def take(self, credit: int = 1, *, entity: Entity | None = None, locks: bool = True) -> list[tuple[UUID, Message]]:
-        """Receive what is there, and go."""
-        entity = entity or self.queue
-        taker = Taker(credit, locks=locks)
-        entity.add_receiver(taker)
-        entity.in_line(taker)
-        self.router.flush()
-        entity.remove_receiver(taker)
-        return [(token or UUID(int=0), message) for token, message in taker.taken]
-
-    def take_one(self, *, entity: Entity | None = None) -> tuple[UUID, Message]:
-        """Receive the message that is there."""
-        [(token, message)] = self.take(entity=entity)
-        return token, message
-
-    def pass_time(self, seconds: float) -> None:
-        """Let time pass, as the broker's own task does."""
-        self.clock.now += seconds
-        self.router.expire()
-        self.router.flush()
+from ...kit.azure.queue_bench import Bench
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from amqp10.messaging import AmqpValue, Message, Source, Target
 from amqp10.tokens import SasKey
 from amqp10.types import Array, Symbol, Timestamp
 
-from .conftest import Clock
+from ...kit.azure.queue_bench import Clock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

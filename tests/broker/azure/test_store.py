@@ -32,7 +32,7 @@ from amqp10.errors import MessageRejected
 from amqp10.messaging import EventPosition, Message
 from amqp10.types import ULong
 
-from .conftest import NOON, Clock
+from ...kit.azure.queue_bench import NOON, Clock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("Service Bus emulator")]
 

@@ -32,8 +32,8 @@ from amqp10.messaging import (
 from amqp10.types import Symbol
 
 from ...kit.broker.controller import Controller
+from ...kit.broker.queue_doubles import Clock, Taker
 from ...kit.broker.wire import Wire, queue_of
-from ..conftest import Clock, Taker
 
 
 class OldWire(Wire):

@@ -24,7 +24,7 @@ from amqp10.messaging import AmqpValue, Message
 from amqp10.testing.strategies import amqp_values, symbols
 from amqp10.types import Array, Decimal32, Symbol, UInt, ULong
 
-from ..conftest import fill
+from ...kit.broker.queue_doubles import fill
 
 
 class Asking:

@@ -32,7 +32,7 @@ from amqp10.engine import (
 )
 from amqp10.messaging import Error
 
-from ..conftest import Taker, fill
+from ...kit.broker.queue_doubles import Taker, fill
 
 
 class Refused(Exception):

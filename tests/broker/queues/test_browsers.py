@@ -7,7 +7,7 @@ import pytest
 from amqp10.broker._queues.queue import Queue
 from amqp10.messaging import ACCEPTED, RELEASED, Modified, Rejected
 
-from ..conftest import Taker, attach, fill, more
+from ...kit.broker.queue_doubles import Taker, attach, fill, more
 
 Make = Callable[..., Queue]
 FAILED = Modified(delivery_failed=True)

@@ -17,7 +17,7 @@ from amqp10.broker._router import Router
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Modified, Rejected
 from amqp10.types import Symbol
 
-from ..conftest import Clock, Taker, entry, fill, why_rejected
+from ...kit.broker.queue_doubles import Clock, Taker, entry, fill, why_rejected
 
 
 def declare(router: Router, name: str = "q", *, auto_delete: bool = False, **arguments: Any) -> Queue:

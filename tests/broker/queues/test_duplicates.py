@@ -12,7 +12,7 @@ from amqp10.broker._queues.duplicates import RecentIds, duplicate_id
 from amqp10.broker._queues.message import QueuedMessage
 from amqp10.engine import dialect_names
 
-from ..conftest import Life
+from ...kit.broker.stored_life import Life
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

@@ -13,7 +13,7 @@ from amqp10.broker._queues.queue import Queue
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Modified, Rejected
 from amqp10.types import Symbol
 
-from ..conftest import Clock, Giver, Taker, attach, entry, fill, more
+from ...kit.broker.queue_doubles import Clock, Giver, Taker, attach, entry, fill, more
 
 Make = Callable[..., Queue]
 FAILED = Modified(delivery_failed=True)

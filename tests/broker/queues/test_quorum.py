@@ -13,7 +13,7 @@ from amqp10.broker._queues.queue import Queue
 from amqp10.broker._router import Router
 from amqp10.messaging import ACCEPTED, RELEASED, Message, Modified
 
-from ..conftest import Clock, Taker, entry, fill
+from ...kit.broker.queue_doubles import Clock, Taker, entry, fill
 
 FAILED = Modified(delivery_failed=True)
 

@@ -9,7 +9,7 @@ from amqp10.broker._queues.node import Limits
 from amqp10.broker._queues.queue import Queue
 from amqp10.messaging import ACCEPTED, Modified
 
-from ..conftest import Giver, Taker, attach, entry, more
+from ...kit.broker.queue_doubles import Giver, Taker, attach, entry, more
 
 Make = Callable[..., Queue]
 FAILED = Modified(delivery_failed=True)

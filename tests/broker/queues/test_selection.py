@@ -19,7 +19,7 @@ from amqp10.broker._queues.queue import Queue
 from amqp10.broker._queues.selection import MAX_LOOKED_AT, Filtering
 from amqp10.messaging import ACCEPTED, RELEASED, Modified, Rejected
 
-from ..conftest import Clock, Taker, entry, fill
+from ...kit.broker.queue_doubles import Clock, Taker, entry, fill
 
 Make = Callable[..., Queue]
 NOT_HERE = Modified(undeliverable_here=True)

@@ -20,7 +20,8 @@ from amqp10.broker._router import Router
 from amqp10.messaging import ACCEPTED, RELEASED, Message, Rejected, read_annotations
 from amqp10.types import Symbol, ULong
 
-from ..conftest import Clock, Giver, Life, Taker, attach, entry, fill, more
+from ...kit.broker.queue_doubles import Clock, Giver, Taker, attach, entry, fill, more
+from ...kit.broker.stored_life import Life
 
 pytestmark = pytest.mark.capability("streams")
 

@@ -6,7 +6,7 @@ from amqp10.broker._queues.topic import Subscription, Topic
 from amqp10.broker._router import Router
 from amqp10.messaging import ACCEPTED, Modified
 
-from ..conftest import Clock, Giver, Taker, entry
+from ...kit.broker.queue_doubles import Clock, Giver, Taker, entry
 
 
 def topic_of(router: Router) -> Topic:

@@ -18,7 +18,7 @@ from amqp10.broker._routing.topology import Topology
 from amqp10.messaging import Message
 from amqp10.types import Symbol
 
-from ..conftest import Clock
+from ...kit.broker.queue_doubles import Clock
 
 PLAIN = Message(b"x").encode()
 

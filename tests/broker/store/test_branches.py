@@ -13,7 +13,8 @@ from amqp10.broker._queues.message import QueuedMessage
 from amqp10.broker._transactions.local import Work
 from amqp10.messaging import ACCEPTED, Modified, Outcome, Rejected
 
-from ..conftest import Begin, Life, Taker
+from ...kit.broker.queue_doubles import Taker
+from ...kit.broker.stored_life import Begin, Life
 
 BRANCH = (1, b"global", b"branch")
 

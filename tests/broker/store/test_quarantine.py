@@ -17,8 +17,9 @@ from amqp10.errors import StoreError
 from amqp10.messaging import ACCEPTED, Message, Source, Target
 from amqp10.types import encode
 
+from ...kit.broker.queue_doubles import Taker
+from ...kit.broker.stored_life import Begin, Life
 from ...kit.broker.wire import Wire
-from ..conftest import Begin, Life, Taker
 from .test_branches import BRANCH, Prepared
 from .test_restore import crash
 

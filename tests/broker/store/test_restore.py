@@ -14,8 +14,9 @@ from amqp10.broker._transactions.local import Work
 from amqp10.messaging import ACCEPTED, RELEASED, Error, Message, Modified, Rejected, Source
 from amqp10.types import Symbol
 
+from ...kit.broker.queue_doubles import Clock, Taker, why_rejected
+from ...kit.broker.stored_life import Begin, Life
 from ...kit.broker.wire import Wire, queue_of
-from ..conftest import Begin, Clock, Life, Taker, why_rejected
 from .test_branches import BRANCH, Prepared
 
 UNREADABLE = b"\x00\x53\x74\xff"

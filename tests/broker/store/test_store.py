@@ -18,7 +18,8 @@ from amqp10.errors import StoreError
 from amqp10.messaging import ACCEPTED, RELEASED, Modified, Rejected
 from amqp10.types import Symbol
 
-from ..conftest import Begin, Clock, Taker
+from ...kit.broker.queue_doubles import Clock, Taker
+from ...kit.broker.stored_life import Begin
 
 pytestmark = pytest.mark.capability("broker store")
 

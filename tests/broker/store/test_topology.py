@@ -18,7 +18,8 @@ from amqp10.broker._store.store import Store
 from amqp10.broker._store.tables import StoreFile
 from amqp10.messaging import Message
 
-from ..conftest import Begin, Clock, Life
+from ...kit.broker.queue_doubles import Clock
+from ...kit.broker.stored_life import Begin, Life
 
 PAYLOAD = Message(b"x", durable=True).encode()
 

@@ -28,8 +28,8 @@ from amqp10.cli._trace.page import page
 from amqp10.dialects.v1_0.wire.trace import FrameTracer
 from amqp10.net import Route, parse_url
 
+from ...kit.commands import Commands
 from ...kit.programs import started
-from ..conftest import Commands
 
 pytestmark = pytest.mark.capability("frame trace")
 

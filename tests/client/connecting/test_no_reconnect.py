@@ -13,7 +13,7 @@ import pytest
 from amqp10 import Connection, ConnectionLost, Data, Message, TransactionInDoubt, TransactionRolledBack
 
 from ...kit.client.hosts import Hosts, connecting, hosting, until
-from ..conftest import Peer
+from ...kit.client.peer import Peer
 from ..recovery.test_transactions import declaring
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]

@@ -12,7 +12,7 @@ from amqp10.engine import CreditChanged, Event, LinkAttached
 from amqp10.messaging import Accepted
 
 from ...kit.client.hosts import QUICK, connecting, hosting, until
-from ..conftest import Peer
+from ...kit.client.peer import Peer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

@@ -15,7 +15,7 @@ from amqp10.errors import FilterNotApplied, LinkDetached
 from amqp10.messaging import Error, NoLocal, Selector, Source
 from amqp10.types import Described, Symbol, ULong
 
-from ..conftest import replace_terminus
+from ...kit.client.peer import replace_terminus
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("filters")]
 

@@ -26,7 +26,7 @@ from amqp10.messaging import Error
 from amqp10.profiles import BROKER_J
 from amqp10.types import Symbol
 
-from ..conftest import Peer, replace_terminus
+from ...kit.client.peer import Peer, replace_terminus
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

@@ -13,7 +13,7 @@ from amqp10 import Error, Receiver, Reconnect, Sender, SessionEnded, Symbol
 from amqp10.engine import LinkAttached
 
 from ...kit.client.hosts import Hosts, connecting, hosting, until
-from ..conftest import Peer
+from ...kit.client.peer import Peer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

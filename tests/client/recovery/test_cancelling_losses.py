@@ -13,7 +13,7 @@ from amqp10.messaging import ACCEPTED
 
 from ...kit.client.cancelling import CancelAt, at_each_checkpoint
 from ...kit.client.hosts import Hosts, connecting, hosting, until
-from ..conftest import Peer
+from ...kit.client.peer import Peer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

@@ -12,7 +12,7 @@ from amqp10.engine import CreditChanged
 from amqp10.messaging import Received
 
 from ...kit.client.hosts import connecting, forgetful, hosting, until
-from ..conftest import Peer
+from ...kit.client.peer import Peer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

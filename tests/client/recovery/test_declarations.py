@@ -25,7 +25,7 @@ from amqp10.broker import Broker
 from amqp10.net import StreamFacts
 
 from ...kit.client.declaring import ALONE, SENT, connected, cut, gone_with_its_last_consumer, the_same_queue_again
-from ..conftest import Valve
+from ...kit.client.peer import Valve
 
 pytestmark = pytest.mark.anyio
 

@@ -22,7 +22,7 @@ from amqp10.messaging import ACCEPTED
 from amqp10.testing import FaultProxy
 
 from ...kit.client.hosts import QUICK, connecting, detach, forgetful, hosting, until
-from ..conftest import Peer
+from ...kit.client.peer import Peer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

@@ -14,7 +14,7 @@ from amqp10.messaging import ACCEPTED
 from amqp10.profiles import Profile
 
 from ...kit.client.hosts import QUICK, connecting, hosting, until
-from ..conftest import Peer
+from ...kit.client.peer import Peer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

@@ -23,7 +23,7 @@ from amqp10.engine import LinkAttached
 from amqp10.messaging import ACCEPTED
 
 from ...kit.client.hosts import connecting, hosting, until
-from ..conftest import Peer
+from ...kit.client.peer import Peer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

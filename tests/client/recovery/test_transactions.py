@@ -24,7 +24,7 @@ from amqp10.messaging import ACCEPTED, Coordinator, Declared
 from amqp10.testing import FaultProxy
 
 from ...kit.client.hosts import connecting, detach, hosting, until
-from ..conftest import Peer
+from ...kit.client.peer import Peer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory]
 

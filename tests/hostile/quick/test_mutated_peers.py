@@ -28,7 +28,7 @@ from amqp10.messaging import ACCEPTED, RELEASED, Message, Source, Target
 from amqp10.sasl import Anonymous
 from amqp10.types import Symbol
 
-from ...broker.conftest import Clock
+from ...kit.broker.queue_doubles import Clock
 from ...kit.broker.served import Served
 
 ROUNDS = 200

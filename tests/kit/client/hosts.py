@@ -20,7 +20,7 @@ from amqp10.net import Endpoint, StreamFacts
 from amqp10.sasl import Authenticator
 from amqp10.types import Symbol
 
-from ...client.conftest import Peer, Valve, replace_terminus
+from .peer import Peer, Valve, replace_terminus
 
 QUICK = Reconnect(initial_delay=0.001, max_delay=0.01, redirect_hosts=["*"])
 

@@ -24,8 +24,8 @@ from amqp10.messaging import AmqpValue, Data, Message, Source, Target
 from amqp10.tokens import sas_signature
 from amqp10.types import Described, Symbol
 
+from ....kit.azure.queue_bench import NOON, Clock
 from ....kit.token_rig import SECRET, jwt
-from ..conftest import NOON, Clock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.in_memory, pytest.mark.capability("Event Hubs emulator")]
 

@@ -16,7 +16,7 @@ from amqp10.broker.azure._namespace import Namespace
 from amqp10.messaging import Data, Error, Message
 from amqp10.types import Described, Symbol, ULong, encode
 
-from ..conftest import NOON, Bench, Clock, Taker
+from ....kit.azure.queue_bench import NOON, Bench, Clock, Taker
 
 pytestmark = pytest.mark.capability("Service Bus emulator")
 

@@ -14,9 +14,11 @@ from amqp10.broker import Broker, TokenRules
 from amqp10.broker.azure import EMULATOR_RULE, AzureConfig, QueueConfig, TopicConfig, connection_string
 from amqp10.testing import FaultProxy
 
-from ..kit.token_rig import wall
+from ..token_rig import wall
 
 QUICK = Reconnect(initial_delay=0.01, max_delay=0.05, jitter=0)
+
+
 CONFIG = AzureConfig(
     [
         QueueConfig("orders", lock_duration=60.0),

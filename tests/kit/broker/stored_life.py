@@ -1,0 +1,68 @@
+"""A router with a store, which may crash and begin again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from amqp10.broker._queues.message import QueuedMessage
+from amqp10.broker._queues.node import Limits
+from amqp10.broker._queues.queue import Queue
+from amqp10.broker._router import Router
+from amqp10.broker._store.load import load
+from amqp10.broker._store.store import Store
+from amqp10.messaging import Message
+
+from .queue_doubles import Clock, Taker
+
+# The time of day and the broker's clock go at the same pace and begin anywhere.
+DAY = 1_000_000_000.0
+
+
+class Life:
+    """A router with a store, from begin to crash."""
+
+    def __init__(self, path: Path, clock: Clock, **settings: object) -> None:
+        self.clock = clock
+        self.router = Router(clock=clock, limits=Limits(), **settings)  # type: ignore[arg-type]
+        self.store = Store(str(path), clock, self.wall)
+        try:
+            load(self.store, self.router, self.wall)
+        except BaseException:
+            self.store.file.close()  # which Python 3.13 warns of
+            raise
+
+    def wall(self) -> float:
+        return DAY + self.clock.now
+
+    def queue(self, name: str = "q") -> Queue:
+        node = self.router.declare(name, "queue")
+        assert isinstance(node, Queue)
+        return node
+
+    def put(self, *bodies: object, name: str = "q", **fields: object) -> None:
+        for body in bodies:
+            payload = Message(body, **{"durable": True, **fields}).encode()  # type: ignore[arg-type]
+            self.queue(name).put(QueuedMessage.read(payload, 0, self.clock.now, self.wall))
+
+    def give(self, taker: Taker, name: str = "q") -> list[QueuedMessage]:
+        """What the taker is given of the queue."""
+        queue = self.queue(name)
+        if taker.key not in queue.consumers:
+            queue.add_consumer(taker)
+        queue.in_line(taker)
+        self.router.flush()
+        return taker.taken
+
+    def bodies(self, name: str = "q") -> list[object]:
+        """All that waits in the queue, without taking it."""
+        return [message.body for message in self.messages(name)]
+
+    def messages(self, name: str = "q") -> list[Message]:
+        browser = Taker(1000, copies=True)
+        self.give(browser, name)
+        self.queue(name).remove_consumer(browser)
+        return [Message.decode(payload) for payload in browser.payloads]
+
+
+Begin = Callable[..., Life]
