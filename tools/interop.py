@@ -41,13 +41,14 @@ OLDER = {
     "embedded 0-10": "embedded, 0-10",
     "embedded fast": "embedded, Fast",
 }
+UNSUPPORTED = "no: `Unsupported`"
 OF_OLDER = """\
 
 ## The older dialects
 
-The same of each broker in each older dialect that it speaks. "no" is what the dialect does not have, wherever it is
-spoken. What only one dialect has is on its own page: [0-9-1](../older/amqp-0-9-1.md), [0-10](../older/amqp-0-10.md),
-[Fast](../older/amqp-fast.md).
+The same of each broker in each older dialect that it speaks. "no" alone: the dialect does not have it, wherever it is
+spoken, and the client raises `Unsupported`. What only one dialect has is on its own page:
+[0-9-1](../older/amqp-0-9-1.md), [0-10](../older/amqp-0-10.md), [Fast](../older/amqp-fast.md).
 """
 
 INTRODUCTION = """\
@@ -133,7 +134,8 @@ def table(peers: dict[str, str], cells: Mapping[str, Mapping[str, Cell | str]]) 
     yield "| --- |" + " --- |" * len(peers)
     for row in sorted(cells):
         asked = (cells[row].get(peer) for peer in peers)
-        yield f"| {row} | {' | '.join('not asked' if cell is None else str(cell) for cell in asked)} |"
+        texts = ("not asked" if cell is None else str(cell) for cell in asked)
+        yield f"| {row} | {' | '.join('no' if peers is OLDER and text == UNSUPPORTED else text for text in texts)} |"
 
 
 def check() -> str | None:

@@ -32,7 +32,9 @@ WIDER = """() => {
     const cut = [...document.querySelectorAll('.md-typeset pre > code')].filter(each =>
         innerWidth >= 1200 && each.scrollWidth > each.clientWidth + 1).map(each => each.innerText.split('\\n')
         .reduce((one, other) => other.length > one.length ? other : one));
-    return [wide, beyond.slice(0, 2).map(each => each.outerHTML.slice(0, 120)), cut];
+    const tables = [...document.querySelectorAll('.md-typeset__scrollwrap')].filter(each =>
+        innerWidth >= 1200 && each.scrollWidth > each.clientWidth + 1).map(each => each.innerText.slice(0, 60));
+    return [wide, beyond.slice(0, 2).map(each => each.outerHTML.slice(0, 120)), cut, tables];
 }"""
 
 SERIOUS = """async () => (await axe.run(document, {resultTypes: ["violations"]})).violations
@@ -56,10 +58,11 @@ def look(page: Any, url: str, name: str, shot: Path | None, axe: str) -> list[st
     page.set_default_timeout(180_000)  # a busy machine draws the largest pages in a minute
     page.goto(url + name)
     page.wait_for_timeout(100)
-    wide, beyond, cut = page.evaluate(WIDER)
+    wide, beyond, cut, tables = page.evaluate(WIDER)
     if wide > 0:
         wrong.append(f"scrolls sideways by {wide} px: {beyond}")
     wrong += [f"a line of code is cut: {each}" for each in cut]
+    wrong += [f"a table is wider than the page: {each!r}" for each in tables]
     if axe:
         page.evaluate(axe)
         wrong += page.evaluate(SERIOUS)

@@ -1,0 +1,32 @@
+// Tables that fit: long names may break between their parts, and a phone shows the cells of a row below each other.
+window.addEventListener("DOMContentLoaded", () => {
+  for (const table of document.querySelectorAll(".md-typeset table:not([class])")) {
+    for (const code of table.querySelectorAll("td code")) {
+      breakBetweenParts(code);
+    }
+    const heads = [...table.querySelectorAll("thead th")].map((head) => head.textContent.trim());
+    if (heads.length > 5) {
+      continue; // many short cells: such a table is moved sideways, and its first column stays
+    }
+    table.dataset.stacks = "";
+    for (const row of table.querySelectorAll("tbody tr")) {
+      [...row.cells].forEach((cell, at) => {
+        if (at > 0 && heads.length > 2 && heads[at] && cell.textContent.trim()) {
+          cell.dataset.head = heads[at];
+        }
+      });
+    }
+  }
+});
+
+// Allow a line to end after each `/`, `::`, `:`, `_` and `.` of a name, where no word is cut.
+function breakBetweenParts(element) {
+  for (const node of [...element.childNodes]) {
+    if (node.nodeType !== Node.TEXT_NODE) {
+      breakBetweenParts(node);
+      continue;
+    }
+    const parts = node.data.split(/(?<=::|[/_.,:](?=\w))/);
+    node.replaceWith(...parts.flatMap((part, at) => (at ? [document.createElement("wbr"), part] : [part])));
+  }
+}
