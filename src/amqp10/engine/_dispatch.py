@@ -7,9 +7,10 @@ owner.dispatch(engine.events())         EngineOwner: a method for each kind of e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar
 
+from .._dispatcher import Dispatcher, Handlers
 from ._events import (
     Authenticated,
     ConnectionEnded,
@@ -42,18 +43,39 @@ if TYPE_CHECKING:
     from ._protocol import Event
 
 
-class EngineOwner:
+class EngineOwner(Dispatcher):
     """The code that drives an engine, and hears all its events."""
 
-    _handlers: ClassVar[Mapping[type[Event], Callable[[Any, Any], None]]]
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        cls._handlers = {kind: getattr(cls, name) for kind, name in _METHODS.items()}
+    handlers: ClassVar[Handlers] = {
+        Authenticated: "_on_authenticated",
+        ConnectionOpened: "_on_connection_opened",
+        ConnectionEnded: "_on_connection_ended",
+        PeerBlocked: "_on_peer_blocked",
+        SessionBegun: "_on_session_begun",
+        SessionUnmapped: "_on_session_unmapped",
+        SessionResumed: "_on_session_resumed",
+        WindowOpened: "_on_window_opened",
+        OutcomesMissed: "_on_outcomes_missed",
+        RequestReceived: "_on_request_received",
+        RequestAnswered: "_on_request_answered",
+        LinkAttached: "_on_link_attached",
+        LinkEnded: "_on_link_ended",
+        LinkIncomplete: "_on_link_incomplete",
+        CreditChanged: "_on_credit_changed",
+        OutcomesReceived: "_on_outcomes_received",
+        UntrackedAccepted: "_on_untracked_accepted",
+        RunAccepted: "_on_run_accepted",
+        DeliveriesReceived: "_on_deliveries_received",
+        PartsReceived: "_on_parts_received",
+        SettlementsReceived: "_on_settlements_received",
+        FlowReceived: "_on_flow_received",
+        DeliveriesResumed: "_on_deliveries_resumed",
+        DeliveriesUnresumed: "_on_deliveries_unresumed",
+    }
 
     def dispatch(self, events: Iterable[Event]) -> None:
         """Give each event to the method for its kind."""
-        handlers = self._handlers
+        handlers = self.by_type
         for event in events:
             handlers[type(event)](self, event)
 
@@ -142,31 +164,3 @@ class EngineOwner:
     def _on_deliveries_unresumed(self, event: DeliveriesUnresumed) -> None:
         if not event.link.retired:
             event.link.owner.on_unresumed(event.deliveries)
-
-
-_METHODS: Final = {
-    Authenticated: "_on_authenticated",
-    ConnectionOpened: "_on_connection_opened",
-    ConnectionEnded: "_on_connection_ended",
-    PeerBlocked: "_on_peer_blocked",
-    SessionBegun: "_on_session_begun",
-    SessionUnmapped: "_on_session_unmapped",
-    SessionResumed: "_on_session_resumed",
-    WindowOpened: "_on_window_opened",
-    OutcomesMissed: "_on_outcomes_missed",
-    RequestReceived: "_on_request_received",
-    RequestAnswered: "_on_request_answered",
-    LinkAttached: "_on_link_attached",
-    LinkEnded: "_on_link_ended",
-    LinkIncomplete: "_on_link_incomplete",
-    CreditChanged: "_on_credit_changed",
-    OutcomesReceived: "_on_outcomes_received",
-    UntrackedAccepted: "_on_untracked_accepted",
-    RunAccepted: "_on_run_accepted",
-    DeliveriesReceived: "_on_deliveries_received",
-    PartsReceived: "_on_parts_received",
-    SettlementsReceived: "_on_settlements_received",
-    FlowReceived: "_on_flow_received",
-    DeliveriesResumed: "_on_deliveries_resumed",
-    DeliveriesUnresumed: "_on_deliveries_unresumed",
-}

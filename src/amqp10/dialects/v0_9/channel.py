@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from ..._dispatcher import Dispatcher, Handlers
 from ..._machine import Machine
 from ...errors import AmqpError, RemoteProtocolError
 from ...messaging import Error
@@ -32,7 +33,7 @@ FRAME_WEIGHT: Final = 64
 """Octets that keeping a frame costs besides its own."""
 
 
-class ChannelUser(ABC):
+class ChannelUser(Dispatcher, ABC):
     """What a channel is there for.
 
     Attributes:
@@ -41,34 +42,28 @@ class ChannelUser(ABC):
         hot: code of a method (octets) -> name of the handler that takes the payload undecoded. The handler refuses
             what the table of methods would refuse.
         largest: the largest message that it takes, octets; None: nothing was said.
-        handlers: type of a method -> name of the handler, for all other methods.
+        handlers: type of a method -> name of its handler, for all other methods.
     """
 
     channel: Channel
     has_runs: ClassVar[bool] = False
     hot: ClassVar[dict[bytes, str]] = {}
     largest: int | None = None
-    handlers: ClassVar[dict[type[Method], str]] = {}
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        bases = [vars(base).get("handlers", {}) for base in reversed(cls.__mro__)]
-        cls.handlers = {kind: name for handlers in bases for kind, name in handlers.items()}
 
     def receive_run(self, reader: FrameReader) -> bool:
         """Read as many frames as possible, from this method on, in a quicker way; return False if it does not apply."""
         return False
 
-    def paused(self, paused: bool) -> None:  # noqa: B027  # few send content
+    def paused(self, paused: bool) -> None:  # few send content
         """Act on the peer's wish to get no content for a while (`paused`), or to get it again."""
 
-    def announced(self, size: int) -> None:  # noqa: B027  # few have a limit
+    def announced(self, size: int) -> None:  # few have a limit
         """Check that a body of `size` octets may follow."""
 
-    def before_close(self) -> None:  # noqa: B027  # few have anything to say
+    def before_close(self) -> None:  # few have anything to say
         """Write what has to come before this side's close, for nothing may be written after it."""
 
-    def failed(self, error: RemoteProtocolError) -> None:  # noqa: B027  # few have anybody to tell
+    def failed(self, error: RemoteProtocolError) -> None:  # few have anybody to tell
         """Act on a fault of the peer for which this side has closed the channel; `closed` is still to come."""
 
     @abstractmethod
@@ -80,7 +75,7 @@ class ChannelUser(ABC):
         """Act on the end of the connection, which ends the channel."""
 
 
-class Channel(Machine[ChannelState]):
+class Channel(Dispatcher, Machine[ChannelState]):
     """One channel, opened as soon as it is made.
 
     Args:
@@ -98,7 +93,7 @@ class Channel(Machine[ChannelState]):
 
     noun = "channel"
     transitions: ClassVar[dict[tuple[ChannelState, Step], ChannelState]] = CHANNEL
-    handlers: ClassVar[dict[type[Method], str]] = {ChannelFlow: "receive_flow", ChannelClose: "receive_close"}
+    handlers: ClassVar[Handlers] = {ChannelFlow: "receive_flow", ChannelClose: "receive_close"}
 
     def __init__(self, engine: Wire, number: int, user: ChannelUser) -> None:
         self.state = ChannelState.CLOSED
@@ -137,10 +132,10 @@ class Channel(Machine[ChannelState]):
         if method is None:
             raise unknown_method(payload)
         kind = type(method)
-        if kind in self.handlers:
-            getattr(self, self.handlers[kind])(method)
-        elif kind in self.user.handlers:
-            getattr(self.user, self.user.handlers[kind])(method)
+        if kind in self.by_type:
+            self.by_type[kind](self, method)
+        elif kind in self.user.by_type:
+            self.user.by_type[kind](self.user, method)
         elif kind in UNIMPLEMENTED:
             raise unknown_method(payload)
         else:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from ..._dispatcher import Dispatcher, Handlers
 from ..._version import __version__
 from ...errors import AmqpError, ConnectionClosed
 from .codes import Fault, as_error, as_exception
@@ -34,16 +35,15 @@ OWN_PRODUCT: Final[Mapping[str, str]] = {"product": "amqp10", "version": __versi
 NO_STEPS: Final[tuple[Step | None, Step | None]] = (None, None)
 
 
-class Connection(ABC):
+class Connection(Dispatcher, ABC):
     """The base of channel 0, for either role.
 
     Attributes:
         sessions: all sessions that are not over.
-        handlers: type of a method -> name of its handler.
         steps: type of a method that the connection's table has -> its step when it is sent, and when it is received.
     """
 
-    handlers: ClassVar[dict[type[Method], str]] = {
+    handlers: ClassVar[Handlers] = {
         ConnectionClose: "receive_close",
         ConnectionCloseOk: "receive_close_ok",
     }
@@ -72,7 +72,7 @@ class Connection(ABC):
     def open(self) -> None:
         """Go on with the terms that the owner has set for this side."""
 
-    def block(self, whose: str, reason: str | None) -> None:  # noqa: B027  # what only servers say
+    def block(self, whose: str, reason: str | None) -> None:  # what only servers say
         """Note the reason of `whose` for which no messages are taken at present; None if that reason is gone."""
 
     def write(self, method: Method) -> None:
@@ -82,13 +82,13 @@ class Connection(ABC):
         self.engine.write_method(0, method)
 
     def receive(self, method: Method) -> None:
-        name = self.handlers.get(type(method))
+        handler = self.by_type.get(type(method))
         _, step = self.steps.get(type(method), NO_STEPS)
-        if name is None or (step is not None and not self.engine.may(step)):
+        if handler is None or (step is not None and not self.engine.may(step)):
             raise Fault(503, f"{method.name}, which is not expected here", method.code)
         if step is not None:
             self.engine.advance(step)
-        getattr(self, name)(method)
+        handler(self, method)
 
     # Channels
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ...._dispatcher import Handlers
 from ....engine import (
     Authenticated,
     ConnectionOpened,
@@ -32,7 +33,6 @@ from ..connection import OWN_PRODUCT, Connection, agreed, capabilities_of
 from ..engine import V09Engine
 from ..requests import UpdateSecret
 from ..wire.framing import FRAME_MIN_SIZE
-from ..wire.method_table import Method
 from ..wire.methods import (
     BasicGet,
     ConnectionBlocked,
@@ -78,7 +78,7 @@ CLIENT_CAPABILITIES = (
 class ClientConnection(Connection):
     """Channel 0 of a client."""
 
-    handlers: ClassVar[dict[type[Method], str]] = Connection.handlers | {
+    handlers: ClassVar[Handlers] = {
         ConnectionStart: "receive_start",
         ConnectionSecure: "receive_secure",
         ConnectionTune: "receive_tune",

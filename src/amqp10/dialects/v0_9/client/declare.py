@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from ...._dispatcher import Handlers
 from ....engine import (
     ON_DEMAND_CAPABILITY,
     DeclareQueue,
@@ -58,9 +59,7 @@ class Asked(NamedTuple):
 class Declarations(ChannelUser):
     """The requests of one session, on a channel that the first of them opens."""
 
-    handlers: ClassVar[dict[type[Method], str]] = {ChannelOpenOk: "receive_open"} | dict.fromkeys(
-        ANSWER_TO.values(), "receive_answer"
-    )
+    handlers: ClassVar[Handlers] = {ChannelOpenOk: "receive_open"} | dict.fromkeys(ANSWER_TO.values(), "receive_answer")
     hot: ClassVar[dict[bytes, str]] = {GET_OK: "receive_got"}
     channel: Channel
 

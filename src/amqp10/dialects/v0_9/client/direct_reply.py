@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from ...._dispatcher import Handlers
 from ....engine import FlowReceived
 from ....errors import DecodeError, LinkDetached
 from ....messaging import Error, Source, Target
@@ -16,7 +17,6 @@ from ..channel import BASIC
 from ..message.places import DIRECT_REPLY
 from ..states import Step
 from ..wire.framing import METHOD
-from ..wire.method_table import Method
 from ..wire.methods import (
     BasicConsume,
     BasicConsumeOk,
@@ -51,7 +51,7 @@ class DirectReplies(ClientReceiver):
         replies_at: the address for reply-to; "" until it is known.
     """
 
-    handlers: ClassVar[dict[type[Method], str]] = {QueueDeclareOk: "receive_mailbox"}
+    handlers: ClassVar[Handlers] = {QueueDeclareOk: "receive_mailbox"}
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ...._dispatcher import Handlers
 from ....engine import (
     ON_DEMAND_CAPABILITY,
     Address,
@@ -25,7 +26,6 @@ from ..channel import Channel, ChannelUser
 from ..codes import as_exception
 from ..link import LinkEndpoint
 from ..states import Step
-from ..wire.method_table import Method
 from ..wire.methods import ChannelOpenOk, ExchangeDeclare, ExchangeDeclareOk, QueueDeclare, QueueDeclareOk
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class ClientLink(LinkEndpoint, ChannelUser):
     channel_type: ClassVar[type[Channel]] = Channel
     session: ClientLinkSession
     terms: LinkTerms
-    handlers: ClassVar[dict[type[Method], str]] = {
+    handlers: ClassVar[Handlers] = {
         ChannelOpenOk: "receive_open",
         QueueDeclareOk: "receive_queue",
         ExchangeDeclareOk: "receive_exchange",

@@ -17,6 +17,7 @@ from functools import partial
 from struct import pack
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ...._dispatcher import Handlers
 from ....engine import DeliveriesUnresumed, FlowReceived, IncomingDelivery, LinkTerms, PendingRequest, RequestAnswered
 from ....errors import AmqpError, LinkDetached, LocalProtocolError
 from ....messaging import Accepted, DeliveryState, Source, TransactionalState
@@ -32,7 +33,6 @@ from ..message.streams import consumer_arguments, place_after, place_of, stream_
 from ..requests import LimitUnsettled
 from ..states import ChannelState, ConsumerState, Step
 from ..wire.bulk import ContentRun, DeliveryScanner
-from ..wire.method_table import Method
 from ..wire.methods import (
     BasicCancel,
     BasicCancelOk,
@@ -72,7 +72,7 @@ class ClientReceiver(ClientLink, LazyReceiver, WholeMessageReceiver):
     channel_type: ClassVar[type[Channel]] = TransactionalChannel
     has_runs = True
     hot: ClassVar[dict[bytes, str]] = {DELIVER: "receive_deliver", GET_OK: "receive_get"}
-    handlers: ClassVar[dict[type[Method], str]] = {
+    handlers: ClassVar[Handlers] = {
         BasicQosOk: "receive_qos",
         BasicConsumeOk: "receive_consume",
         BasicCancelOk: "receive_cancel_ok",

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ...._dispatcher import Handlers
 from ....engine import (
     CreditChanged,
     LinkTerms,
@@ -31,7 +32,6 @@ from ..message.places import DIRECT_REPLY
 from ..message.to_basic import Route, ToBasic
 from ..states import ChannelState
 from ..wire.framing import END, METHOD
-from ..wire.method_table import Method
 from ..wire.methods import BasicPublish, BasicReturn, ConfirmSelect, ConfirmSelectOk
 from .link import ClientLink
 from .returns import Returnable, outcome_of
@@ -52,7 +52,7 @@ class ClientSender(ClientLink, WholeMessageSender):
 
     has_runs = True
     hot: ClassVar[dict[bytes, str]] = {ACK: "receive_ack", NACK: "receive_nack"}
-    handlers: ClassVar[dict[type[Method], str]] = {ConfirmSelectOk: "receive_select", BasicReturn: "receive_return"}
+    handlers: ClassVar[Handlers] = {ConfirmSelectOk: "receive_select", BasicReturn: "receive_return"}
     credit: int
 
     def __init__(self, session: ClientLinkSession, terms: LinkTerms, resuming: Iterable[Any] | None) -> None:

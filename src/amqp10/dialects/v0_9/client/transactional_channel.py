@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from ...._dispatcher import Handlers
 from ....errors import RemoteProtocolError
 from ....messaging import DeliveryState, Error
 from ..._kit.coordinators import rejected
@@ -40,7 +41,7 @@ class TransactionalChannel(Channel):
     """
 
     engine: V09Engine
-    handlers: ClassVar[dict[type[Method], str]] = Channel.handlers | {
+    handlers: ClassVar[Handlers] = {
         TxSelectOk: "receive_selected",
         TxCommitOk: "receive_committed",
         BasicReturn: "receive_return",

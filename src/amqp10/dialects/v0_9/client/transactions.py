@@ -14,6 +14,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
+from ...._dispatcher import Handlers
 from ....engine import CreditChanged, LinkAttached, LinkTerms, OutcomesReceived, OutgoingDelivery
 from ....errors import AmqpError, LocalProtocolError
 from ....messaging import (
@@ -31,7 +32,6 @@ from ..._kit.coordinators import LocalCoordinator, rejected
 from ..channel import ChannelUser
 from ..link import LinkEndpoint
 from ..states import ChannelState, Step
-from ..wire.method_table import Method
 from ..wire.methods import BasicReturn, ChannelOpenOk
 from .returns import Returnable, outcome_of
 from .transactional_channel import ROLLED_BACK, OnDischarged, TransactionalChannel
@@ -200,7 +200,7 @@ class Transactions:
 class CommitChannel(ChannelUser):
     """What has the channel of the transactions that settle nothing."""
 
-    handlers: ClassVar[dict[type[Method], str]] = {ChannelOpenOk: "receive_open"}
+    handlers: ClassVar[Handlers] = {ChannelOpenOk: "receive_open"}
 
     def __init__(self, session: ClientLinkSession) -> None:
         self.session = session

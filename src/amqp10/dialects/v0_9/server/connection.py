@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ...._dispatcher import Handlers
 from ....engine import Authenticated, ConnectionOpened, ConnectionTerms, Role, SessionTerms
 from ....errors import AuthenticationFailed, LocalProtocolError
 from ....sasl import Challenge, ServerHandshake, Success
@@ -16,7 +17,6 @@ from ..connection import OWN_PRODUCT, Connection, agreed, capabilities_of
 from ..engine import V09Engine
 from ..states import Step
 from ..wire.framing import FRAME_MIN_SIZE, METHOD
-from ..wire.method_table import Method
 from ..wire.methods import (
     ChannelOpen,
     ConnectionBlocked,
@@ -50,7 +50,7 @@ SERVER_CAPABILITIES = (
 class ServerConnection(Connection):
     """Channel 0 of a server."""
 
-    handlers: ClassVar[dict[type[Method], str]] = Connection.handlers | {
+    handlers: ClassVar[Handlers] = {
         ConnectionStartOk: "receive_start_ok",
         ConnectionSecureOk: "receive_secure_ok",
         ConnectionTuneOk: "receive_tune_ok",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ...._dispatcher import Handlers
 from ....engine import (
     DeclareQueue,
     PendingRequest,
@@ -80,7 +81,7 @@ class ServerSession(SessionEndpoint, ServerChannelUser):
         NACK: "receive_nack",
         REJECT: "receive_reject",
     }
-    handlers: ClassVar[dict[type[Method], str]] = {
+    handlers: ClassVar[Handlers] = {
         AccessRequest: "receive_access",
         ChannelOpen: "receive_open",
         BasicQos: "receive_qos",
