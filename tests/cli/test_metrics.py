@@ -143,7 +143,7 @@ async def test_names_are_quoted() -> None:
 async def test_slow_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Silent connections take few places, and not for long; those that are too many are closed."""
     monkeypatch.setattr(_metrics, "MAX_CONNECTIONS", 2)
-    monkeypatch.setattr(_metrics, "PATIENCE", 0.2)
+    monkeypatch.setattr(_metrics, "TIMEOUT", 0.2)
     async with Broker() as broker, serving(broker, "127.0.0.1", 0) as port, AsyncExitStack() as stack:
         streams = [await stack.enter_async_context(await anyio.connect_tcp("127.0.0.1", port)) for _ in range(4)]
         for stream in streams:

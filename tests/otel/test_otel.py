@@ -582,7 +582,7 @@ def test_an_exporter_that_blocks(monkeypatch: pytest.MonkeyPatch, caplog: pytest
     """What runs the broker ends soon all the same, and says what was lost."""
     entry = EntryPoint("blocked", f"{__name__}:Blocked", "opentelemetry_traces_exporter")
     monkeypatch.setattr(_exporting, "entry_points", lambda group: [entry])
-    monkeypatch.setattr(_exporting, "PATIENCE", 0.01)
+    monkeypatch.setattr(_exporting, "TIMEOUT", 0.01)
     with exporting_broker("blocked"):
         pass
     Blocked.answered.set()

@@ -129,7 +129,7 @@ def test_other_links_transaction(wire: Wire, control: Controller) -> None:
 
 def test_too_many(wire: Wire, control: Controller, monkeypatch: pytest.MonkeyPatch) -> None:
     """A peer that declares and declares is told so."""
-    monkeypatch.setattr("amqp10.broker._links.coordinator.MOST", 2)
+    monkeypatch.setattr("amqp10.broker._links.coordinator.MAX_TRANSACTIONS", 2)
     control.declare()
     txn_id = control.declare()
     assert isinstance(control.say(Declare()).remote_state, Rejected)

@@ -42,7 +42,7 @@ def test_second_phase(wire: Wire, commit: bool) -> None:
 @pytest.mark.parametrize("why", ["failed", "twice", "too many"])
 def test_cannot_be_prepared(wire: Wire, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
     """It is rolled back: a message of it was refused, the name is taken, or there are too many."""
-    monkeypatch.setattr(prepared, "MOST", 1)
+    monkeypatch.setattr(prepared, "MAX_BRANCHES", 1)
     branches = PreparedBranches()
     control = controller(wire)
     if why != "failed":

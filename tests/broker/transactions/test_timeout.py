@@ -134,7 +134,7 @@ def test_they_count_until_they_are_discharged(
     wire: Wire, control: Controller, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A peer that only ever declares does not fill the broker with what it is to be told."""
-    monkeypatch.setattr("amqp10.broker._links.coordinator.MOST", 2)
+    monkeypatch.setattr("amqp10.broker._links.coordinator.MAX_TRANSACTIONS", 2)
     control.declare()
     control.declare()
     passes(wire, clock, 60)

@@ -18,7 +18,7 @@ LIMIT, SIZE = 100_000, 400_000  # of several frames in each dialect
 
 @pytest.fixture(autouse=True)
 def limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partial, "LARGEST", LIMIT)
+    monkeypatch.setattr(partial, "MAX_MESSAGE", LIMIT)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -105,7 +105,7 @@ def test_many_that_are_not_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("by_preparing", [False, True])
 def test_many_that_are_not_whole_at_a_client(by_preparing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages that a server sends in part are limited, too: surplus ones end, the others go on."""
-    monkeypatch.setattr(limits, "LARGEST", 10_000)
+    monkeypatch.setattr(limits, "MAX_MESSAGE", 10_000)
     monkeypatch.setattr(limits, "MAX_PARTIAL", 9000)
     talk = Talk()
     links: list[Any] = [talk.receiver(Source(f"q{n}")) for n in range(11)]
